@@ -1,0 +1,140 @@
+"""The exceptions of agent_core: one small tree, turned into replies at one boundary each.
+
+`DrydockError` is the root. `str(error)` is always fit for a user: it names what failed, why, and what to do;
+it never carries a secret.
+"""
+
+from __future__ import annotations
+
+
+class DrydockError(Exception):
+    """Base of every error that Drydock raises on purpose."""
+
+
+class EventStoreError(DrydockError):
+    """The log could not be read or written; nothing of the failed append was stored."""
+
+
+class StaleOwnerError(EventStoreError):
+    """Somebody else owns this conversation by now: the append was fenced off and not stored."""
+
+
+class StreamClosedError(DrydockError):
+    """The stream was closed; the event was not stored."""
+
+
+class ToolError(DrydockError, ValueError):
+    """A tool was called in a way that its caller can correct; becomes an error observation."""
+
+
+class ToolNotFoundError(DrydockError, KeyError):
+    """No tool of this name is registered."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else "unknown tool"
+
+
+class SandboxError(DrydockError):
+    """The sandbox failed (not the command in it).
+
+    Attributes:
+        code: machine-readable cause, for example ``engine_unavailable``, ``image_missing``, ``no_python``,
+            ``start_timeout``, ``lost``, ``protocol``.
+        fix: one sentence saying what to do about it; may be empty.
+    """
+
+    def __init__(self, message: str, *, code: str = "sandbox", fix: str = "") -> None:
+        super().__init__(f"{message} {fix}".strip())
+        self.code = code
+        self.fix = fix
+
+
+class SandboxLostError(SandboxError):
+    """The sandbox went away while it was needed; whether a running action took effect is unknown."""
+
+    def __init__(self, message: str, *, fix: str = "") -> None:
+        super().__init__(message, code="lost", fix=fix)
+
+
+class LLMError(DrydockError):
+    """A model call failed for good (after its retries).
+
+    Attributes:
+        status_id: the public id of this kind of failure (wire-protocol section 5), for example
+            ``STATUS$ERROR_LLM_AUTHENTICATION``.
+        retryable: whether the same request may succeed later.
+        retry_after: seconds that the server asked to wait, if it did.
+    """
+
+    status_id = "STATUS$ERROR"
+    retryable = False
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class LLMAuthenticationError(LLMError):
+    """The key is missing, wrong or not allowed to use this model (401, 403)."""
+
+    status_id = "STATUS$ERROR_LLM_AUTHENTICATION"
+
+
+class LLMRateLimitError(LLMError):
+    """The provider limits the rate (429)."""
+
+    status_id = "CHAT_INTERFACE$AGENT_RATE_LIMITED_STOPPED_MESSAGE"
+    retryable = True
+
+
+class LLMTimeoutError(LLMError):
+    """No answer, or no further part of it, within the time limit."""
+
+    status_id = "STATUS$ERROR_LLM_SERVICE_UNAVAILABLE"
+    retryable = True
+
+
+class LLMUnavailableError(LLMError):
+    """The server cannot be reached or says that it is overloaded."""
+
+    status_id = "STATUS$ERROR_LLM_SERVICE_UNAVAILABLE"
+    retryable = True
+
+
+class LLMInternalError(LLMError):
+    """The provider failed (500), or sent something that is no answer (cut stream, invalid JSON)."""
+
+    status_id = "STATUS$ERROR_LLM_INTERNAL_SERVER_ERROR"
+    retryable = True
+
+
+class LLMNoResponseError(LLMInternalError):
+    """The provider answered without any choice."""
+
+
+class LLMContentPolicyError(LLMError):
+    """The provider refused the content."""
+
+    status_id = "STATUS$ERROR_LLM_CONTENT_POLICY_VIOLATION"
+
+
+class LLMContextWindowError(LLMError):
+    """The prompt is longer than the model's context window."""
+
+
+class LLMMalformedHistoryError(LLMError):
+    """The provider refused the message history itself (a tool call without its result, for example)."""
+
+
+class LLMBadRequestError(LLMError):
+    """The provider refused the request for another reason (400)."""
+
+
+class LLMBudgetExceededError(LLMError):
+    """The provider says that the account's budget is used up."""
+
+    status_id = "STATUS$ERROR_LLM_OUT_OF_CREDITS"
+
+
+class LimitReachedError(DrydockError):
+    """The conversation reached its iteration or budget limit; a new message extends it."""

@@ -1,0 +1,1 @@
+"""Events: what a conversation's log consists of, and the stream that numbers, masks and stores them."""

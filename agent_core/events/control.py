@@ -1,0 +1,131 @@
+"""Events that steer a conversation and are never sent to a model as they are (agent-core 1.7, 7.7, 8.5)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Literal
+
+from pydantic import Field
+
+from agent_core.events.event import Event, Source
+from agent_core.events.messages import Frozen
+
+
+class AgentState(StrEnum):
+    """What a conversation's agent is doing (wire-protocol 3.7)."""
+
+    LOADING = "loading"
+    RUNNING = "running"
+    AWAITING_USER_INPUT = "awaiting_user_input"
+    PAUSED = "paused"
+    STOPPED = "stopped"
+    FINISHED = "finished"
+    REJECTED = "rejected"
+    ERROR = "error"
+    AWAITING_USER_CONFIRMATION = "awaiting_user_confirmation"
+    USER_CONFIRMED = "user_confirmed"
+    USER_REJECTED = "user_rejected"
+    RATE_LIMITED = "rate_limited"
+
+
+class AgentStateChanged(Event):
+    """The agent is in this state now. `reason` says why, where that is not obvious."""
+
+    kind: Literal["AgentStateChanged"] = "AgentStateChanged"
+    agent_state: AgentState
+    reason: str = ""
+
+
+class ChangeAgentState(Event):
+    """A request (of the user, or of the session) to bring the agent into this state."""
+
+    kind: Literal["ChangeAgentState"] = "ChangeAgentState"
+    agent_state: AgentState
+
+
+class RecallAction(Event):
+    """A question to the memory; answered by exactly one `RecallObservation` with this id as its `cause`."""
+
+    kind: Literal["RecallAction"] = "RecallAction"
+    source: Source = "user"
+    recall_type: Literal["workspace_context", "knowledge"]
+    query: str = ""
+
+
+class RecalledKnowledge(Frozen):
+    """One piece of knowledge that a word in the user's message brought up."""
+
+    name: str
+    trigger: str
+    content: str
+
+
+class RecallObservation(Event):
+    """What the memory knows: facts of the workspace, or knowledge triggered by the message (agent-core 7.7).
+
+    An empty answer (nothing known) is an event as well: it lets the agent go on.
+    """
+
+    kind: Literal["RecallObservation"] = "RecallObservation"
+    cause: int
+    recall_type: Literal["workspace_context", "knowledge"]
+    repo_name: str = ""
+    repo_directory: str = ""
+    repo_branch: str = ""
+    repo_instructions: str = ""
+    runtime_hosts: dict[str, int] = Field(default_factory=dict)
+    additional_agent_instructions: str = ""
+    date: str = ""
+    custom_secrets_descriptions: dict[str, str] = Field(default_factory=dict)
+    conversation_instructions: str = ""
+    working_dir: str = ""
+    microagent_knowledge: list[RecalledKnowledge] = Field(default_factory=list)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing in it that a model should be told."""
+        return self.recall_type == "knowledge" and not self.microagent_knowledge
+
+
+class Condensation(Event):
+    """These events are forgotten by the view; `summary` stands at `summary_offset` in their place."""
+
+    kind: Literal["Condensation"] = "Condensation"
+    source: Source = "agent"
+    forgotten_event_ids: list[int]
+    summary: str | None = None
+    summary_offset: int | None = None
+    llm_response_id: str | None = None
+
+
+class CondensationRequest(Event):
+    """The agent (or the user) asks for the view to be condensed before the next step."""
+
+    kind: Literal["CondensationRequest"] = "CondensationRequest"
+    source: Source = "agent"
+
+
+class ConversationError(Event):
+    """Something failed outside any action (a model call, a limit, an internal error).
+
+    Attributes:
+        code: public id or exception class, for programs.
+        detail: what happened and what to do, for people.
+    """
+
+    kind: Literal["ConversationError"] = "ConversationError"
+    code: str
+    detail: str
+
+
+class ForeignEvent(Event):
+    """An event of the public protocol that has no meaning inside yet, kept so that nothing sent is lost.
+
+    `name` is its public type, `is_action` says which of the two families, `payload` holds ``args``, or ``content``
+    and ``extras``.
+    """
+
+    kind: Literal["ForeignEvent"] = "ForeignEvent"
+    name: str
+    is_action: bool
+    payload: dict[str, Any] = Field(default_factory=dict)

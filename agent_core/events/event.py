@@ -1,0 +1,40 @@
+"""The base of all events (agent-core 1.1, with integer ids as architecture section 4 says)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Literal, Self
+
+from pydantic import AwareDatetime, Field
+
+from agent_core.events.messages import Frozen
+
+Source = Literal["agent", "user", "environment", "hook"]
+
+UNSTORED = -1
+"""The id of an event that is not in a log (yet)."""
+
+
+def utc_now() -> datetime:
+    """The present moment, aware, in UTC."""
+    return datetime.now(UTC)
+
+
+class Event(Frozen):
+    """One entry of a conversation's log; never changed once it is stored.
+
+    Attributes:
+        id: position in the log, 0, 1, 2, … without gaps; `UNSTORED` before `EventStream.add_event` returns.
+        timestamp: aware UTC time at which the event was handed to the stream.
+        source: who caused it.
+        cause: id of the event that this one answers, if it answers one.
+    """
+
+    id: int = UNSTORED
+    timestamp: AwareDatetime = Field(default_factory=utc_now)
+    source: Source = "environment"
+    cause: int | None = None
+
+    def stored_as(self, event_id: int) -> Self:
+        """A copy of this event under its id in the log."""
+        return self.model_copy(update={"id": event_id})

@@ -1,0 +1,196 @@
+"""The events that a model sees: prompts, messages, tool calls and their results (agent-core 1.2)."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from agent_core.events.event import Event, Source
+from agent_core.events.messages import Frozen, Message, MessageToolCall, TextContent
+from agent_core.events.schema import AnyAction, AnyObservation
+
+SecurityRisk = Literal["UNKNOWN", "LOW", "MEDIUM", "HIGH"]
+
+
+class TokenUsage(Frozen):
+    """Tokens of one call, or of many added up (agent-core 8.8)."""
+
+    model: str = ""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+    context_window: int = 0
+    per_turn_token: int = 0
+    response_id: str = ""
+
+    def __add__(self, other: TokenUsage) -> TokenUsage:
+        """Counts are summed, the larger window and the newer per-turn value are kept."""
+        return TokenUsage(
+            model=self.model or other.model,
+            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
+            completion_tokens=self.completion_tokens + other.completion_tokens,
+            cache_read_tokens=self.cache_read_tokens + other.cache_read_tokens,
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
+            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+            context_window=max(self.context_window, other.context_window),
+            per_turn_token=other.per_turn_token or self.per_turn_token,
+            response_id=other.response_id or self.response_id,
+        )
+
+
+class MetricsSnapshot(Frozen):
+    """What the conversation has cost up to and including the call that produced the event.
+
+    `accumulated_cost` is in US dollars over all models of the conversation; it is 0 where no price is known.
+    """
+
+    accumulated_cost: float = 0.0
+    max_budget: float | None = None
+    usage: TokenUsage = Field(default_factory=TokenUsage)
+
+
+class SystemPromptEvent(Event):
+    """The first event of an agent's conversation: what it is told and which tools it has.
+
+    `system_prompt` is the same for every conversation with the same agent configuration (cacheable);
+    `dynamic_context` is this conversation's own. `tools` are the function-tool schemas as given to the model.
+    """
+
+    kind: Literal["SystemPromptEvent"] = "SystemPromptEvent"
+    source: Source = "agent"
+    system_prompt: TextContent
+    dynamic_context: TextContent | None = None
+    tools: list[dict[str, Any]] = Field(default_factory=list)
+    agent_class: str = "Agent"
+    version: str | None = None
+
+
+class MessageEvent(Event):
+    """A message of the user, of the agent, or (source environment, role user) a nudge to the agent.
+
+    `wait_for_response` on an agent's message means that the agent is done until the user answers. `file_urls` are
+    paths of uploaded files that the message mentions.
+    """
+
+    kind: Literal["MessageEvent"] = "MessageEvent"
+    llm_message: Message
+    llm_response_id: str | None = None
+    sender: str | None = None
+    activated_skills: list[str] = Field(default_factory=list)
+    extended_content: list[TextContent] = Field(default_factory=list)
+    file_urls: list[str] | None = None
+    wait_for_response: bool = False
+    metrics: MetricsSnapshot | None = None
+
+    def to_llm_message(self) -> Message:
+        """The message as the model sees it: with the extended content at its end."""
+        if not self.extended_content:
+            return self.llm_message
+        content = [*self.llm_message.content, *self.extended_content]
+        return self.llm_message.model_copy(update={"content": content})
+
+
+class ActionEvent(Event):
+    """One tool call: proposed by the model (`tool_call` set), or given by the user directly (`tool_call` None).
+
+    `action` is None when the model's call could not be validated; such an event is answered by an `AgentErrorEvent`
+    and never executed. Within one `llm_response_id` only the first event carries thought, reasoning and thinking
+    blocks (agent-core 1.4). `hard_timeout` (seconds) limits the execution and makes it blocking.
+    """
+
+    kind: Literal["ActionEvent"] = "ActionEvent"
+    source: Source = "agent"
+    thought: list[TextContent] = Field(default_factory=list)
+    reasoning_content: str | None = None
+    thinking_blocks: list[dict[str, Any]] = Field(default_factory=list)
+    action: AnyAction | None = None
+    tool_name: str
+    tool_call_id: str = ""
+    tool_call: MessageToolCall | None = None
+    llm_response_id: str = ""
+    calls_in_response: int = 1
+    security_risk: SecurityRisk = "UNKNOWN"
+    summary: str = ""
+    hidden: bool = False
+    hard_timeout: float | None = None
+    metrics: MetricsSnapshot | None = None
+
+    @property
+    def thought_text(self) -> str:
+        """The thought as one text."""
+        return "\n".join(part.text for part in self.thought)
+
+
+class ObservationEvent(Event):
+    """The result of the action whose id is `cause`."""
+
+    kind: Literal["ObservationEvent"] = "ObservationEvent"
+    cause: int
+    observation: AnyObservation
+    tool_name: str
+    tool_call_id: str = ""
+    hidden: bool = False
+
+    def to_llm_message(self) -> Message:
+        """The tool result as the model sees it."""
+        return Message(
+            role="tool",
+            content=self.observation.to_llm_content,
+            tool_call_id=self.tool_call_id,
+            name=self.tool_name,
+        )
+
+
+class UserRejectObservation(Event):
+    """The answer to an action that the user (or a hook) refused; it was not executed."""
+
+    kind: Literal["UserRejectObservation"] = "UserRejectObservation"
+    cause: int
+    tool_name: str
+    tool_call_id: str = ""
+    rejection_reason: str = "User rejected the action"
+    rejection_source: Literal["user", "hook"] = "user"
+
+    def to_llm_message(self) -> Message:
+        """The refusal as the model sees it."""
+        text = f"Action rejected: {self.rejection_reason}"
+        return Message(
+            role="tool",
+            content=[TextContent(text=text)],
+            tool_call_id=self.tool_call_id,
+            name=self.tool_name,
+        )
+
+
+class AgentErrorEvent(Event):
+    """The answer to an action that could not be executed: bad call, lost sandbox, interruption, internal error.
+
+    Attributes:
+        error: what happened and what to do about it, for model and user alike.
+        classification: ``agent_action`` when the model can mend its call, ``interrupted``, or ``internal``.
+        error_id: public id (wire-protocol section 5), empty when there is none.
+    """
+
+    kind: Literal["AgentErrorEvent"] = "AgentErrorEvent"
+    source: Source = "agent"
+    error: str
+    tool_name: str = ""
+    tool_call_id: str = ""
+    classification: Literal["agent_action", "interrupted", "sandbox", "internal"] = "agent_action"
+    error_id: str = ""
+
+    def to_llm_message(self) -> Message:
+        """The error as the model sees it."""
+        return Message(
+            role="tool",
+            content=[TextContent(text=self.error)],
+            tool_call_id=self.tool_call_id,
+            name=self.tool_name,
+        )
+
+
+AnswerEvent = ObservationEvent | UserRejectObservation | AgentErrorEvent
+"""The events that answer an action: every action gets exactly one, found by its `cause`."""

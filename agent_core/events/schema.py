@@ -1,0 +1,145 @@
+"""Actions and observations: the open, typed vocabulary of the tools (agent-core 3.3).
+
+Any library user may add a subclass, so these are not a closed union: each carries its class name as `kind`, and a
+registry finds the class again when an event is read back. A stored value whose class is gone becomes an
+`UnknownAction` or `UnknownObservation`, so an old log can always be read.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import BaseModel, BeforeValidator, Field, SerializeAsAny
+
+from agent_core.events.messages import Content, Frozen, ImageContent, TextContent
+
+
+class Tagged(Frozen):
+    """A frozen model whose `kind` is its class name; subclasses register themselves."""
+
+    kind: str = ""
+
+    classes: ClassVar[dict[str, type[Tagged]]] = {}
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        cls.model_fields["kind"].default = cls.__name__
+        cls.model_rebuild(force=True)
+        Tagged.classes[cls.__name__] = cls
+
+
+class Action(Tagged):
+    """The typed arguments of one tool call. Field descriptions become the parameter descriptions of the tool."""
+
+
+class Observation(Tagged):
+    """The typed result of one tool call.
+
+    Attributes:
+        content: what the model is shown.
+        is_error: whether the call failed in a way that the model should notice.
+    """
+
+    content: list[Content] = Field(default_factory=list)
+    is_error: bool = False
+
+    @property
+    def text(self) -> str:
+        """All text parts, joined by newlines."""
+        return "\n".join(part.text for part in self.content if isinstance(part, TextContent))
+
+    @classmethod
+    def from_text(cls, text: str, *, is_error: bool = False, **fields: Any) -> Self:
+        """An observation whose content is one text."""
+        return cls(content=[TextContent(text=text)], is_error=is_error, **fields)
+
+    @property
+    def to_llm_content(self) -> list[TextContent | ImageContent]:
+        """The content for the model; an error is announced by a first block (agent-core 3.3)."""
+        if not self.is_error:
+            return list(self.content)
+        return [TextContent(text="[An error occurred during execution.]"), *self.content]
+
+
+class UnknownAction(Action):
+    """An action read from a log whose class this process does not have."""
+
+    original_kind: str
+    data: dict[str, Any] = Field(default_factory=dict)
+
+
+class UnknownObservation(Observation):
+    """An observation read from a log whose class this process does not have; its content is kept."""
+
+    original_kind: str
+    data: dict[str, Any] = Field(default_factory=dict)
+
+
+def _revive(value: Any, base: type[Tagged]) -> Any:
+    if not isinstance(value, dict):
+        return value
+    kind = value.get("kind", "")
+    found = Tagged.classes.get(kind)
+    if found is not None and issubclass(found, base):
+        return found.model_validate(value)
+    if base is Action:
+        return UnknownAction(original_kind=kind, data={k: v for k, v in value.items() if k != "kind"})
+    return UnknownObservation(
+        original_kind=kind,
+        content=value.get("content") or [],
+        is_error=bool(value.get("is_error")),
+        data={k: v for k, v in value.items() if k not in {"kind", "content", "is_error"}},
+    )
+
+
+AnyAction = Annotated[SerializeAsAny[Action], BeforeValidator(lambda value: _revive(value, Action))]
+"""A field holding any registered `Action`, restored to its own class when read back."""
+
+AnyObservation = Annotated[
+    SerializeAsAny[Observation], BeforeValidator(lambda value: _revive(value, Observation))
+]
+"""A field holding any registered `Observation`, restored to its own class when read back."""
+
+
+def parameters_of(model: type[BaseModel]) -> dict[str, Any]:
+    """The JSON schema of a model's fields, reduced to what models understand (agent-core 3.3).
+
+    ``$ref`` is resolved (a cycle becomes a plain object), ``anyOf`` is reduced to its first alternative that is not
+    null, only ``type, description, properties, required, items, enum`` are kept, and ``kind`` is left out.
+    """
+    schema = model.model_json_schema()
+    definitions = schema.get("$defs", {})
+    reduced = _reduce(schema, definitions, ())
+    reduced.get("properties", {}).pop("kind", None)
+    required = [name for name in reduced.get("required", []) if name != "kind"]
+    return {"type": "object", "properties": reduced.get("properties", {}), "required": required}
+
+
+_KEPT = ("type", "description", "enum")
+
+
+def _reduce(node: dict[str, Any], definitions: dict[str, Any], seen: tuple[str, ...]) -> dict[str, Any]:
+    if "$ref" in node:
+        name = node["$ref"].rsplit("/", 1)[-1]
+        if name in seen:
+            return {"type": "object"}
+        target = {**definitions[name], **{k: v for k, v in node.items() if k != "$ref"}}
+        return _reduce(target, definitions, (*seen, name))
+    for union in ("anyOf", "oneOf"):
+        if union in node:
+            options = [option for option in node[union] if option.get("type") != "null"]
+            merged = {
+                **(options[0] if options else {}),
+                **{k: node[k] for k in ("description",) if k in node},
+            }
+            return _reduce(merged, definitions, seen)
+    out: dict[str, Any] = {key: node[key] for key in _KEPT if key in node}
+    if "const" in node:
+        out["enum"] = [node["const"]]
+    if "properties" in node:
+        out["properties"] = {k: _reduce(v, definitions, seen) for k, v in node["properties"].items()}
+        out["required"] = list(node.get("required", []))
+    if "items" in node:
+        out["items"] = _reduce(node["items"], definitions, seen)
+    return out

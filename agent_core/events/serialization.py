@@ -1,0 +1,68 @@
+"""The one union of all events, and the bytes they are stored as."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, TypeAdapter
+
+from agent_core.events.control import (
+    AgentStateChanged,
+    ChangeAgentState,
+    Condensation,
+    CondensationRequest,
+    ConversationError,
+    ForeignEvent,
+    RecallAction,
+    RecallObservation,
+)
+from agent_core.events.llm_events import (
+    ActionEvent,
+    AgentErrorEvent,
+    MessageEvent,
+    ObservationEvent,
+    SystemPromptEvent,
+    UserRejectObservation,
+)
+
+AnyEvent = (
+    SystemPromptEvent
+    | MessageEvent
+    | ActionEvent
+    | ObservationEvent
+    | UserRejectObservation
+    | AgentErrorEvent
+    | AgentStateChanged
+    | ChangeAgentState
+    | RecallAction
+    | RecallObservation
+    | Condensation
+    | CondensationRequest
+    | ConversationError
+    | ForeignEvent
+)
+
+_adapter: TypeAdapter[AnyEvent] = TypeAdapter(Annotated[AnyEvent, Field(discriminator="kind")])
+
+
+def to_payload(event: AnyEvent) -> bytes:
+    """The stored form of an event: a JSON object without the id (the log's position says it)."""
+    return event.__pydantic_serializer__.to_json(event, exclude={"id"})
+
+
+def from_payload(payload: bytes, event_id: int) -> AnyEvent:
+    """The event that `payload` holds, under its id.
+
+    Raises:
+        pydantic.ValidationError: when the bytes are not an event of a kind that this version knows.
+    """
+    return _adapter.validate_json(b'{"id":%d,' % event_id + payload.lstrip()[1:])
+
+
+def from_data(data: object) -> AnyEvent:
+    """The event that plain JSON data describes (with or without an id).
+
+    Raises:
+        pydantic.ValidationError: naming the field and the problem.
+    """
+    return _adapter.validate_python(data)

@@ -1,0 +1,103 @@
+"""Where logs are kept: the protocol that every store fulfils, and the store that lives in memory.
+
+Every implementation passes ``agent_core.testing.store_contract``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple, Protocol
+
+from agent_core.errors import StaleOwnerError
+
+
+class NewEvent(NamedTuple):
+    """An event on its way into a store: its indexed facts and its payload (`serialization.to_payload`)."""
+
+    kind: str
+    source: str
+    cause: int | None
+    timestamp: datetime
+    payload: bytes
+
+
+class StoredEvent(NamedTuple):
+    """An event in a store: its position and its payload."""
+
+    id: int
+    payload: bytes
+
+
+class EventStore(Protocol):
+    """Append-only logs, one for each conversation id; ids run 0, 1, 2, … without gaps."""
+
+    async def append(self, conversation_id: str, events: Sequence[NewEvent], *, epoch: int = 0) -> int:
+        """Store `events` together, or none of them, and return the id of the first.
+
+        Durable when it returns. Appends to one conversation get their ids in the order of the calls. A cancelled
+        caller leaves the log whole: the events are then either all stored or none.
+
+        Raises:
+            StaleOwnerError: somebody with a later `epoch` than the given one has taken the conversation over.
+            EventStoreError: they could not be stored (full disk, closed store); the message says why.
+        """
+        ...
+
+    async def read(self, conversation_id: str, *, after: int = -1, limit: int = 100) -> list[StoredEvent]:
+        """At most `limit` events with id > `after`, ascending; empty when there are none (or no such log)."""
+        ...
+
+    async def read_before(self, conversation_id: str, *, before: int, limit: int = 100) -> list[StoredEvent]:
+        """At most `limit` events with id < `before`, descending."""
+        ...
+
+    async def last_id(self, conversation_id: str) -> int:
+        """Id of the last event, -1 for an empty or unknown log."""
+        ...
+
+    async def claim(self, conversation_id: str) -> int:
+        """Become the log's owner: returns a new, higher epoch; appends with any older one fail from now on."""
+        ...
+
+    async def delete(self, conversation_id: str) -> None:
+        """Forget the log; unknown ids are fine."""
+        ...
+
+
+class InMemoryEventStore:
+    """An `EventStore` for the library and for tests: durable as long as the process."""
+
+    def __init__(self) -> None:
+        self._logs: dict[str, list[bytes]] = {}
+        self._epochs: dict[str, int] = {}
+
+    async def append(self, conversation_id: str, events: Sequence[NewEvent], *, epoch: int = 0) -> int:
+        if epoch < self._epochs.get(conversation_id, 0):
+            raise StaleOwnerError(f"conversation {conversation_id} has a newer owner than epoch {epoch}")
+        log = self._logs.setdefault(conversation_id, [])
+        first = len(log)
+        log.extend(event.payload for event in events)
+        return first
+
+    async def read(self, conversation_id: str, *, after: int = -1, limit: int = 100) -> list[StoredEvent]:
+        log = self._logs.get(conversation_id, [])
+        start = max(after + 1, 0)
+        return [StoredEvent(start + i, payload) for i, payload in enumerate(log[start : start + limit])]
+
+    async def read_before(self, conversation_id: str, *, before: int, limit: int = 100) -> list[StoredEvent]:
+        log = self._logs.get(conversation_id, [])
+        end = min(max(before, 0), len(log))
+        start = max(end - limit, 0)
+        return [StoredEvent(i, log[i]) for i in range(end - 1, start - 1, -1)]
+
+    async def last_id(self, conversation_id: str) -> int:
+        return len(self._logs.get(conversation_id, ())) - 1
+
+    async def claim(self, conversation_id: str) -> int:
+        self._epochs[conversation_id] = self._epochs.get(conversation_id, 0) + 1
+        return self._epochs[conversation_id]
+
+    async def delete(self, conversation_id: str) -> None:
+        self._logs.pop(conversation_id, None)
+        self._epochs.pop(conversation_id, None)

@@ -1,0 +1,42 @@
+"""Transient notices: seen live by whoever follows the stream, never stored (architecture section 7)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """More text of the model's answer `response_id`; superseded by the event that carries that answer."""
+
+    response_id: str
+    text: str
+    channel: Literal["message", "reasoning"] = "message"
+
+
+@dataclass(frozen=True, slots=True)
+class TextDiscarded:
+    """The answer `response_id` broke off and is asked for again: its text so far is void."""
+
+    response_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class OutputDelta:
+    """More output of the running action `cause`; superseded by that action's observation."""
+
+    cause: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class StatusNotice:
+    """Progress or trouble to show to people: an id of wire-protocol section 5 and a text."""
+
+    status_id: str
+    message: str
+    level: Literal["info", "error"] = "info"
+
+
+Transient = TextDelta | TextDiscarded | OutputDelta | StatusNotice
