@@ -1,0 +1,172 @@
+"""Frames of the stream between server and runner: encoding, and decoding without I/O.
+
+A frame is a four-byte big-endian length, that many bytes of UTF-8 JSON holding one object, and, when that
+object has the key ``blob`` (an integer), so many raw bytes after it. Both ends use this module: the runner with
+its own event loop, the server with asyncio, tests with plain sockets.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any, Dict, List, NamedTuple, Optional
+
+PROTOCOL = 1
+MAX_JSON = 32 * 1024 * 1024
+MAX_BLOB = 64 * 1024 * 1024
+
+Message = Dict[str, Any]
+
+_LENGTH = struct.Struct(">I")
+_COMPACT_AFTER = 256 * 1024
+
+
+class ProtocolError(Exception):
+    """The bytes are not a frame, or a frame is over its limit: the connection cannot go on."""
+
+
+class Frame(NamedTuple):
+    """One decoded frame."""
+
+    message: Message
+    blob: Optional[bytes] = None
+
+
+def encode(message: Message, blob: Optional[bytes] = None) -> bytes:
+    """Return the bytes of one frame; ``blob`` is announced in the object's ``blob`` key, left unset by callers.
+
+    Raises:
+        ProtocolError: the object or the blob is over its limit, or the object cannot be written as JSON.
+    """
+    if blob is not None:
+        if len(blob) > MAX_BLOB:
+            raise ProtocolError(f"attachment of {len(blob)} bytes is over the limit of {MAX_BLOB}")
+        message = dict(message, blob=len(blob))
+    try:
+        text = json.dumps(message, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        try:
+            body = text.encode("utf-8")
+        except UnicodeEncodeError:  # lone surrogates have no UTF-8 form, but JSON can escape them
+            body = json.dumps(message, separators=(",", ":"), allow_nan=False).encode("ascii")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ProtocolError(f"frame cannot be written as JSON: {error}") from error
+    if len(body) > MAX_JSON:
+        raise ProtocolError(f"frame of {len(body)} bytes is over the limit of {MAX_JSON}")
+    return b"".join((_LENGTH.pack(len(body)), body, blob or b""))
+
+
+class Decoder:
+    """Turns bytes, in whatever pieces they arrive, into frames: no I/O, and at most one partial frame kept."""
+
+    def __init__(self, *, max_json: int = MAX_JSON, max_blob: int = MAX_BLOB) -> None:
+        self._max_json = max_json
+        self._max_blob = max_blob
+        self._buffer = bytearray()
+        self._start = 0
+        self._message: Optional[Message] = None
+        self._blob_length = 0
+        self._failed = False
+
+    @property
+    def partial(self) -> bool:
+        """True while a frame has begun and is not complete: the stream's end now would be a truncation."""
+        return self._message is not None or len(self._buffer) > self._start
+
+    def feed(self, data: bytes) -> List[Frame]:
+        """Take the next bytes and return the frames they complete, in order.
+
+        Raises:
+            ProtocolError: a length over its limit, invalid UTF-8 or JSON, something other than an object, or a
+                ``blob`` that is not a length. Frames completed by the same call are lost, and every later call
+                raises too: the connection is to be closed.
+        """
+        if self._failed:
+            raise ProtocolError("the stream was already found to be malformed")
+        self._buffer += data
+        frames: List[Frame] = []
+        try:
+            while True:
+                frame = self._next()
+                if frame is None:
+                    break
+                frames.append(frame)
+        except ProtocolError:
+            self._failed = True
+            self._buffer.clear()
+            self._start = 0
+            raise
+        self._compact()
+        return frames
+
+    def finish(self) -> None:
+        """Say that the stream has ended.
+
+        Raises:
+            ProtocolError: it ended inside a frame.
+        """
+        if self.partial and not self._failed:
+            raise ProtocolError("the stream ended inside a frame")
+
+    def _next(self) -> Optional[Frame]:
+        if self._message is None:
+            body = self._take_body()
+            if body is None:
+                return None
+            self._message = _parse(body)
+            self._blob_length = _blob_length(self._message, self._max_blob)
+            if "blob" not in self._message:
+                return self._complete(None)
+        if len(self._buffer) - self._start < self._blob_length:
+            return None
+        return self._complete(self._take(self._blob_length))
+
+    def _complete(self, blob: Optional[bytes]) -> Frame:
+        message = self._message
+        assert message is not None  # noqa: S101 - both callers have just read it
+        self._message = None
+        return Frame(message, blob)
+
+    def _take_body(self) -> Optional[bytes]:
+        available = len(self._buffer) - self._start
+        if available < _LENGTH.size:
+            return None
+        (length,) = _LENGTH.unpack_from(self._buffer, self._start)
+        if length > self._max_json:
+            raise ProtocolError(f"frame of {length} bytes is over the limit of {self._max_json}")
+        if available < _LENGTH.size + length:
+            return None
+        self._start += _LENGTH.size
+        return self._take(length)
+
+    def _take(self, length: int) -> bytes:
+        start = self._start
+        self._start = start + length
+        with memoryview(self._buffer) as view:
+            return bytes(view[start : start + length])
+
+    def _compact(self) -> None:
+        if self._start == len(self._buffer):
+            self._buffer.clear()
+            self._start = 0
+        elif self._start > _COMPACT_AFTER:
+            del self._buffer[: self._start]
+            self._start = 0
+
+
+def _parse(body: bytes) -> Message:
+    try:
+        value = json.loads(body.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError(f"frame is not valid JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise ProtocolError(f"frame holds a JSON {type(value).__name__}, not an object")
+    return value
+
+
+def _blob_length(message: Message, limit: int) -> int:
+    length = message.get("blob", 0)
+    if isinstance(length, bool) or not isinstance(length, int) or length < 0:
+        raise ProtocolError("the key blob must be a length in bytes (an integer, 0 or more)")
+    if length > limit:
+        raise ProtocolError(f"attachment of {length} bytes is over the limit of {limit}")
+    return length
