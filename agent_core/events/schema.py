@@ -96,9 +96,7 @@ def _revive(value: Any, base: type[Tagged]) -> Any:
 AnyAction = Annotated[SerializeAsAny[Action], BeforeValidator(lambda value: _revive(value, Action))]
 """A field holding any registered `Action`, restored to its own class when read back."""
 
-AnyObservation = Annotated[
-    SerializeAsAny[Observation], BeforeValidator(lambda value: _revive(value, Observation))
-]
+AnyObservation = Annotated[SerializeAsAny[Observation], BeforeValidator(lambda value: _revive(value, Observation))]
 """A field holding any registered `Observation`, restored to its own class when read back."""
 
 

@@ -1,0 +1,187 @@
+"""The event stream of one conversation: number, mask, store, then wake the readers (architecture 1 and 4)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from agent_core.errors import StreamClosedError
+from agent_core.events.event import Source, utc_now
+from agent_core.events.masking import SecretMasker
+from agent_core.events.serialization import AnyEvent, from_data, from_payload, to_payload
+from agent_core.events.store import EventStore, NewEvent
+from agent_core.events.subscription import Subscription
+from agent_core.events.transient import Transient
+
+RECENT_EVENTS = 128
+RECENT_BYTES = 96 * 1024
+PAGE = 200
+
+_UNMASKED_FIELDS = frozenset({"kind", "source", "timestamp", "id", "cause"})
+
+
+class EventStream:
+    """One conversation's log, as its writers and readers see it.
+
+    Use `open` to get one. `add_event` returns once the event is durable; only then does any reader see it. Readers
+    are cursors (`read`, `subscribe`): each event once, in order, history and live events through one loop.
+    """
+
+    def __init__(self, conversation_id: str, store: EventStore, *, epoch: int, last_id: int) -> None:
+        self.conversation_id = conversation_id
+        self.secrets = SecretMasker()
+        self.last_id = last_id
+        self._store = store
+        self._epoch = epoch
+        self._recent: deque[tuple[AnyEvent, int]] = deque()
+        self._recent_bytes = 0
+        self._arrived: dict[int, tuple[AnyEvent, int]] = {}
+        self._subscriptions: set[Subscription] = set()
+        self.closed = False
+
+    @classmethod
+    async def open(cls, conversation_id: str, store: EventStore) -> EventStream:
+        """Become the owner of the log and open it at its end.
+
+        Raises:
+            EventStoreError: the store cannot be read.
+        """
+        epoch = await store.claim(conversation_id)
+        return cls(conversation_id, store, epoch=epoch, last_id=await store.last_id(conversation_id))
+
+    async def add_event(self, event: AnyEvent, source: Source | None = None, *, cause: int | None = None) -> AnyEvent:
+        """Store one event; see `add_events`. `source` and `cause`, when given, replace the event's own."""
+        changes: dict[str, Any] = {"timestamp": utc_now()}
+        if source is not None:
+            changes["source"] = source
+        if cause is not None:
+            changes["cause"] = cause
+        return (await self.add_events([event.model_copy(update=changes)]))[0]
+
+    async def add_events(self, events: Sequence[AnyEvent]) -> list[AnyEvent]:
+        """Store `events` together (all or none) and return them as stored: masked, with their ids.
+
+        When it returns they are durable and the readers are awake. Being cancelled while it waits does not undo it.
+
+        Raises:
+            ValueError: an event already has an id.
+            StreamClosedError: the stream is closed.
+            StaleOwnerError: somebody else owns the log by now.
+            EventStoreError: they could not be stored.
+        """
+        if self.closed:
+            raise StreamClosedError(f"the stream of conversation {self.conversation_id} is closed")
+        if any(event.id >= 0 for event in events):
+            raise ValueError("an event that is already in a log cannot be added again; copy it without its id")
+        if not events:
+            return []
+        masked = [self._mask(event) for event in events]
+        payloads = [to_payload(event) for event in masked]
+        records = [
+            NewEvent(event.kind, event.source, event.cause, event.timestamp, payload)
+            for event, payload in zip(masked, payloads, strict=True)
+        ]
+        # Shielded: the store finishes what it began, so the readers must be told even if our caller has gone.
+        return await asyncio.shield(asyncio.ensure_future(self._store_and_wake(masked, records)))
+
+    async def _store_and_wake(self, events: list[AnyEvent], records: list[NewEvent]) -> list[AnyEvent]:
+        first = await self._store.append(self.conversation_id, records, epoch=self._epoch)
+        stored = [event.stored_as(first + i) for i, event in enumerate(events)]
+        for event, record in zip(stored, records, strict=True):
+            self._arrived[event.id] = (event, len(record.payload))
+        # Two appends may come back out of order; readers get the events in the order of their ids.
+        while (entry := self._arrived.pop(self.last_id + 1, None)) is not None:
+            self.last_id = entry[0].id
+            self._remember(*entry)
+        for subscription in self._subscriptions:
+            subscription.wake()
+        return stored
+
+    def _remember(self, event: AnyEvent, size: int) -> None:
+        self._recent.append((event, size))
+        self._recent_bytes += size
+        while self._recent and (len(self._recent) > RECENT_EVENTS or self._recent_bytes > RECENT_BYTES):
+            self._recent_bytes -= self._recent.popleft()[1]
+
+    def _mask(self, event: AnyEvent) -> AnyEvent:
+        if not self.secrets:
+            return event
+        data = event.model_dump(mode="json", exclude={"id"})
+        masked = {
+            key: value if key in _UNMASKED_FIELDS else self._mask_field(key, value) for key, value in data.items()
+        }
+        if masked == data:
+            return event
+        try:
+            return from_data(masked)
+        except ValidationError:
+            # A secret equal to a word of our own vocabulary ("running"): those fields cannot hold anything else.
+            kept = dict(data)
+            for key, value in masked.items():
+                try:
+                    from_data({**kept, key: value})
+                except ValidationError:
+                    continue
+                kept[key] = value
+            return from_data(kept)
+
+    def _mask_field(self, key: str, value: Any) -> Any:
+        masked = self.secrets.data(value)
+        if isinstance(value, dict) and "kind" in value:
+            masked["kind"] = value["kind"]
+        return masked
+
+    async def page(self, *, after: int = -1, limit: int = PAGE) -> list[AnyEvent]:
+        """At most `limit` events with id > `after`, ascending; the end of the log gives an empty list."""
+        if after >= self.last_id:
+            return []
+        if self._recent and self._recent[0][0].id <= after + 1:
+            start = after + 1 - self._recent[0][0].id
+            return [entry[0] for entry in list(self._recent)[start : start + limit]]
+        limit = min(limit, self.last_id - after)
+        stored = await self._store.read(self.conversation_id, after=after, limit=limit)
+        return [from_payload(record.payload, record.id) for record in stored if record.id <= self.last_id]
+
+    async def page_before(self, *, before: int, limit: int = PAGE) -> list[AnyEvent]:
+        """At most `limit` events with id < `before`, descending."""
+        before = min(before, self.last_id + 1)
+        stored = await self._store.read_before(self.conversation_id, before=before, limit=limit)
+        return [from_payload(record.payload, record.id) for record in stored]
+
+    async def history(self, *, after: int = -1) -> AsyncIterator[AnyEvent]:
+        """All events with id > `after` that are stored by now, ascending; ends there."""
+        end = self.last_id
+        while after < end:
+            for event in await self.page(after=after):
+                after = event.id
+                yield event
+
+    def subscribe(self, *, after: int = -1, transients: bool = False) -> Subscription:
+        """A cursor behind event `after`; with `transients` it also sees the transient notices published from now on.
+
+        Use it as ``async with`` and iterate over it; it ends when the stream is closed and everything was read.
+        """
+        return Subscription(self, after=after, transients=transients)
+
+    def publish(self, notice: Transient) -> None:
+        """Show a transient notice to the subscriptions that asked for them; nothing is stored."""
+        for subscription in self._subscriptions:
+            subscription.offer(notice)
+
+    def attach(self, subscription: Subscription) -> None:
+        """For `Subscription`: be woken by this stream."""
+        self._subscriptions.add(subscription)
+
+    def detach(self, subscription: Subscription) -> None:
+        """For `Subscription`: be woken no more."""
+        self._subscriptions.discard(subscription)
+
+    def close(self) -> None:
+        """Take no more events and let the readers end; calling it again is fine."""
+        self.closed = True
+        for subscription in self._subscriptions:
+            subscription.wake()

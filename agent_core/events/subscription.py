@@ -1,0 +1,115 @@
+"""A subscription is a cursor over a stream, not a queue: a slow reader costs no memory (architecture idea 3)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from agent_core.events.serialization import AnyEvent
+from agent_core.events.transient import OutputDelta, TextDelta, Transient
+
+if TYPE_CHECKING:
+    from agent_core.events.stream import EventStream
+
+MAX_PENDING_NOTICES = 64
+MAX_DELTA_CHARS = 32 * 1024
+
+
+class _Pending(NamedTuple):
+    after: int  # the last stored event when the notice was published
+    notice: Transient
+
+
+class Subscription:
+    """Yields a stream's events after a position, each once, in order, then waits for more.
+
+    With transient notices the order is kept too: a notice comes after the events that were stored before it was
+    published, and before those stored later. Notices of a reader that lags are joined, then the oldest are dropped:
+    what they announce is in the log anyway.
+    """
+
+    def __init__(self, stream: EventStream, *, after: int, transients: bool) -> None:
+        self.position = after
+        self._stream = stream
+        self._wants_notices = transients
+        self._notices: deque[_Pending] = deque()
+        self._events: deque[AnyEvent] = deque()
+        self._more = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        self._stream.attach(self)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stream.detach(self)
+        self._notices.clear()
+        self._events.clear()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> AnyEvent | Transient:
+        """The next event or notice.
+
+        Raises:
+            StopAsyncIteration: the stream is closed and everything in it was read.
+            EventStoreError: the log cannot be read; the position is kept, so trying again is sound.
+        """
+        while True:
+            notice = self._due_notice()
+            if notice is not None:
+                return notice
+            if self._events:
+                event = self._events.popleft()
+                self.position = event.id
+                return event
+            self._more.clear()
+            page = await self._stream.page(after=self.position)
+            if page:
+                self._events.extend(page)
+            elif self._notices:
+                return self._notices.popleft().notice
+            elif self._stream.closed:
+                raise StopAsyncIteration
+            else:
+                await self._more.wait()
+
+    def _due_notice(self) -> Transient | None:
+        """The oldest notice, if everything stored before it was read already."""
+        if self._notices and self._notices[0].after <= self.position:
+            return self._notices.popleft().notice
+        return None
+
+    def wake(self) -> None:
+        """There may be something new (called by the stream)."""
+        self._more.set()
+
+    def offer(self, notice: Transient) -> None:
+        """Take a transient notice (called by the stream); joined with the last one where that is the same text."""
+        if not self._wants_notices:
+            return
+        after = self._stream.last_id
+        if self._notices and self._notices[-1].after == after:
+            joined = _joined(self._notices[-1].notice, notice)
+            if joined is not None:
+                self._notices[-1] = _Pending(after, joined)
+                self._more.set()
+                return
+        self._notices.append(_Pending(after, notice))
+        if len(self._notices) > MAX_PENDING_NOTICES:
+            self._notices.popleft()
+        self._more.set()
+
+
+def _joined(first: Transient, second: Transient) -> Transient | None:
+    match first, second:
+        case TextDelta(), TextDelta() if (first.response_id, first.channel) == (second.response_id, second.channel):
+            return replace(first, text=(first.text + second.text)[-MAX_DELTA_CHARS:])
+        case OutputDelta(), OutputDelta() if first.cause == second.cause:
+            return replace(first, text=(first.text + second.text)[-MAX_DELTA_CHARS:])
+    return None

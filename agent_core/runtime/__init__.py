@@ -1,0 +1,1 @@
+"""Sandboxes, and the subscriber that executes actions in them."""

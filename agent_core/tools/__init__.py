@@ -1,0 +1,1 @@
+"""Tools: their specifications, their definitions, and the built-in ones."""

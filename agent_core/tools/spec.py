@@ -1,0 +1,106 @@
+"""What a tool is to an agent's configuration, and what an executor is given for one call (agent-core 3.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Protocol
+
+from pydantic import Field, field_validator
+
+from agent_core.events.messages import Frozen
+
+
+class Tool(Frozen):
+    """A tool by name with its parameters, resolved through the registry when a conversation starts."""
+
+    name: str = Field(min_length=1)
+    params: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("params", mode="before")
+    @classmethod
+    def _none_means_empty(cls, value: Any) -> Any:
+        return {} if value is None else value
+
+
+class ToolAnnotations(Frozen):
+    """Hints about a tool, with the names and defaults of the Model Context Protocol."""
+
+    title: str | None = None
+    readOnlyHint: bool = False  # noqa: N815 - the protocol's own spelling
+    destructiveHint: bool = True  # noqa: N815
+    idempotentHint: bool = False  # noqa: N815
+    openWorldHint: bool = True  # noqa: N815
+
+
+class DeclaredResources(Frozen):
+    """What a call touches, so that calls which cannot disturb one another may run together (agent-core 2.5.4).
+
+    `declared` False: unknown, the whole tool is locked. Declared and empty: nothing is locked.
+    """
+
+    keys: tuple[str, ...] = ()
+    declared: bool = False
+
+
+class SandboxReply(Protocol):
+    """The answer to one request to the sandbox."""
+
+    @property
+    def result(self) -> dict[str, Any]: ...
+
+    @property
+    def blob(self) -> bytes | None: ...
+
+
+class SandboxAccess(Protocol):
+    """How a tool's executor reaches the conversation's sandbox."""
+
+    @property
+    def working_dir(self) -> str:
+        """Absolute path of the workspace inside the sandbox."""
+        ...
+
+    async def request(
+        self,
+        op: str,
+        args: Mapping[str, Any],
+        *,
+        key: str | None = None,
+        timeout: float | None = None,
+        on_output: Callable[[str], None] | None = None,
+        blob: bytes | None = None,
+    ) -> SandboxReply:
+        """Ask the runner for one operation; starts or revives the sandbox if need be.
+
+        With a `key` the operation runs at most once, however often it is asked for. When the caller is cancelled the
+        operation is cancelled in the sandbox. `timeout` (seconds) is the outer limit, longer than any inside.
+
+        Raises:
+            ToolError: the runner refused the arguments.
+            SandboxLostError: the sandbox went away; whether the operation took effect is unknown.
+            SandboxError: the sandbox cannot be had; the message says why and what to do.
+        """
+        ...
+
+
+class ToolContext(Protocol):
+    """What an executor is told about the call that it serves (the `conversation` argument of agent-core 3.2)."""
+
+    conversation_id: str
+    action_id: int
+    hard_timeout: float | None
+
+    @property
+    def sandbox(self) -> SandboxAccess: ...
+
+    @property
+    def idempotency_key(self) -> str:
+        """``conversation_id:event_id``: the same for each attempt at the same action."""
+        ...
+
+    def emit_output(self, text: str) -> None:
+        """Show output of the running call live; nothing is stored."""
+        ...
+
+
+ToolFamily = Literal["sandbox", "local"]
