@@ -1,4 +1,4 @@
-"""The sandbox protocol (architecture section 6): a place of its own for every conversation, reached by one byte stream.
+"""The sandbox protocol (architecture section 6): a place of its own for every conversation, behind one byte stream.
 
 Providers implement `Sandbox` and `SandboxProvider`; all of them pass the same conformance suite.
 """
@@ -96,7 +96,8 @@ class Sandbox(Protocol):
 
         Raises:
             SandboxError: it cannot be had; `code` names the cause (``engine_unavailable``, ``image_missing``,
-                ``no_python``, ``no_isolation``, ``start_timeout``, ``disk_full`` …) and the message the fix. Nothing is left half made.
+                ``no_python``, ``no_isolation``, ``start_timeout``, ``disk_full`` …) and the message the fix.
+                Nothing is left half made.
         """
         ...
 

@@ -66,14 +66,14 @@ class SandboxAccess(Protocol):
         args: Mapping[str, Any],
         *,
         key: str | None = None,
-        timeout: float | None = None,
+        limit_seconds: float | None = None,
         on_output: Callable[[str], None] | None = None,
         blob: bytes | None = None,
     ) -> SandboxReply:
         """Ask the runner for one operation; starts or revives the sandbox if need be.
 
         With a `key` the operation runs at most once, however often it is asked for. When the caller is cancelled the
-        operation is cancelled in the sandbox. `timeout` (seconds) is the outer limit, longer than any inside.
+        operation is cancelled in the sandbox. `limit_seconds` is the outer limit, longer than any inside.
 
         Raises:
             ToolError: the runner refused the arguments.
