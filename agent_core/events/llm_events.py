@@ -97,7 +97,7 @@ class ActionEvent(Event):
     """One tool call: proposed by the model (`tool_call` set), or given by the user directly (`tool_call` None).
 
     `action` is None when the model's call could not be validated; such an event is answered by an `AgentErrorEvent`
-    and never executed. Within one `llm_response_id` only the first event carries thought, reasoning and thinking
+    and never executed. With `awaits_confirmation` it is executed only after an `ActionDecision`. Within one `llm_response_id` only the first event carries thought, reasoning and thinking
     blocks (agent-core 1.4). `hard_timeout` (seconds) limits the execution and makes it blocking.
     """
 
@@ -116,6 +116,7 @@ class ActionEvent(Event):
     summary: str = ""
     hidden: bool = False
     hard_timeout: float | None = None
+    awaits_confirmation: bool = False
     metrics: MetricsSnapshot | None = None
 
     @property
@@ -133,6 +134,7 @@ class ObservationEvent(Event):
     tool_name: str
     tool_call_id: str = ""
     hidden: bool = False
+    reissued_as: int | None = None
 
     def to_llm_message(self) -> Message:
         """The tool result as the model sees it."""
@@ -153,6 +155,7 @@ class UserRejectObservation(Event):
     tool_call_id: str = ""
     rejection_reason: str = "User rejected the action"
     rejection_source: Literal["user", "hook"] = "user"
+    reissued_as: int | None = None
 
     def to_llm_message(self) -> Message:
         """The refusal as the model sees it."""
@@ -181,6 +184,7 @@ class AgentErrorEvent(Event):
     tool_call_id: str = ""
     classification: Literal["agent_action", "interrupted", "sandbox", "internal"] = "agent_action"
     error_id: str = ""
+    reissued_as: int | None = None
 
     def to_llm_message(self) -> Message:
         """The error as the model sees it."""
@@ -193,4 +197,17 @@ class AgentErrorEvent(Event):
 
 
 AnswerEvent = ObservationEvent | UserRejectObservation | AgentErrorEvent
-"""The events that answer an action: every action gets exactly one, found by its `cause`."""
+"""The events that answer an action: every action gets exactly one, found by its `cause`.
+
+`reissued_as` is the id of the `ActionDecision` that let the action run (or refused it), where there was one.
+"""
+
+
+class ActionDecision(Event):
+    """The user's answer to an action that awaited confirmation; `cause` is the action, `action` a copy of it."""
+
+    kind: Literal["ActionDecision"] = "ActionDecision"
+    source: Source = "user"
+    cause: int
+    decision: Literal["confirmed", "rejected"]
+    action: ActionEvent

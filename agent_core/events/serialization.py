@@ -17,6 +17,7 @@ from agent_core.events.control import (
     RecallObservation,
 )
 from agent_core.events.llm_events import (
+    ActionDecision,
     ActionEvent,
     AgentErrorEvent,
     MessageEvent,
@@ -32,6 +33,7 @@ AnyEvent = (
     | ObservationEvent
     | UserRejectObservation
     | AgentErrorEvent
+    | ActionDecision
     | AgentStateChanged
     | ChangeAgentState
     | RecallAction
