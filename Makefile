@@ -1,3 +1,41 @@
-.PHONY: sandbox-image
+# Drydock's commands. `make help` lists them; what they do is in scripts/.
+.DEFAULT_GOAL := help
+
+help: ## List the commands
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 16
+
+run: ## Set up what is missing and serve (HOST, PORT, DATA_DIR, SANDBOX=auto|docker|local|unconfined, CONFIG)
+	@scripts/run
+
+setup: ## Set up what is missing: .venv, the page, the sandbox
+	@scripts/setup
+
 sandbox-image: ## Build the default sandbox image, drydock/sandbox:base
 	@scripts/sandbox-image
+
+test: ## Run every check and every test, on real parts
+	@scripts/test
+
+lint: ## Check style (ruff, eslint)
+	@scripts/lint
+
+types: ## Check types (mypy, tsc)
+	@scripts/types
+
+format: ## Put the Python code into the house format and mend what can be mended
+	@scripts/setup --dev --no-sandbox
+	@.venv/bin/ruff check --fix --quiet . ; .venv/bin/ruff format .
+
+bench: ## Measure the budgets, print a table, write JSON
+	@scripts/setup --dev
+	@.venv/bin/python -m bench
+
+lock: ## Lock the dependencies of pyproject.toml again (UPGRADE=1 for newer versions)
+	@scripts/lock $(if $(UPGRADE),--upgrade)
+
+clean: ## Remove everything that was made here, except data
+	rm -rf .venv build drydock.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis test-results
+	rm -rf frontend_stub/node_modules frontend_stub/dist
+	find agent_core server runtime_images migrations tests bench scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+.PHONY: help run setup sandbox-image test lint types format bench lock clean
