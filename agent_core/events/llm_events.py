@@ -97,8 +97,9 @@ class ActionEvent(Event):
     """One tool call: proposed by the model (`tool_call` set), or given by the user directly (`tool_call` None).
 
     `action` is None when the model's call could not be validated; such an event is answered by an `AgentErrorEvent`
-    and never executed. With `awaits_confirmation` it is executed only after an `ActionDecision`. Within one `llm_response_id` only the first event carries thought, reasoning and thinking
-    blocks (agent-core 1.4). `hard_timeout` (seconds) limits the execution and makes it blocking.
+    and never executed. With `awaits_confirmation` it is executed only after an `ActionDecision`. Within one
+    `llm_response_id` only the first event carries thought, reasoning and thinking blocks (agent-core 1.4).
+    `hard_timeout` (seconds) limits the execution and makes it blocking.
     """
 
     kind: Literal["ActionEvent"] = "ActionEvent"

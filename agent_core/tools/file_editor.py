@@ -1,0 +1,109 @@
+"""The file editor tool: view, create and change files in the sandbox (agent-core 4.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from agent_core.errors import ToolError
+from agent_core.events.messages import ImageContent, TextContent
+from agent_core.events.schema import Action, Observation
+from agent_core.tools.definition import ToolDefinition
+from agent_core.tools.registry import register_tool
+from agent_core.tools.spec import DeclaredResources, ToolAnnotations, ToolContext
+
+LIMIT_SECONDS = 60.0
+
+EditorCommand = Literal["view", "create", "str_replace", "insert", "undo_edit"]
+
+
+class FileEditorAction(Action):
+    """One operation on one file."""
+
+    command: EditorCommand = Field(description="What to do.")
+    path: str = Field(description="Absolute path of the file or directory.")
+    file_text: str | None = Field(default=None, description="For create: the whole content of the new file.")
+    old_str: str | None = Field(
+        default=None, description="For str_replace: the text to replace; it must stand exactly once in the file."
+    )
+    new_str: str | None = Field(default=None, description="For str_replace and insert: the new text.")
+    insert_line: int | None = Field(
+        default=None, ge=0, description="For insert: the new text goes after this line; 0 is the top of the file."
+    )
+    view_range: list[int] | None = Field(
+        default=None, description="For view of a file: first and last line, [1, 40]; -1 is the last line of the file."
+    )
+
+
+class FileEditorObservation(Observation):
+    """The result, with the content before and after a change and the unified diff between them."""
+
+    command: EditorCommand = "view"
+    path: str = ""
+    prev_exist: bool = False
+    old_content: str | None = None
+    new_content: str | None = None
+    diff: str | None = None
+
+
+async def execute(action: FileEditorAction, conversation: ToolContext | None = None) -> FileEditorObservation:
+    """Have the runner do it; refusals (no such file, not unique …) are observations, not exceptions."""
+    if conversation is None:
+        raise ToolError("the file editor needs a conversation with a sandbox")
+    reply = await conversation.sandbox.request(
+        "file.edit",
+        action.model_dump(exclude={"kind"}, exclude_none=True),
+        key=None if action.command == "view" else conversation.idempotency_key,
+        limit_seconds=LIMIT_SECONDS,
+    )
+    result = reply.result
+    content: list[TextContent | ImageContent] = [TextContent(text=result["text"])]
+    if result.get("image"):
+        content.append(ImageContent(image_urls=[result["image"]]))
+    return FileEditorObservation(
+        content=content,
+        is_error=result["is_error"],
+        command=action.command,
+        path=result["path"],
+        prev_exist=result["prev_exist"],
+        old_content=result["old_content"],
+        new_content=result["new_content"],
+        diff=result["diff"],
+    )
+
+
+class FileEditorTool(ToolDefinition):
+    """The `file_editor` tool."""
+
+    tool_name: ClassVar[str] = "file_editor"
+
+    def declared_resources(self, action: Action) -> DeclaredResources:
+        path = action.path if isinstance(action, FileEditorAction) else ""
+        return DeclaredResources(keys=(f"file:{path}",), declared=True)
+
+    @classmethod
+    def create(cls, conv_state: Any = None, **params: Any) -> Sequence[ToolDefinition]:
+        if params:
+            raise TypeError(f"file_editor takes no parameters, but was given {sorted(params)}")
+        definition = cls(
+            name=cls.tool_name,
+            description=_DESCRIPTION,
+            action_type=FileEditorAction,
+            observation_type=FileEditorObservation,
+            annotations=ToolAnnotations(title="File editor"),
+        )
+        return [definition.set_executor(execute)]
+
+
+_DESCRIPTION = """View, create and edit files in the sandbox.
+
+- view: a file with line numbers (optionally only `view_range`), or the entries of a directory two levels deep.
+- create: a new file with `file_text`; it does not overwrite an existing one.
+- str_replace: replace `old_str` by `new_str`. `old_str` must match exactly, white space included, and stand once in the
+  file: take in enough lines around the place to make it unique.
+- insert: put `new_str` after line `insert_line`.
+- undo_edit: take back the last change made to `path` by this tool."""
+
+register_tool(FileEditorTool.tool_name, FileEditorTool)

@@ -1,0 +1,55 @@
+"""The finish tool: the agent says that it is done (agent-core 4.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from agent_core.events.schema import Action, Observation
+from agent_core.tools.definition import ToolDefinition
+from agent_core.tools.registry import register_tool
+from agent_core.tools.spec import DeclaredResources, ToolAnnotations, ToolContext
+
+
+class FinishAction(Action):
+    """The last word on a task."""
+
+    message: str = Field(description="What was done and what came of it, for the user.")
+
+
+class FinishObservation(Observation):
+    """The acknowledgement; its content is the message."""
+
+
+async def execute(action: FinishAction, conversation: ToolContext | None = None) -> FinishObservation:
+    """Echo the message; the controller ends the run when it sees this result."""
+    return FinishObservation.from_text(action.message)
+
+
+class FinishTool(ToolDefinition):
+    """The `finish` tool."""
+
+    tool_name: ClassVar[str] = "finish"
+
+    def declared_resources(self, action: Action) -> DeclaredResources:
+        return DeclaredResources(declared=True)
+
+    @classmethod
+    def create(cls, conv_state: Any = None, **params: Any) -> Sequence[ToolDefinition]:
+        if params:
+            raise TypeError(f"finish takes no parameters, but was given {sorted(params)}")
+        definition = cls(
+            name=cls.tool_name,
+            description="Say that the task is done, or that it cannot be done and why. Call it alone and last.",
+            action_type=FinishAction,
+            observation_type=FinishObservation,
+            annotations=ToolAnnotations(
+                title="Finish", readOnlyHint=True, destructiveHint=False, idempotentHint=True, openWorldHint=False
+            ),
+        )
+        return [definition.set_executor(execute)]
+
+
+register_tool(FinishTool.tool_name, FinishTool)

@@ -1,0 +1,94 @@
+"""Tools by name (agent-core 3.1): what an agent's `Tool` specs resolve to."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from agent_core.errors import ToolNotFoundError
+from agent_core.tools.definition import ToolDefinition
+from agent_core.tools.spec import Tool
+
+logger = logging.getLogger(__name__)
+
+ToolFactory = Callable[..., Sequence[ToolDefinition]]
+"""``(conv_state, **params) -> Sequence[ToolDefinition]``."""
+
+Registrable = ToolDefinition | type[ToolDefinition] | ToolFactory
+
+_registered: dict[str, Registrable] = {}
+
+
+def register_tool(name: str, tool: Registrable) -> None:
+    """Make `tool` known under `name`: an instance with an executor, a subclass with `create`, or a factory.
+
+    Registering a name again replaces it, with a warning.
+
+    Raises:
+        TypeError: `tool` is none of these.
+        ValueError: `name` is empty, or the instance has no executor.
+    """
+    if not name:
+        raise ValueError("a tool needs a name")
+    if isinstance(tool, ToolDefinition):
+        if tool.executor is None:
+            raise ValueError(f"tool {name!r} has no executor; give it one with set_executor before registering it")
+    elif not callable(tool):
+        raise TypeError(f"tool {name!r} must be a ToolDefinition, a subclass of it, or a callable")
+    if name in _registered and _registered[name] is not tool:
+        logger.warning("tool %r is registered again; the last one is used", name)
+    _registered[name] = tool
+
+
+def resolve_tool(spec: Tool, conv_state: Any = None) -> list[ToolDefinition]:
+    """The definitions that `spec` stands for; class-style names (``TerminalTool``) are found as well.
+
+    Raises:
+        ToolNotFoundError: no such tool.
+        TypeError: the factory did not give a sequence of definitions.
+        ValueError: parameters were given for a fixed instance.
+    """
+    tool = _registered.get(spec.name) or _registered.get(_snake_case(spec.name))
+    if tool is None:
+        raise ToolNotFoundError(f"tool {spec.name!r} is not registered; registered are {list_registered_tools()}")
+    if isinstance(tool, ToolDefinition):
+        if spec.params:
+            raise ValueError(f"tool {spec.name!r} is a fixed instance and takes no parameters")
+        return [tool]
+    factory: ToolFactory = tool.create if isinstance(tool, type) and issubclass(tool, ToolDefinition) else tool
+    made = factory(conv_state, **spec.params)
+    if not isinstance(made, Sequence) or not all(isinstance(item, ToolDefinition) for item in made):
+        raise TypeError(f"the factory of tool {spec.name!r} must return a sequence of ToolDefinition")
+    return list(made)
+
+
+def resolve_tools(specs: Sequence[Tool], conv_state: Any = None) -> dict[str, ToolDefinition]:
+    """All definitions of `specs` by their names, in the order of the specs.
+
+    Raises:
+        ValueError: two of them have the same name.
+    """
+    found: dict[str, ToolDefinition] = {}
+    for spec in specs:
+        for definition in resolve_tool(spec, conv_state):
+            if definition.name in found:
+                raise ValueError(f"two tools are named {definition.name!r}; names must differ")
+            found[definition.name] = definition
+    return found
+
+
+def list_registered_tools() -> list[str]:
+    """The names of all registered tools, sorted."""
+    return sorted(_registered)
+
+
+def registered_tools() -> Mapping[str, Registrable]:
+    """What is registered, by name."""
+    return dict(_registered)
+
+
+def _snake_case(name: str) -> str:
+    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    return snake if snake.endswith("_tool_set") else snake.removesuffix("_tool")

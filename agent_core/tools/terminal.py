@@ -1,0 +1,162 @@
+"""The terminal tool: a shell that is kept, in the conversation's sandbox (agent-core 4.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from agent_core.errors import ToolError
+from agent_core.events.messages import ImageContent, TextContent
+from agent_core.events.schema import Action, Observation
+from agent_core.tools.definition import ToolDefinition
+from agent_core.tools.registry import register_tool
+from agent_core.tools.spec import DeclaredResources, ToolAnnotations, ToolContext
+
+SOFT_TIMEOUT_SECONDS = 30.0
+MAX_OUTPUT_CHARS = 30_000
+OUTER_MARGIN_SECONDS = 30.0
+
+TerminalStatus = Literal[
+    "completed", "soft_timeout", "hard_timeout", "interrupted", "not_executed", "reset", "shell_lost"
+]
+
+
+class TerminalAction(Action):
+    """One command, or input to the one that runs."""
+
+    command: str = Field(
+        description="The shell command to run; any script that bash accepts, of any number of lines. While a command"
+        " is still running: an empty string to wait for more output, text for its input, or a key such as C-c, C-d, C-z,"
+        " ENTER, TAB, ESC, UP, DOWN (both with is_input)."
+    )
+    is_input: bool = Field(default=False, description="Send `command` as input to the running command.")
+    timeout: float | None = Field(
+        default=None,
+        ge=0,
+        description="Hard limit in seconds. With it the call waits that long even while nothing is printed; without it"
+        " the call returns when nothing new was printed for a while.",
+    )
+    reset: bool = Field(default=False, description="Start a new shell first; environment and state are lost.")
+
+
+class TerminalObservation(Observation):
+    """What a command printed, and the state of the shell after it.
+
+    `exit_code` is -1 while the command is still running or when it is unknown. `content` holds the output alone;
+    what a model is told beside it (directory, status, what to do) is added by `to_llm_content`.
+    """
+
+    command: str = ""
+    exit_code: int = -1
+    status: TerminalStatus = "completed"
+    working_dir: str = ""
+    pid: int = -1
+    username: str = ""
+    hostname: str = ""
+    python: str | None = None
+    omitted: int = 0
+    notice: str = ""
+
+    @property
+    def suffix(self) -> str:
+        """The lines that follow the output: what became of the command, and where the shell is."""
+        lines = [f"[{self.notice}]"] if self.notice else []
+        if self.working_dir:
+            lines.append(f"[Current working directory: {self.working_dir}]")
+        if self.python:
+            lines.append(f"[Python interpreter: {self.python}]")
+        if self.exit_code != -1:
+            lines.append(f"[Command finished with exit code {self.exit_code}]")
+        return "\n".join(lines)
+
+    @property
+    def to_llm_content(self) -> list[TextContent | ImageContent]:
+        text = self.text
+        joined = f"{text}\n{self.suffix}" if text and self.suffix else text or self.suffix
+        return [TextContent(text=joined)]
+
+
+class TerminalExecutor:
+    """Runs terminal actions in the sandbox of the conversation that asks."""
+
+    def __init__(self, *, session: str = "default", soft_timeout: float = SOFT_TIMEOUT_SECONDS) -> None:
+        self._session = session
+        self._soft_timeout = soft_timeout
+
+    async def __call__(self, action: TerminalAction, conversation: ToolContext | None = None) -> TerminalObservation:
+        if conversation is None:
+            raise ToolError("the terminal needs a conversation with a sandbox")
+        limit = action.timeout if action.timeout is not None else conversation.hard_timeout
+        reply = await conversation.sandbox.request(
+            "shell.run",
+            {
+                "session": self._session,
+                "command": action.command,
+                "is_input": action.is_input,
+                "timeout": limit,
+                "soft_timeout": self._soft_timeout,
+                "reset": action.reset,
+                "max_output": MAX_OUTPUT_CHARS,
+            },
+            key=conversation.idempotency_key,
+            # Without a hard limit a command that keeps printing may run for ever; the user can always stop it.
+            limit_seconds=None if limit is None else limit + OUTER_MARGIN_SECONDS,
+            on_output=conversation.emit_output,
+        )
+        result = reply.result
+        status: TerminalStatus = result["status"]
+        return TerminalObservation.from_text(
+            result["output"],
+            is_error=status in ("not_executed", "shell_lost"),
+            command=action.command,
+            exit_code=result["exit_code"],
+            status=status,
+            working_dir=result["working_dir"],
+            pid=result["pid"],
+            username=result["username"],
+            hostname=result["hostname"],
+            python=result["python"],
+            omitted=result["omitted"],
+            notice=result["notice"],
+        )
+
+
+class TerminalTool(ToolDefinition):
+    """The `terminal` tool."""
+
+    tool_name: ClassVar[str] = "terminal"
+
+    def declared_resources(self, action: Action) -> DeclaredResources:
+        return DeclaredResources(keys=("terminal:session",), declared=True)
+
+    @classmethod
+    def create(
+        cls, conv_state: Any = None, *, soft_timeout: float = SOFT_TIMEOUT_SECONDS, **params: Any
+    ) -> Sequence[ToolDefinition]:
+        if params:
+            raise TypeError(f"terminal takes no parameter {sorted(params)}; it takes soft_timeout")
+        definition = cls(
+            name=cls.tool_name,
+            description=_DESCRIPTION,
+            action_type=TerminalAction,
+            observation_type=TerminalObservation,
+            annotations=ToolAnnotations(title="Terminal"),
+        )
+        return [definition.set_executor(TerminalExecutor(soft_timeout=soft_timeout))]
+
+
+_DESCRIPTION = """Run a command in a bash shell inside the sandbox.
+
+The shell is kept: working directory, variables, functions and background jobs are there for the next call.
+Each result ends with the working directory and the exit status.
+
+- One command runs at a time. If it prints nothing for a while the call returns although it is still running; then send
+  an empty command to wait for more, input with is_input, or C-c to interrupt it.
+- Give `timeout` for something that is silent for long, such as a build or an installation.
+- Start what should go on by itself in the background, with its output in a file: `server > server.log 2>&1 &`.
+- Output that is too long is cut in the middle; use head, tail or grep on a file to see a certain part.
+- Prefer commands that ask no questions (`-y`, `--no-pager`)."""
+
+register_tool(TerminalTool.tool_name, TerminalTool)
