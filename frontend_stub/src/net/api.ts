@@ -1,0 +1,179 @@
+/** The REST routes that the page uses, typed (wire protocol, section 4). */
+import type { Fields } from "../protocol/events";
+import { booleanField, listField, numberField, objectField, stringField, stringListField } from "../protocol/fields";
+import type {
+  ConversationCreated,
+  ConversationInfo,
+  ConversationPage,
+  ConversationStatus,
+  DrydockInfo,
+  EventPage,
+  ServerConfig,
+  Settings,
+  SettingsChange,
+} from "../protocol/rest";
+import { ApiError } from "./http";
+import type { Request } from "./http";
+
+const STATUSES: ReadonlySet<string> = new Set(["STARTING", "RUNNING", "STOPPED", "ARCHIVED", "ERROR"]);
+/** Fields of a settings answer that are not settings. */
+const READ_ONLY_SETTINGS = ["llm_api_key_set", "search_api_key_set", "provider_tokens_set", "secrets_store"];
+
+export interface EventQuery {
+  readonly startId?: number;
+  readonly endId?: number;
+  readonly reverse?: boolean;
+  readonly limit: number;
+}
+
+function asFields(value: unknown): Fields {
+  return objectField({ value }, "value") ?? {};
+}
+
+function nullable(fields: Fields, name: string): string | null {
+  return stringField(fields, name) || null;
+}
+
+function toStatus(text: string): ConversationStatus {
+  return STATUSES.has(text) ? (text as ConversationStatus) : "STOPPED";
+}
+
+export function toConversation(value: unknown): ConversationInfo {
+  const fields = asFields(value);
+  const id = stringField(fields, "conversation_id");
+  return {
+    conversation_id: id,
+    title: stringField(fields, "title") || `Conversation ${id.slice(0, 5)}`,
+    status: toStatus(stringField(fields, "status")),
+    runtime_status: nullable(fields, "runtime_status"),
+    created_at: stringField(fields, "created_at"),
+    last_updated_at: nullable(fields, "last_updated_at"),
+    selected_repository: nullable(fields, "selected_repository"),
+    selected_branch: nullable(fields, "selected_branch"),
+    session_api_key: nullable(fields, "session_api_key"),
+    url: nullable(fields, "url"),
+  };
+}
+
+function toDrydockInfo(fields: Fields): DrydockInfo {
+  const sandbox = objectField(fields, "sandbox") ?? {};
+  return {
+    version: stringField(fields, "version"),
+    sandbox: { provider: stringField(sandbox, "provider"), reason: stringField(sandbox, "reason") },
+    model: stringField(fields, "model"),
+    demo: booleanField(fields, "demo"),
+    auth_required: booleanField(fields, "auth_required"),
+  };
+}
+
+function toSettings(fields: Fields): Settings {
+  return {
+    ...fields,
+    llm_model: nullable(fields, "llm_model"),
+    llm_api_key_set: booleanField(fields, "llm_api_key_set"),
+    llm_base_url: nullable(fields, "llm_base_url"),
+    confirmation_mode: booleanField(fields, "confirmation_mode"),
+    max_iterations: numberField(fields, "max_iterations"),
+    max_budget_per_task: numberField(fields, "max_budget_per_task"),
+    git_user_name: nullable(fields, "git_user_name"),
+    git_user_email: nullable(fields, "git_user_email"),
+  };
+}
+
+export class Api {
+  readonly #request: Request;
+
+  constructor(request: Request) {
+    this.#request = request;
+  }
+
+  async config(): Promise<ServerConfig> {
+    const fields = asFields(await this.#request("GET", "/api/options/config"));
+    const drydock = objectField(fields, "DRYDOCK");
+    const mode = stringField(fields, "APP_MODE") || "oss";
+    return drydock === null ? { APP_MODE: mode } : { APP_MODE: mode, DRYDOCK: toDrydockInfo(drydock) };
+  }
+
+  async models(): Promise<readonly string[]> {
+    const value = await this.#request("GET", "/api/options/models");
+    return stringListField({ value }, "value");
+  }
+
+  /** The stored settings, or null when nothing is stored yet. */
+  async settings(): Promise<Settings | null> {
+    try {
+      return toSettings(asFields(await this.#request("GET", "/api/settings")));
+    } catch (error) {
+      if (error instanceof ApiError && error.status === 404) return null;
+      throw error;
+    }
+  }
+
+  /** Stores a change. All known settings are sent along, since a server may replace rather than merge. */
+  async saveSettings(stored: Settings | null, change: SettingsChange): Promise<void> {
+    const kept = Object.fromEntries(
+      Object.entries(stored ?? {}).filter(([name, value]) => value !== null && !READ_ONLY_SETTINGS.includes(name)),
+    );
+    await this.#request("POST", "/api/settings", { ...kept, ...change });
+  }
+
+  async conversations(limit: number, pageId: string | null): Promise<ConversationPage> {
+    const query = new URLSearchParams({ limit: String(limit) });
+    if (pageId !== null) query.set("page_id", pageId);
+    const fields = asFields(await this.#request("GET", `/api/conversations?${query.toString()}`));
+    return {
+      results: listField(fields, "results").map(toConversation),
+      next_page_id: nullable(fields, "next_page_id"),
+    };
+  }
+
+  /** Creates a conversation; its agent starts on the message at once. */
+  async createConversation(initialMessage: string | null): Promise<ConversationCreated> {
+    const body = initialMessage === null ? {} : { initial_user_msg: initialMessage };
+    const fields = asFields(await this.#request("POST", "/api/conversations", body));
+    return {
+      conversation_id: stringField(fields, "conversation_id"),
+      conversation_status: toStatus(stringField(fields, "conversation_status")),
+    };
+  }
+
+  /** One conversation, or null when the server knows none of that id. */
+  async conversation(id: string): Promise<ConversationInfo | null> {
+    try {
+      const value = await this.#request("GET", conversationPath(id));
+      return value === null ? null : toConversation(value);
+    } catch (error) {
+      if (error instanceof ApiError && (error.status === 404 || error.status === 400)) return null;
+      throw error;
+    }
+  }
+
+  async renameConversation(id: string, title: string): Promise<void> {
+    await this.#request("PATCH", conversationPath(id), { title });
+  }
+
+  async deleteConversation(id: string): Promise<void> {
+    await this.#request("DELETE", conversationPath(id));
+  }
+
+  async startConversation(id: string): Promise<void> {
+    await this.#request("POST", `${conversationPath(id)}/start`, { providers_set: [] });
+  }
+
+  async stopConversation(id: string): Promise<void> {
+    await this.#request("POST", `${conversationPath(id)}/stop`);
+  }
+
+  async events(id: string, query: EventQuery): Promise<EventPage> {
+    const parameters = new URLSearchParams({ limit: String(query.limit) });
+    if (query.startId !== undefined) parameters.set("start_id", String(query.startId));
+    if (query.endId !== undefined) parameters.set("end_id", String(query.endId));
+    if (query.reverse === true) parameters.set("reverse", "true");
+    const fields = asFields(await this.#request("GET", `${conversationPath(id)}/events?${parameters.toString()}`));
+    return { events: listField(fields, "events"), has_more: booleanField(fields, "has_more") };
+  }
+}
+
+function conversationPath(id: string): string {
+  return `/api/conversations/${encodeURIComponent(id)}`;
+}

@@ -1,0 +1,151 @@
+/**
+ * The drawn history: one item per message or per action with its answer.
+ *
+ * The list is changed in place, at O(1) per event; each item is immutable and replaced when it changes, so a row
+ * can be compared by identity. Whoever holds a Timeline counts versions to know that it changed.
+ */
+import type { ActionEvent, ConversationEvent, ObservationEvent } from "../protocol/events";
+import { isAction } from "../protocol/events";
+import { booleanField, stringField } from "../protocol/fields";
+
+export type ItemKind =
+  | "user"
+  | "agent"
+  | "command"
+  | "edit"
+  | "read"
+  | "think"
+  | "finish"
+  | "error"
+  | "condensation"
+  | "tasks"
+  | "mcp"
+  | "recall"
+  | "system"
+  | "notice"
+  | "generic";
+
+export interface TimelineItem {
+  /** Stable over the life of the item: the id of its action where there is one. */
+  readonly key: string;
+  readonly kind: ItemKind;
+  readonly action: ActionEvent | null;
+  readonly observation: ObservationEvent | null;
+}
+
+export interface Timeline {
+  readonly items: TimelineItem[];
+  /** Position in `items` by the id of the action (or, for an orphaned observation, by its cause). */
+  readonly positions: Map<number, number>;
+  /** Id of the action that waits for approval, or null. */
+  awaiting: number | null;
+}
+
+export function createTimeline(): Timeline {
+  return { items: [], positions: new Map(), awaiting: null };
+}
+
+const HIDDEN_ACTIONS: ReadonlySet<string> = new Set(["null", "recall", "change_agent_state", "loop_recovery"]);
+const HIDDEN_OBSERVATIONS: ReadonlySet<string> = new Set(["null", "agent_state_changed"]);
+
+const ACTION_KINDS: Readonly<Record<string, ItemKind>> = {
+  run: "command",
+  run_ipython: "command",
+  edit: "edit",
+  write: "edit",
+  read: "read",
+  think: "think",
+  finish: "finish",
+  reject: "notice",
+  system: "system",
+  condensation: "condensation",
+  condensation_request: "condensation",
+  task_tracking: "tasks",
+  call_tool_mcp: "mcp",
+};
+
+const OBSERVATION_KINDS: Readonly<Record<string, ItemKind>> = {
+  run: "command",
+  run_ipython: "command",
+  edit: "edit",
+  write: "edit",
+  read: "read",
+  think: "think",
+  error: "error",
+  recall: "recall",
+  condense: "condensation",
+  task_tracking: "tasks",
+  mcp: "mcp",
+  user_rejected: "notice",
+  loop_detection: "notice",
+  success: "notice",
+};
+
+function actionKind(event: ActionEvent): ItemKind {
+  if (event.action === "message") return event.source === "user" ? "user" : "agent";
+  return ACTION_KINDS[event.action] ?? "generic";
+}
+
+function awaitsApproval(event: ActionEvent): boolean {
+  return stringField(event.args, "confirmation_state") === "awaiting_confirmation";
+}
+
+export function addEvent(timeline: Timeline, event: ConversationEvent): void {
+  if (isAction(event)) addAction(timeline, event);
+  else addObservation(timeline, event);
+}
+
+function addAction(timeline: Timeline, event: ActionEvent): void {
+  if (HIDDEN_ACTIONS.has(event.action) || booleanField(event.args, "hidden")) return;
+  if (resolvesAwaiting(timeline, event)) {
+    replaceAwaiting(timeline, event);
+    return;
+  }
+  const position = timeline.items.length;
+  timeline.items.push({ key: `e${event.id}`, kind: actionKind(event), action: event, observation: null });
+  timeline.positions.set(event.id, position);
+  if (awaitsApproval(event)) timeline.awaiting = event.id;
+}
+
+/** An answered approval comes as the same action under a new id (protocol 3.7): one card shows both. */
+function resolvesAwaiting(timeline: Timeline, event: ActionEvent): boolean {
+  if (timeline.awaiting === null) return false;
+  const state = stringField(event.args, "confirmation_state");
+  if (state !== "confirmed" && state !== "rejected") return false;
+  const position = timeline.positions.get(timeline.awaiting);
+  return position !== undefined && timeline.items[position]?.action?.action === event.action;
+}
+
+function replaceAwaiting(timeline: Timeline, event: ActionEvent): void {
+  const position = timeline.awaiting === null ? undefined : timeline.positions.get(timeline.awaiting);
+  timeline.awaiting = null;
+  const item = position === undefined ? undefined : timeline.items[position];
+  if (position === undefined || item === undefined) return;
+  // The second copy carries no thought; the first one's is kept.
+  const thought = item.action === null ? "" : stringField(item.action.args, "thought");
+  const action = { ...event, args: { ...event.args, thought: stringField(event.args, "thought") || thought } };
+  timeline.items[position] = { ...item, action };
+  timeline.positions.set(event.id, position);
+}
+
+function addObservation(timeline: Timeline, event: ObservationEvent): void {
+  if (HIDDEN_OBSERVATIONS.has(event.observation)) return;
+  const position = event.cause === undefined ? undefined : timeline.positions.get(event.cause);
+  const item = position === undefined ? undefined : timeline.items[position];
+  if (position !== undefined && item?.observation === null) {
+    timeline.items[position] = { ...item, observation: event };
+    if (timeline.awaiting === event.cause) timeline.awaiting = null;
+    return;
+  }
+  if (booleanField(event.extras, "hidden")) return;
+  // The answer to an action that is hidden or not loaded yet stands alone, under its action's key.
+  const answersUnknown = event.cause !== undefined && position === undefined;
+  const owner = answersUnknown && event.cause !== undefined ? event.cause : event.id;
+  timeline.positions.set(owner, timeline.items.length);
+  timeline.items.push({
+    key: `e${owner}`,
+    kind: OBSERVATION_KINDS[event.observation] ?? "generic",
+    action: null,
+    observation: event,
+  });
+}
