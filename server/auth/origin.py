@@ -1,0 +1,91 @@
+"""Which hosts and origins may ask: the guard against foreign pages and DNS rebinding (architecture section 8)."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+
+from server.errors import ConfigurationError
+from server.settings import Settings
+
+_LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+_HOST = re.compile(r"(?:\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[a-z0-9_.-]+))(?::(?P<port>\d{1,5}))?", re.ASCII)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether this bind address is reachable from this machine only."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def check_bind(settings: Settings, token: str | None) -> None:
+    """Refuse to be open to others without a token.
+
+    Raises:
+        ConfigurationError: the address is not loopback and there is no token.
+    """
+    if token is None and not is_loopback(settings.host):
+        raise ConfigurationError(
+            f"listening on {settings.host} lets others reach this server, and with it your sandboxes and model key: "
+            "set a token (DRYDOCK_TOKEN=…, or DRYDOCK_TOKEN=auto to have one made), or listen on 127.0.0.1."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OriginPolicy:
+    """Decides on the ``Host`` and ``Origin`` of HTTP requests, polling and WebSockets alike."""
+
+    hosts: frozenset[str]
+    origins: frozenset[str]
+    any_ip_address: bool = False
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> OriginPolicy:
+        """The policy of a server that listens as `settings` say."""
+        hosts = _LOOPBACK_NAMES | {settings.host.lower().strip("[]")} | {h.lower() for h in settings.allowed_hosts}
+        return cls(hosts, frozenset(settings.allowed_origins), any_ip_address=settings.listens_on_all)
+
+    def refusal(self, host: str | None, origin: str | None) -> str | None:
+        """Why a request with these headers is refused; None lets it pass. Programs send no origin."""
+        if host is None:
+            return "The request has no Host header."
+        match = _HOST.fullmatch(host.lower())
+        if match is None or not self._host_is_ours(match["v6"] or match["name"]):
+            return (
+                f"This server does not answer for the host {host!r}. If that is its name, add it to the setting "
+                "allowed_hosts (DRYDOCK_ALLOWED_HOSTS)."
+            )
+        if origin is None or self._origin_is_ours(origin.lower(), host.lower()):
+            return None
+        return (
+            f"Pages of {origin!r} may not use this server. If they should, add that origin to the setting "
+            "allowed_origins (DRYDOCK_ALLOWED_ORIGINS)."
+        )
+
+    def _host_is_ours(self, name: str) -> bool:
+        if name in self.hosts or "*" in self.hosts:
+            return True
+        if not self.any_ip_address:
+            return False
+        # Rebinding needs a name that its owner can point elsewhere; a plain address is what it is.
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return True
+
+    def _origin_is_ours(self, origin: str, host: str) -> bool:
+        if origin in self.origins or "*" in self.origins:
+            return True
+        scheme, separator, rest = origin.partition("://")
+        return bool(separator) and scheme in {"http", "https"} and _same_place(rest, host, scheme)
+
+
+def _same_place(origin_host: str, host: str, scheme: str) -> bool:
+    default = ":443" if scheme == "https" else ":80"
+    return origin_host.removesuffix(default) == host.removesuffix(default)

@@ -1,0 +1,85 @@
+"""Errors of the server, and how every error becomes a reply (wire-protocol 4.0), in this one place."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.encoders import jsonable_encoder
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+
+from agent_core.errors import DrydockError
+
+logger = logging.getLogger(__name__)
+
+
+class ServerError(DrydockError):
+    """Base of the server's own errors."""
+
+
+class ConfigurationError(ServerError):
+    """The settings cannot be used; the message names the setting, its problem and what to do."""
+
+
+class ConversationExistsError(ServerError):
+    """A conversation of this id exists already."""
+
+
+class ConversationNotFoundError(ServerError):
+    """There is no conversation of this id."""
+
+    def __init__(self, conversation_id: str) -> None:
+        super().__init__(f"Conversation {conversation_id} not found")
+        self.conversation_id = conversation_id
+
+
+class ReplyError(ServerError):
+    """Ends a request with this status and JSON body, for the routes whose error shapes are their own."""
+
+    def __init__(self, status: int, body: Any, *, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(f"reply {status}")
+        self.status = status
+        self.body = body
+        self.headers = headers
+
+
+def install_error_replies(app: FastAPI) -> None:
+    """Make `app` answer every error in the protocol's shapes; nothing internal ever reaches a client."""
+    app.add_exception_handler(ReplyError, _reply)
+    app.add_exception_handler(ConversationNotFoundError, _not_found)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(Exception, _unexpected)
+
+
+async def _reply(request: Request, error: Exception) -> Response:
+    if not isinstance(error, ReplyError):
+        raise error
+    return JSONResponse(error.body, error.status, headers=error.headers)
+
+
+async def _not_found(request: Request, error: Exception) -> Response:
+    return JSONResponse({"detail": str(error)}, 404)
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    if not isinstance(error, HTTPException):
+        raise error
+    return JSONResponse({"detail": error.detail}, error.status_code, headers=error.headers)
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    """422: where the problem is and what it is; the input is left out, since it may hold a secret."""
+    if not isinstance(error, RequestValidationError):
+        raise error
+    problems = [{"type": e["type"], "loc": e["loc"], "msg": e["msg"]} for e in error.errors()]
+    return JSONResponse({"detail": jsonable_encoder(problems)}, 422)
+
+
+async def _unexpected(request: Request, error: Exception) -> Response:
+    logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return JSONResponse({"detail": "Internal server error; the server's log has the details."}, 500)

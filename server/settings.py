@@ -1,0 +1,180 @@
+"""The server's settings: one frozen model, read once at the edge (see `settings_loading`).
+
+Each field's description is what `docs/configuration.md` shows; a test keeps the two the same.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator
+
+AUTO_TOKEN = "auto"  # noqa: S105 - a word that asks for a token, not a token
+DEMO_MODEL = "demo/tour"
+MEGABYTE = 1024 * 1024
+MIN_TOKEN_LENGTH = 8
+
+SandboxChoice = Literal["auto", "docker", "local", "unconfined"]
+
+
+def _split_words(value: object) -> object:
+    """Environment variables carry a list as one text with commas."""
+    return [word.strip() for word in value.split(",") if word.strip()] if isinstance(value, str) else value
+
+
+def _none_if_blank(value: object) -> object:
+    return None if isinstance(value, str) and not value.strip() else value
+
+
+Words = Annotated[tuple[str, ...], BeforeValidator(_split_words)]
+OptionalText = Annotated[str | None, BeforeValidator(_none_if_blank)]
+OptionalPath = Annotated[Path | None, BeforeValidator(_none_if_blank)]
+OptionalSecret = Annotated[SecretStr | None, BeforeValidator(_none_if_blank)]
+Seconds = Annotated[float, Field(ge=0)]
+PositiveSeconds = Annotated[float, Field(gt=0)]
+
+
+class Settings(BaseModel):
+    """All settings of one server process. Times are in seconds, sizes in bytes unless the name says otherwise."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+    # Address
+    host: str = Field("127.0.0.1", min_length=1, description="Address to listen on. Any but loopback needs `token`.")
+    port: int = Field(3000, ge=0, le=65535, description="Port to listen on; 0 takes a free one and prints it.")
+    data_dir: Path = Field(Path("data"), description="Folder of the database, the keys and whatever else is kept.")
+    page: OptionalPath = Field(
+        None, description="Folder of the built page; by default `frontend_stub/dist` of the checkout."
+    )
+
+    # Access
+    token: OptionalSecret = Field(
+        None,
+        description="The one access token, at least 8 characters; `auto` makes one on first start and keeps it in "
+        "the data folder. Without one there is no login, and only loopback may be listened on.",
+    )
+    allowed_hosts: Words = Field(
+        (),
+        description="Further host names under which the server may be asked (the `Host` header); `*` allows all. "
+        "Loopback names, `host` itself and, where it listens on all addresses, plain IP addresses always are.",
+    )
+    allowed_origins: Words = Field(
+        (),
+        description="Further origins (such as `https://tools.example.com`) whose pages may use the server; a page "
+        "that the server delivered itself always may.",
+    )
+
+    # Limits
+    max_request_bytes: int = Field(16 * MEGABYTE, ge=1024, description="Largest body of one HTTP request.")
+    max_message_bytes: int = Field(4 * MEGABYTE, ge=1024, description="Largest message over a socket.")
+    requests_per_second: float = Field(
+        50, ge=0, description="HTTP requests per second and client address, with four seconds' worth at once; 0: any."
+    )
+    max_concurrent_conversations: int = Field(
+        20, ge=1, description="Loaded conversations at a time; one more closes the least recently updated one."
+    )
+    max_feed_buffer_bytes: int = Field(
+        MEGABYTE, ge=64 * 1024, description="What may wait in the transport for a client before its feed pauses."
+    )
+
+    # Conversations
+    conversation_manager_class: str = Field(
+        "server.conversation_manager.standalone.StandaloneConversationManager",
+        description="Dotted path of the class that runs the conversations.",
+    )
+    agent_class: str = Field("CodeActAgent", description="Agent of a conversation whose user chose none.")
+    max_iterations: int = Field(500, ge=1, description="Steps after which an agent stops and asks.")
+    max_budget_per_task: float | None = Field(
+        None, gt=0, description="US dollars after which an agent stops and asks; none by default."
+    )
+    confirmation_mode: bool = Field(False, description="Whether risky actions wait for the user's approval.")
+    allow_set_conversation_id: bool = Field(
+        False, description="Whether a client may choose the id of the conversation that it creates."
+    )
+    conversation_max_age_seconds: Seconds = Field(
+        0, description="Conversations older than this are left out of the list; 0 lists all."
+    )
+    resume_on_start: bool = Field(
+        True, description="Whether agents that were at work when the server ended go on when it starts again."
+    )
+    resume_concurrency: int = Field(2, ge=1, description="How many of them are started at the same time.")
+    generate_titles: bool = Field(
+        True, description="Whether the model is asked, once, for a title; otherwise the first message's beginning."
+    )
+
+    # Idle conversations
+    idle_unload_seconds: Seconds = Field(
+        3600, description="A conversation without a client and without work is unloaded after this; 0: never."
+    )
+    sandbox_stop_seconds: Seconds = Field(
+        3600, description="The paused sandbox of an unloaded conversation is stopped after this; 0: never."
+    )
+    cull_interval_seconds: PositiveSeconds = Field(15, description="How often idle conversations are looked for.")
+    shutdown_seconds: PositiveSeconds = Field(10, description="Bound on suspending all conversations at the end.")
+
+    # Sandbox
+    sandbox: SandboxChoice = Field(
+        "auto",
+        description="`docker`, `local` (bubblewrap), `unconfined` (no isolation at all: only for code that you trust), "
+        "or `auto`: Docker where an engine answers, else local.",
+    )
+    sandbox_image: str = Field(
+        "drydock/sandbox:base", min_length=1, description="Docker image of the sandboxes: any with Python 3.8 or newer."
+    )
+    sandbox_network: Literal["none", "internal", "full"] = Field(
+        "full", description="What sandboxes reach: nothing, one another without a way out, or the internet."
+    )
+    sandbox_memory_mb: int = Field(4096, ge=64, description="Memory of one sandbox, in MiB.")
+    sandbox_cpus: float = Field(2.0, gt=0, description="Processors of one sandbox.")
+    sandbox_processes: int = Field(512, ge=16, description="Processes and threads of one sandbox.")
+    sandbox_tmp_mb: int = Field(1024, ge=1, description="Size of a sandbox's `/tmp`, in MiB.")
+    sandbox_start_seconds: PositiveSeconds = Field(60, description="Bound on a sandbox's start.")
+    sandbox_grace_seconds: PositiveSeconds = Field(5, description="What a sandbox's processes get to end by themselves.")
+
+    # Model
+    llm_model: OptionalText = Field(
+        None, description="Model where the user chose none, such as `openai/gpt-5`; without any, the built-in demo."
+    )
+    llm_api_key: OptionalSecret = Field(None, description="Key for that model.")
+    llm_base_url: OptionalText = Field(None, description="Address of an OpenAI-compatible model server.")
+
+    # Storage
+    database_url: OptionalText = Field(
+        None, description="SQLAlchemy address of the database; by default the file `drydock.db` in the data folder."
+    )
+    database_synchronous: Literal["FULL", "NORMAL"] = Field(
+        "FULL", description="SQLite: `NORMAL` is faster and may lose the last moments when the power fails."
+    )
+
+    # Log
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level that is logged.")
+    log_format: Literal["text", "json"] = Field("text", description="Lines for people, or one JSON object each.")
+
+    @field_validator("allowed_origins")
+    @classmethod
+    def _origins_have_a_scheme(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for origin in value:
+            if origin != "*" and not origin.startswith(("http://", "https://")):
+                raise ValueError(f"{origin!r} is no origin: write it with its scheme, such as https://{origin}")
+        return tuple(origin.rstrip("/").lower() for origin in value)
+
+    @field_validator("token")
+    @classmethod
+    def _token_is_long_enough(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is None:
+            return None
+        text = value.get_secret_value()
+        if text != AUTO_TOKEN and (len(text) < MIN_TOKEN_LENGTH or not text.isascii() or not text.isprintable()):
+            raise ValueError(f"a token has at least {MIN_TOKEN_LENGTH} printable ASCII characters")
+        return value
+
+    @property
+    def listens_on_all(self) -> bool:
+        """Whether the bind address stands for all addresses of the machine."""
+        return self.host in {"0.0.0.0", "::", "*"}  # noqa: S104 - it is compared, not bound
+
+    @property
+    def model_name(self) -> str:
+        """The server's own model: the configured one, or the demo."""
+        return self.llm_model or DEMO_MODEL

@@ -1,0 +1,103 @@
+"""Where settings come from: command line over environment over TOML file over defaults."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import SecretStr, ValidationError
+
+from server.errors import ConfigurationError
+from server.settings import Settings
+
+PREFIX = "DRYDOCK_"
+CONFIG_VARIABLE = "DRYDOCK_CONFIG"
+MODEL_VARIABLES = {
+    "LLM_MODEL": "llm_model",
+    "LLM_API_KEY": "llm_api_key",
+    "LLM_BASE_URL": "llm_base_url",
+}
+"""The common names of the model's variables; the same with the prefix wins over them."""
+
+
+def variable_name(field: str) -> str:
+    """The environment variable of a setting."""
+    return PREFIX + field.upper()
+
+
+def load_settings(
+    options: Mapping[str, Any] | None = None,
+    environment: Mapping[str, str] | None = None,
+    config_file: Path | None = None,
+) -> Settings:
+    """Read the settings from all places; `options` that are None count as not given.
+
+    Raises:
+        ConfigurationError: an unknown name, a bad value or an unreadable file; the message names the place, the
+            value's problem and what to do.
+    """
+    environment = environment or {}
+    values: dict[str, Any] = {}
+    places: dict[str, str] = {}
+    named_file = config_file or (Path(environment[CONFIG_VARIABLE]) if environment.get(CONFIG_VARIABLE) else None)
+    if named_file is not None:
+        for key, value in _from_file(named_file).items():
+            values[key], places[key] = value, f"{key} in {named_file}"
+    for variable, key, value in _from_environment(environment):
+        values[key], places[key] = value, variable
+    for key, value in (options or {}).items():
+        if value is not None:
+            values[key], places[key] = value, f"--{key.replace('_', '-')}"
+    try:
+        return Settings.model_validate(values)
+    except ValidationError as error:
+        # `from None`: pydantic's own text would quote the values, and some of them are secrets.
+        raise ConfigurationError(_describe(error, places)) from None
+
+
+def _from_file(path: Path) -> dict[str, Any]:
+    try:
+        data = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"cannot read the configuration file {path}: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"the configuration file {path} is not valid TOML: {error}") from error
+    for key in data:
+        if key not in Settings.model_fields:
+            raise ConfigurationError(f"{path}: there is no setting {key!r}.{_nearest(key, Settings.model_fields)}")
+    return data
+
+
+def _from_environment(environment: Mapping[str, str]) -> Iterable[tuple[str, str, str]]:
+    for variable, key in MODEL_VARIABLES.items():
+        if environment.get(variable):
+            yield variable, key, environment[variable]
+    known = {variable_name(field): field for field in Settings.model_fields}
+    for variable, value in environment.items():
+        if not variable.startswith(PREFIX) or variable == CONFIG_VARIABLE:
+            continue
+        if variable not in known:
+            raise ConfigurationError(f"{variable} is no setting.{_nearest(variable, [*known, CONFIG_VARIABLE])}")
+        if value:
+            yield variable, known[variable], value
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    match = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f" Did you mean {match[0]}?" if match else " docs/configuration.md lists all settings."
+
+
+def _describe(error: ValidationError, places: Mapping[str, str]) -> str:
+    lines = []
+    for problem in error.errors(include_url=False, include_context=False):
+        field = str(problem["loc"][0]) if problem["loc"] else "settings"
+        place = places.get(field, field)
+        value = problem["input"]
+        info = Settings.model_fields.get(field)
+        is_secret = isinstance(value, SecretStr) or (info is not None and "SecretStr" in str(info.annotation))
+        shown = "" if is_secret else f" {value!r}:"
+        lines.append(f"{place}:{shown} {problem['msg'].removeprefix('Value error, ')}")
+    return "; ".join(lines)
