@@ -1,0 +1,252 @@
+"""A scriptable OpenAI-compatible model server on loopback: real sockets, for tests and the bench.
+
+In a test::
+
+    async with ModelServer([call("terminal", {"command": "ls"}), say("Done.")]) as server:
+        llm = LLM(model="openai/scripted", base_url=server.url, api_key=SecretStr("k"))
+
+As a process of its own: ``python -m agent_core.testing.model_server --port 0 --script instant`` prints its URL.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+from collections import deque
+from collections.abc import Callable, Iterable
+from types import TracebackType
+
+from agent_core.testing.model_request import ModelRequest
+from agent_core.testing.model_scripts import Script, named
+from agent_core.testing.model_turns import Turn, error_body, fail, stream_parts
+
+_REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 429: "Too Many Requests"}
+_END_OF_STREAM = b"data: [DONE]\n\n"
+_END_OF_BODY = b"0\r\n\r\n"
+_STREAM_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n"
+_RECORDED = 1000
+
+
+class ModelServer:
+    """Answers ``POST …/chat/completions`` from a script.
+
+    The script is a sequence of turns, used one per request (a request beyond the last gets a 500 that says so), or a
+    function from the request to its turn. `requests` holds the last thousand requests; `open_streams` counts answers
+    that are being sent, and `dropped_streams` those that the client left before their end.
+    """
+
+    def __init__(self, script: Iterable[Turn] | Script, *, host: str = "127.0.0.1", port: int = 0) -> None:
+        self._host = host
+        self._port = port
+        self._function: Script = script if callable(script) else _in_turn(script)
+        self._server: asyncio.Server | None = None
+        self._connections: set[_Connection] = set()
+        self.requests: deque[ModelRequest] = deque(maxlen=_RECORDED)
+        self.request_count = 0
+        self.open_streams = 0
+        self.dropped_streams = 0
+
+    @property
+    def origin(self) -> str:
+        """Scheme, host and port."""
+        return f"http://{self._host}:{self._port}"
+
+    @property
+    def url(self) -> str:
+        """The base URL to configure: origin and ``/v1``."""
+        return f"{self.origin}/v1"
+
+    @property
+    def last_request(self) -> ModelRequest:
+        """The newest request."""
+        return self.requests[-1]
+
+    async def __aenter__(self) -> ModelServer:
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: _Connection(self), self._host, self._port)
+        self._port = int(self._server.sockets[0].getsockname()[1])
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._server is None:
+            return
+        self._server.close()
+        for connection in list(self._connections):
+            connection.abort()
+        tasks = [connection.task for connection in self._connections if connection.task is not None]
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._server.wait_closed()
+
+    def answer(self, request: ModelRequest) -> Turn:
+        """The turn that answers a request, which is recorded."""
+        self.request_count += 1
+        self.requests.append(request)
+        if request.method != "POST" or not request.path.endswith("/chat/completions"):
+            return fail(404, f"no such route: {request.method} {request.path}")
+        return self._function(request)
+
+    def opened(self, connection: _Connection) -> None:
+        """A client connected."""
+        self._connections.add(connection)
+
+    def closed(self, connection: _Connection) -> None:
+        """A client is gone."""
+        self._connections.discard(connection)
+
+    @property
+    def connection_count(self) -> int:
+        """Clients connected now."""
+        return len(self._connections)
+
+
+class _Connection(asyncio.Protocol):
+    """One client: requests one after the other, each answered before the next is looked at."""
+
+    def __init__(self, server: ModelServer) -> None:
+        self._server = server
+        self._buffer = bytearray()
+        self._transport: asyncio.Transport | None = None
+        self.task: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if not isinstance(transport, asyncio.Transport):
+            raise TypeError("the model server speaks TCP only")
+        self._transport = transport
+        self._server.opened(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        if self.task is not None:
+            self.task.cancel()
+        self._server.closed(self)
+
+    def abort(self) -> None:
+        """Close at once; an answer on its way is dropped."""
+        if self._transport is not None:
+            self._transport.abort()
+        if self.task is not None:
+            self.task.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        if self.task is None:
+            self._next()
+
+    def _next(self) -> None:
+        """Answer the next complete request of the buffer, at once where the turn needs no waiting."""
+        while self.task is None and self._transport is not None:
+            request = self._take_request()
+            if request is None:
+                return
+            turn = self._server.answer(request)
+            if turn.delay or turn.token_delay or turn.fault == "hang":
+                self.task = asyncio.create_task(self._answer_slowly(turn), name="model-server-answer")
+                self.task.add_done_callback(self._answered)
+            else:
+                self._write(b"".join(self._pieces(turn)))
+                self._end(turn)
+
+    def _take_request(self) -> ModelRequest | None:
+        end = self._buffer.find(b"\r\n\r\n")
+        if end < 0:
+            return None
+        lines = self._buffer[:end].decode("latin-1").split("\r\n")
+        headers = {}
+        for line in lines[1:]:
+            name, _, value = line.partition(":")
+            headers[name.strip().lower()] = value.strip()
+        length = int(headers.get("content-length", "0"))
+        if len(self._buffer) < end + 4 + length:
+            return None
+        content = bytes(self._buffer[end + 4 : end + 4 + length])
+        del self._buffer[: end + 4 + length]
+        method, path, _ = lines[0].split(" ", 2)
+        return ModelRequest(method=method, path=path, headers=headers, content=content)
+
+    def _pieces(self, turn: Turn) -> Iterable[bytes]:
+        """The bytes of the answer, in the pieces in which a slow model sends them."""
+        if turn.fault == "reset":
+            return
+        extra = "".join(f"{name}: {value}\r\n" for name, value in turn.headers.items()).encode()
+        if turn.status != 200 or turn.body is not None:
+            body = error_body(turn)
+            reason = _REASONS.get(turn.status, "Status")
+            head = f"HTTP/1.1 {turn.status} {reason}\r\ncontent-type: {turn.content_type}\r\n"
+            yield head.encode() + extra + f"content-length: {len(body)}\r\n\r\n".encode() + body
+            return
+        yield _STREAM_HEAD + extra + b"\r\n"
+        for part in stream_parts(turn, "scripted"):
+            yield _chunked(part)
+        if turn.fault not in ("cut", "hang"):
+            yield _chunked(_END_OF_STREAM) + _END_OF_BODY
+
+    async def _answer_slowly(self, turn: Turn) -> None:
+        server = self._server
+        server.open_streams += 1
+        complete = False
+        try:
+            await asyncio.sleep(turn.delay)
+            for piece in self._pieces(turn):
+                self._write(piece)
+                await asyncio.sleep(turn.token_delay)
+            if turn.fault == "hang":
+                await asyncio.get_running_loop().create_future()
+            complete = True
+        finally:
+            server.open_streams -= 1
+            server.dropped_streams += not complete
+        self._end(turn)
+
+    def _answered(self, task: asyncio.Task[None]) -> None:
+        self.task = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            raise error
+        self._next()
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None and data:
+            self._transport.write(data)
+
+    def _end(self, turn: Turn) -> None:
+        if turn.fault in ("cut", "reset") and self._transport is not None:
+            self._transport.close()
+
+
+def _chunked(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def _in_turn(turns: Iterable[Turn]) -> Callable[[ModelRequest], Turn]:
+    left = deque(turns)
+
+    def script(request: ModelRequest) -> Turn:
+        return left.popleft() if left else fail(500, "the script of the model server is at its end")
+
+    return script
+
+
+async def _serve(script: str, host: str, port: int) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    async with ModelServer(named(script), host=host, port=port) as server:
+        print(server.url, flush=True)  # noqa: T201 (the URL on standard output is this program's interface)
+        await stop.wait()
+
+
+def main() -> None:
+    """Serve a named script until interrupted; the first line of the output is the base URL."""
+    parser = argparse.ArgumentParser(description="A scripted OpenAI-compatible model server on loopback.")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--script", default="instant", help="instant, or steps:N")
+    options = parser.parse_args()
+    asyncio.run(_serve(options.script, options.host, options.port))
+
+
+if __name__ == "__main__":
+    main()

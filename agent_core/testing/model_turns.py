@@ -1,0 +1,175 @@
+"""What a scripted model says: turns, and the bytes of an OpenAI-compatible answer that say them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+Fault = Literal["cut", "hang", "invalid_json", "no_choices", "reset"]
+"""How a turn goes wrong after what it said so far.
+
+``cut``: the connection closes without an end of the stream; ``hang``: nothing more ever comes; ``invalid_json``: a
+chunk that is not JSON, then a normal end; ``no_choices``: a well-formed stream without any choice; ``reset``: the
+connection is closed before a single byte of the answer.
+"""
+
+_ids = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One tool call of a turn. `arguments` as text is sent as it is; `id` None makes a fresh one, "" sends none."""
+
+    name: str
+    arguments: Mapping[str, Any] | str = field(default_factory=dict)
+    id: str | None = None
+
+    @property
+    def arguments_text(self) -> str:
+        """The arguments as the model writes them."""
+        return self.arguments if isinstance(self.arguments, str) else json.dumps(self.arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One scripted answer.
+
+    Attributes:
+        text: the answer's text, streamed word by word.
+        reasoning: reasoning text, streamed before the text.
+        calls: tool calls, streamed after the text.
+        delay: seconds before the first byte.
+        token_delay: seconds between two chunks.
+        status: HTTP status; other than 200 the body is an OpenAI error object with `text` as its message.
+        headers: extra response headers.
+        body: sent whole instead of a stream or an error object.
+        content_type: content type of `body`.
+        chunks: raw chunk objects (or raw SSE text) sent instead of those made from text and calls.
+        fault: what goes wrong at the end.
+        usage: token counts of the usage chunk; "auto" invents plausible ones, None sends none.
+        finish_reason: None derives it.
+        argument_pieces: characters of tool-call arguments per chunk.
+    """
+
+    text: str = ""
+    reasoning: str = ""
+    calls: tuple[Call, ...] = ()
+    delay: float = 0.0
+    token_delay: float = 0.0
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: str | bytes | None = None
+    content_type: str = "application/json"
+    chunks: tuple[Mapping[str, Any] | str, ...] | None = None
+    fault: Fault | None = None
+    usage: Mapping[str, Any] | Literal["auto"] | None = "auto"
+    finish_reason: str | None = None
+    argument_pieces: int = 4096
+
+    def then(self, fault: Fault) -> Turn:
+        """The same turn, ending in `fault`."""
+        return replace(self, fault=fault)
+
+
+def say(text: str, **options: Any) -> Turn:
+    """A turn of text only."""
+    return Turn(text=text, **options)
+
+
+def call(name: str, arguments: Mapping[str, Any] | str | None = None, *, text: str = "", **options: Any) -> Turn:
+    """A turn with one tool call, after `text` if any."""
+    return Turn(text=text, calls=(Call(name, arguments if arguments is not None else {}),), **options)
+
+
+def calls(*several: Call, text: str = "", **options: Any) -> Turn:
+    """A turn with several tool calls at once."""
+    return Turn(text=text, calls=several, **options)
+
+
+def finish(message: str, **options: Any) -> Turn:
+    """A turn that calls the tool ``finish``."""
+    return call("finish", {"message": message}, **options)
+
+
+def fail(status: int, message: str = "", **options: Any) -> Turn:
+    """An HTTP error with an OpenAI error object."""
+    return Turn(status=status, text=message or f"the scripted model answers {status}", **options)
+
+
+def raw(*chunks: Mapping[str, Any] | str, **options: Any) -> Turn:
+    """A stream of exactly these chunks (objects become ``data:`` lines, text goes out as it is)."""
+    return Turn(chunks=chunks, usage=None, **options)
+
+
+def error_body(turn: Turn) -> bytes:
+    """The body of a turn that is not a stream."""
+    if turn.body is not None:
+        return turn.body.encode() if isinstance(turn.body, str) else turn.body
+    error = {"message": turn.text, "type": "scripted_error", "param": None, "code": turn.status}
+    return json.dumps({"error": error}).encode()
+
+
+def stream_parts(turn: Turn, model: str) -> Iterator[bytes]:
+    """The server-sent events of a turn, one piece per chunk, without the closing ``[DONE]``."""
+    if turn.chunks is not None:
+        for chunk in turn.chunks:
+            yield chunk.encode() if isinstance(chunk, str) else _event(chunk)
+        return
+    base = {"id": f"chatcmpl-{next(_ids)}", "object": "chat.completion.chunk", "created": 1, "model": model}
+    if turn.fault == "no_choices":
+        yield _event({**base, "choices": []})
+        return
+    for delta in _deltas(turn):
+        yield _event({**base, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
+    if turn.fault in ("cut", "hang"):
+        return
+    if turn.fault == "invalid_json":
+        yield b'data: {"id": "chatcmpl-1", "choi\n\n'
+    reason = turn.finish_reason or ("tool_calls" if turn.calls else "stop")
+    yield _event({**base, "choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
+    if turn.usage is not None:
+        yield _event({**base, "choices": [], "usage": _usage(turn)})
+
+
+def _deltas(turn: Turn) -> Iterator[dict[str, Any]]:
+    yield {"role": "assistant", "content": ""}
+    for piece in _words(turn.reasoning):
+        yield {"reasoning_content": piece}
+    for piece in _words(turn.text):
+        yield {"content": piece}
+    for index, one in enumerate(turn.calls):
+        call_id = f"call_{next(_ids)}" if one.id is None else one.id
+        head = {"index": index, "type": "function", "function": {"name": one.name, "arguments": ""}}
+        arguments = one.arguments_text
+        if len(arguments) <= turn.argument_pieces:
+            head["function"] = {"name": one.name, "arguments": arguments}
+            arguments = ""
+        yield {"tool_calls": [{**head, "id": call_id} if call_id else head]}
+        for start in range(0, len(arguments), turn.argument_pieces):
+            piece = arguments[start : start + turn.argument_pieces]
+            yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
+
+
+def _words(text: str) -> Iterator[str]:
+    """The text in pieces of a word and the space before it."""
+    start = 0
+    while start < len(text):
+        end = text.find(" ", start + 1)
+        end = len(text) if end < 0 else end
+        yield text[start:end]
+        start = end
+
+
+def _usage(turn: Turn) -> Mapping[str, Any]:
+    if turn.usage is not None and turn.usage != "auto":
+        return turn.usage
+    said = len(turn.text) + len(turn.reasoning) + sum(len(one.arguments_text) for one in turn.calls)
+    completion = max(1, said // 4)
+    return {"prompt_tokens": 100, "completion_tokens": completion, "total_tokens": 100 + completion}
+
+
+def _event(chunk: Mapping[str, Any]) -> bytes:
+    return b"data: " + json.dumps(chunk, separators=(",", ":")).encode() + b"\n\n"
