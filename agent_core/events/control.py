@@ -29,11 +29,16 @@ class AgentState(StrEnum):
 
 
 class AgentStateChanged(Event):
-    """The agent is in this state now. `reason` says why, where that is not obvious."""
+    """The agent is in this state now.
+
+    `reason` says why, where that is not obvious: a public id or a short text; `detail` is the same for people, with what
+    to do about it.
+    """
 
     kind: Literal["AgentStateChanged"] = "AgentStateChanged"
     agent_state: AgentState
     reason: str = ""
+    detail: str = ""
 
 
 class ChangeAgentState(Event):

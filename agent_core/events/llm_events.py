@@ -72,7 +72,8 @@ class MessageEvent(Event):
     """A message of the user, of the agent, or (source environment, role user) a nudge to the agent.
 
     `wait_for_response` on an agent's message means that the agent is done until the user answers. `file_urls` are
-    paths of uploaded files that the message mentions.
+    paths of uploaded files that the message mentions. `seen`, on what came from the model, is the id of the newest event
+    that the model had been shown.
     """
 
     kind: Literal["MessageEvent"] = "MessageEvent"
@@ -83,6 +84,7 @@ class MessageEvent(Event):
     extended_content: list[TextContent] = Field(default_factory=list)
     file_urls: list[str] | None = None
     wait_for_response: bool = False
+    seen: int | None = None
     metrics: MetricsSnapshot | None = None
 
     def to_llm_message(self) -> Message:
@@ -99,7 +101,8 @@ class ActionEvent(Event):
     `action` is None when the model's call could not be validated; such an event is answered by an `AgentErrorEvent`
     and never executed. With `awaits_confirmation` it is executed only after an `ActionDecision`. Within one
     `llm_response_id` only the first event carries thought, reasoning and thinking blocks (agent-core 1.4).
-    `hard_timeout` (seconds) limits the execution and makes it blocking.
+    `hard_timeout` (seconds) limits the execution and makes it blocking. `seen` is the id of the newest event that the
+    model had been shown.
     """
 
     kind: Literal["ActionEvent"] = "ActionEvent"
@@ -118,6 +121,7 @@ class ActionEvent(Event):
     hidden: bool = False
     hard_timeout: float | None = None
     awaits_confirmation: bool = False
+    seen: int | None = None
     metrics: MetricsSnapshot | None = None
 
     @property

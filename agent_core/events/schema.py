@@ -7,6 +7,7 @@ registry finds the class again when an event is read back. A stored value whose 
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, BeforeValidator, Field, SerializeAsAny
@@ -100,11 +101,13 @@ AnyObservation = Annotated[SerializeAsAny[Observation], BeforeValidator(lambda v
 """A field holding any registered `Observation`, restored to its own class when read back."""
 
 
+@cache
 def parameters_of(model: type[BaseModel]) -> dict[str, Any]:
     """The JSON schema of a model's fields, reduced to what models understand (agent-core 3.3).
 
     ``$ref`` is resolved (a cycle becomes a plain object), ``anyOf`` is reduced to its first alternative that is not
     null, only ``type, description, properties, required, items, enum`` are kept, and ``kind`` is left out.
+    The result is shared: copy it before changing it.
     """
     schema = model.model_json_schema()
     definitions = schema.get("$defs", {})

@@ -127,8 +127,8 @@ class ToolDefinition(BaseModel):
             extras["security_risk"] = SECURITY_RISK_SCHEMA
         if "summary" not in schema["properties"]:
             extras["summary"] = SUMMARY_SCHEMA
-        schema["properties"] = {**extras, **schema["properties"]}
+        parameters = {**schema, "properties": {**extras, **schema["properties"]}}
         return {
             "type": "function",
-            "function": {"name": self.name, "description": self.description, "parameters": schema},
+            "function": {"name": self.name, "description": self.description, "parameters": parameters},
         }

@@ -57,11 +57,17 @@ def resolve_tool(spec: Tool, conv_state: Any = None) -> list[ToolDefinition]:
         if spec.params:
             raise ValueError(f"tool {spec.name!r} is a fixed instance and takes no parameters")
         return [tool]
-    factory: ToolFactory = tool.create if isinstance(tool, type) and issubclass(tool, ToolDefinition) else tool
-    made = factory(conv_state, **spec.params)
+    made = _make(tool, conv_state, spec.params)
     if not isinstance(made, Sequence) or not all(isinstance(item, ToolDefinition) for item in made):
         raise TypeError(f"the factory of tool {spec.name!r} must return a sequence of ToolDefinition")
     return list(made)
+
+
+def _make(tool: type[ToolDefinition] | ToolFactory, conv_state: Any, params: dict[str, Any]) -> Any:
+    if isinstance(tool, type):
+        definition: type[ToolDefinition] = tool
+        return definition.create(conv_state, **params)
+    return tool(conv_state, **params)
 
 
 def resolve_tools(specs: Sequence[Tool], conv_state: Any = None) -> dict[str, ToolDefinition]:

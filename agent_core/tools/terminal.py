@@ -28,8 +28,8 @@ class TerminalAction(Action):
 
     command: str = Field(
         description="The shell command to run; any script that bash accepts, of any number of lines. While a command"
-        " is still running: an empty string to wait for more output, text for its input, or a key such as C-c, C-d, C-z,"
-        " ENTER, TAB, ESC, UP, DOWN (both with is_input)."
+        " is still running: an empty string to wait for more output, text for its input, or a key such as C-c, C-d,"
+        " C-z, ENTER, TAB, ESC, UP, DOWN (both with is_input)."
     )
     is_input: bool = Field(default=False, description="Send `command` as input to the running command.")
     timeout: float | None = Field(

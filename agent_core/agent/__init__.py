@@ -1,0 +1,1 @@
+"""Agents: stateless configuration that turns a prompt into the next events."""

@@ -1,0 +1,186 @@
+"""From a model's tool calls to actions: repair, checks, and errors that the model can act on (agent-core 2.5.1)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from agent_core.errors import ToolError
+from agent_core.events.llm_events import SecurityRisk
+from agent_core.events.messages import MessageToolCall
+from agent_core.events.schema import Action, parameters_of
+from agent_core.tools.definition import ToolDefinition
+
+TERMINAL_ALIASES = frozenset({"bash", "command", "execute", "execute_bash", "git", "reset"})
+EDITOR_ALIASES = frozenset({"str_replace", "str_replace_editor"})
+BARE_COMMANDS = frozenset({"find", "git", "ls", "pwd"})
+MISSPELLED_RISK = ("security_rort", "securtiy_risk", "security_riks")
+RISKS: Mapping[str, SecurityRisk] = {"UNKNOWN": "UNKNOWN", "LOW": "LOW", "MEDIUM": "MEDIUM", "HIGH": "HIGH"}
+MAX_ERROR_CHARS = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedCall:
+    """One call of the model, checked. Exactly one of `action` and `error` is set.
+
+    `call` is what goes into the log: its arguments are always valid JSON, so the history stays acceptable to providers.
+    """
+
+    call: MessageToolCall
+    tool_name: str
+    action: Action | None = None
+    error: str = ""
+    security_risk: SecurityRisk = "UNKNOWN"
+    summary: str = ""
+
+
+def parse_call(call: MessageToolCall, tools: Mapping[str, ToolDefinition]) -> ParsedCall:
+    """Check one call against the tools at hand; never raises for anything that a model may send."""
+    try:
+        arguments = _arguments_of(call.arguments)
+    except ValueError as error:
+        return _refused(call, call.name, f"its arguments are not a JSON object ({error})", keys=None)
+    name, arguments = _normalised(call.name, arguments, tools)
+    definition = tools.get(name)
+    if definition is None:
+        text = f"Tool {call.name[:100]!r} not found. Available: {sorted(tools)}"
+        shown = _sendable(call.name)
+        return ParsedCall(_stored(call, shown, arguments), shown, error=text)
+    try:
+        risk, summary, own = _without_extras(definition, arguments)
+        action = definition.action_from_arguments(_repaired(own, definition))
+    except ValidationError as error:
+        return _refused(call, name, _explain(error), keys=sorted(arguments))
+    except ValueError as error:
+        return _refused(call, name, str(error), keys=sorted(arguments))
+    return ParsedCall(
+        _stored(call, name, arguments),
+        name,
+        action=action,
+        security_risk=risk,
+        summary=summary or f"{name}: {json.dumps(own, ensure_ascii=False)}"[:200],
+    )
+
+
+def _arguments_of(text: str) -> dict[str, Any]:
+    if not text.strip():
+        return {}
+    try:
+        # strict=False takes raw control characters inside strings, which many models send.
+        value, end = json.JSONDecoder(strict=False).raw_decode(text.strip())
+    except RecursionError:
+        raise ValueError("they are nested too deeply") from None
+    del end  # trailing garbage after a complete JSON value is cut
+    if not isinstance(value, dict):
+        return {}
+    for wrong in MISSPELLED_RISK:
+        if wrong in value:
+            value["security_risk"] = value.pop(wrong)
+    return {key: _without_surrogates(item) for key, item in value.items() if item is not None}
+
+
+def _without_surrogates(value: Any) -> Any:
+    """Half characters, which JSON escapes can express and UTF-8 cannot, become the replacement character."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "replace").decode()
+    if isinstance(value, list):
+        return [_without_surrogates(item) for item in value]
+    if isinstance(value, dict):
+        return {_without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
+    return value
+
+
+def _normalised(
+    name: str, arguments: dict[str, Any], tools: Mapping[str, ToolDefinition]
+) -> tuple[str, dict[str, Any]]:
+    """Names that models use for our tools, mapped to ours; registered names are left alone."""
+    if name in tools:
+        return name, arguments
+    match = re.match(r"\s*([A-Za-z_][\w-]*)", name)
+    short = match.group(1) if match else name
+    if short in tools:
+        return short, arguments
+    if "terminal" in tools and short in TERMINAL_ALIASES:
+        command = str(arguments.get("command", ""))
+        prefixed = f"{short} {command}".strip() if short in {"git", "reset"} else command
+        return "terminal", {**arguments, "command": prefixed}
+    if "terminal" in tools and short in BARE_COMMANDS and not arguments:
+        return "terminal", {"command": short}
+    if "file_editor" in tools and short in EDITOR_ALIASES:
+        return "file_editor", _with_editor_command(short, arguments)
+    return name, arguments
+
+
+def _with_editor_command(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    if "command" in arguments:
+        return arguments
+    if name == "str_replace" or "old_str" in arguments:
+        command = "str_replace"
+    elif "insert_line" in arguments:
+        command = "insert"
+    elif "file_text" in arguments:
+        command = "create"
+    else:
+        command = "view"
+    return {"command": command, **arguments}
+
+
+def _without_extras(
+    definition: ToolDefinition, arguments: dict[str, Any]
+) -> tuple[SecurityRisk, str, dict[str, Any]]:
+    own = dict(arguments)
+    given = own.pop("security_risk", "UNKNOWN")
+    risk = RISKS.get(str(given).upper())
+    if risk is None:
+        raise ToolError(f"security_risk must be one of {sorted(RISKS)}")
+    declares_summary = "summary" in definition.action_type.model_fields
+    summary = own.get("summary", "") if declares_summary else own.pop("summary", "")
+    return ("UNKNOWN" if definition.annotations.readOnlyHint else risk), str(summary), own
+
+
+def _repaired(arguments: dict[str, Any], definition: ToolDefinition) -> dict[str, Any]:
+    """Lists given for a text are joined; JSON text given for a list or object is read."""
+    properties = parameters_of(definition.action_type)["properties"]
+    out = dict(arguments)
+    for key, value in arguments.items():
+        wanted = properties.get(key, {}).get("type")
+        if wanted == "string" and isinstance(value, list) and all(isinstance(item, str) for item in value):
+            out[key] = "\n".join(value)
+        elif wanted in ("array", "object") and isinstance(value, str):
+            try:
+                out[key] = json.loads(value)
+            except (ValueError, RecursionError):
+                continue
+        elif wanted in ("boolean", "integer", "number") and isinstance(value, str):
+            out[key] = value.strip().lower() if wanted == "boolean" else value.strip()
+    return out
+
+
+def _explain(error: ValidationError) -> str:
+    # Values are never repeated: they may be long, or secret.
+    problems = error.errors(include_url=False, include_context=False, include_input=False)
+    return "; ".join(f"{'.'.join(map(str, problem['loc'])) or 'arguments'}: {problem['msg']}" for problem in problems)
+
+
+def _refused(call: MessageToolCall, name: str, cause: str, *, keys: list[str] | None) -> ParsedCall:
+    given = "The arguments could not be parsed." if keys is None else f"Parameters provided: {keys}"
+    text = f"Error validating the call of tool {name[:100]!r}: {cause}. {given}"[:MAX_ERROR_CHARS]
+    if keys is None:
+        placeholder = json.dumps({"_malformed_tool_call": True, "error": cause[:500]})
+        shown = _sendable(name)
+        return ParsedCall(call.model_copy(update={"name": shown, "arguments": placeholder}), shown, error=text)
+    return ParsedCall(_stored(call, name, _arguments_of(call.arguments)), name, error=text)
+
+
+def _sendable(name: str) -> str:
+    """A name that providers accept in the history, whatever the model made up."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "_", name)[:64] or "unnamed_tool"
+
+
+def _stored(call: MessageToolCall, name: str, arguments: dict[str, Any]) -> MessageToolCall:
+    return call.model_copy(update={"name": name, "arguments": json.dumps(arguments, ensure_ascii=False)})

@@ -1,0 +1,1 @@
+"""The controller: decides from the log when the agent takes its next step."""

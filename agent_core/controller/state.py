@@ -1,0 +1,205 @@
+"""A conversation's state, folded from its log, and what has to happen next in it (agent-core 8.5).
+
+Both are pure: the same log gives the same state in any process, so a restart simply folds again and goes on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from agent_core.events.control import (
+    AgentState,
+    AgentStateChanged,
+    ChangeAgentState,
+    Condensation,
+    RecallAction,
+    RecallObservation,
+)
+from agent_core.events.llm_events import (
+    ActionDecision,
+    ActionEvent,
+    AgentErrorEvent,
+    MessageEvent,
+    MetricsSnapshot,
+    ObservationEvent,
+    SystemPromptEvent,
+    UserRejectObservation,
+)
+from agent_core.events.serialization import AnyEvent
+from agent_core.tools.finish import FinishObservation
+
+RESUMABLE = frozenset(
+    {
+        AgentState.RUNNING,
+        AgentState.PAUSED,
+        AgentState.AWAITING_USER_INPUT,
+        AgentState.FINISHED,
+        AgentState.AWAITING_USER_CONFIRMATION,
+    }
+)
+"""The states in which a conversation that is loaded again goes on; from any other it waits for the user."""
+
+INTERRUPTING = frozenset(
+    {AgentState.STOPPED, AgentState.PAUSED, AgentState.FINISHED, AgentState.REJECTED, AgentState.AWAITING_USER_INPUT}
+)
+"""States that a user may ask for and that end what is going on: the model's answer and running commands."""
+
+
+class Move(Enum):
+    """What a running conversation needs next."""
+
+    WAIT = auto()
+    RECALL = auto()
+    STEP = auto()
+    FINISH = auto()
+    AWAIT_INPUT = auto()
+    RESUME_CONFIRMED = auto()
+
+
+@dataclass(slots=True)
+class Limits:
+    """How far an agent may go without its user: responses of the model, and US dollars (None: no limit)."""
+
+    max_iterations: int
+    max_budget: float | None = None
+    iteration_limit: int = 0
+    budget_limit: float | None = None
+
+    def __post_init__(self) -> None:
+        self.iteration_limit = self.max_iterations
+        self.budget_limit = self.max_budget
+
+    def extend(self, iterations: int, cost: float) -> None:
+        """A limit that was hit is raised by its initial amount (agent-core 8.6)."""
+        if iterations >= self.iteration_limit:
+            self.iteration_limit = iterations + self.max_iterations
+        if self.max_budget is not None and self.budget_limit is not None and cost >= self.budget_limit:
+            self.budget_limit = cost + self.max_budget
+
+
+@dataclass(slots=True)
+class ConversationState:
+    """Everything that the controller decides from. `fold` takes the events in the order of their ids."""
+
+    limits: Limits
+    agent_state: AgentState = AgentState.LOADING
+    resumable: AgentState | None = None
+    last_event_id: int = -1
+    has_system_prompt: bool = False
+    user_messages: int = 0
+    iterations: int = 0
+    empty_replies: int = 0
+    metrics: MetricsSnapshot = field(default_factory=MetricsSnapshot)
+    unrecalled: dict[int, str] = field(default_factory=dict)
+    pending_recalls: set[int] = field(default_factory=set)
+    unanswered: dict[int, ActionEvent] = field(default_factory=dict)
+    undecided: dict[int, ActionEvent] = field(default_factory=dict)
+    last_request_id: int = -1
+    requested: AgentState | None = None
+    _last_response_id: str = ""
+    _seen: int = -1
+    _due: int = -1
+    _last_user_message: int = -1
+    _finished: bool = False
+
+    def fold(self, event: AnyEvent) -> None:
+        """Take the next event into account."""
+        self.last_event_id = event.id
+        match event:
+            case MessageEvent(source="user"):
+                self._user_message(event)
+            case MessageEvent(source="agent"):
+                self._response(event.llm_response_id or "", event.seen, event.metrics)
+                self.empty_replies = 0
+            case MessageEvent():
+                self._due = event.id
+                if event.llm_response_id:  # a nudge that answers an empty reply
+                    self._response(event.llm_response_id, event.seen, event.metrics)
+                    self.empty_replies += 1
+            case ActionEvent():
+                self._action(event)
+            case ObservationEvent() | UserRejectObservation() | AgentErrorEvent():
+                self._answer(event)
+            case ActionDecision():
+                self.undecided.pop(event.cause, None)
+            case RecallAction():
+                self.pending_recalls.add(event.id)
+                if event.cause is not None:
+                    self.unrecalled.pop(event.cause, None)
+            case RecallObservation():
+                self.pending_recalls.discard(event.cause)
+                self._due = event.id
+            case Condensation():
+                self._due = event.id
+            case SystemPromptEvent():
+                self.has_system_prompt = True
+            case ChangeAgentState(source="user"):
+                self.requested, self.last_request_id = event.agent_state, event.id
+            case AgentStateChanged():
+                self._state_changed(event)
+
+    def next_move(self) -> Move:
+        """What has to happen now that every event up to the end of the log is folded."""
+        answered = not self.unanswered and not self.undecided
+        if self.agent_state is AgentState.USER_CONFIRMED and answered:
+            return Move.RESUME_CONFIRMED
+        if self.agent_state is not AgentState.RUNNING:
+            return Move.WAIT
+        if self.unrecalled:
+            return Move.RECALL
+        if self.pending_recalls or not answered:
+            return Move.WAIT
+        if self._due > self._seen or self._last_user_message > self._seen:
+            return Move.STEP
+        return Move.FINISH if self._finished else Move.AWAIT_INPUT
+
+    @property
+    def wants_attention(self) -> bool:
+        """Whether a user's message came after the last thing that the user asked for (a stop, say)."""
+        return bool(self.unrecalled) and max(self.unrecalled) > self.last_request_id
+
+    def _user_message(self, event: MessageEvent) -> None:
+        self.user_messages += 1
+        self._last_user_message = event.id
+        self.unrecalled[event.id] = event.llm_message.text
+        self._finished = False
+        self.empty_replies = 0
+
+    def _response(self, response_id: str, seen: int | None, metrics: MetricsSnapshot | None) -> None:
+        if response_id != self._last_response_id:
+            self.iterations += 1
+            self._last_response_id = response_id
+        if seen is not None:
+            self._seen = max(self._seen, seen)
+        if metrics is not None:
+            self.metrics = metrics
+
+    def _action(self, event: ActionEvent) -> None:
+        self.unanswered[event.id] = event
+        if event.awaits_confirmation:
+            self.undecided[event.id] = event
+        if event.source == "agent":
+            self._response(event.llm_response_id, event.seen, event.metrics)
+            self.empty_replies = 0
+
+    def _answer(self, event: ObservationEvent | UserRejectObservation | AgentErrorEvent) -> None:
+        if event.cause is None:
+            return
+        action = self.unanswered.pop(event.cause, None)
+        self.undecided.pop(event.cause, None)
+        if action is None or action.source != "agent":
+            return
+        if isinstance(event, ObservationEvent) and isinstance(event.observation, FinishObservation):
+            self._finished = True
+            self._seen = max(self._seen, self._due)
+        else:
+            self._due = event.id
+
+    def _state_changed(self, event: AgentStateChanged) -> None:
+        before, self.agent_state = self.agent_state, event.agent_state
+        if event.agent_state is AgentState.LOADING:
+            if before is not AgentState.LOADING:
+                self.resumable = before
+        elif event.agent_state is AgentState.RUNNING and before is not AgentState.RUNNING:
+            self.limits.extend(self.iterations, self.metrics.accumulated_cost)
