@@ -1,0 +1,176 @@
+"""Where large payloads are kept: a small protocol, and a folder on disk."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import re
+import shutil
+import threading
+import time
+from collections.abc import Callable, Mapping, Set
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self, TypeVar
+
+from agent_core.errors import EventStoreError
+
+_T = TypeVar("_T")
+_PLAIN_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,99}")
+_THREADS = 2
+
+
+class BlobStore(Protocol):
+    """Large payloads, each under its conversation and the SHA-256 of its content."""
+
+    async def put(self, conversation_id: str, data: bytes) -> str:
+        """Keep `data`, durably when it returns; returns its digest, under which `get` finds it.
+
+        Raises:
+            EventStoreError: it could not be stored; the message says why.
+        """
+        ...
+
+    async def get(self, conversation_id: str, digest: str) -> bytes:
+        """The content under `digest`.
+
+        Raises:
+            EventStoreError: it is not there or cannot be read.
+        """
+        ...
+
+    async def delete(self, conversation_id: str) -> None:
+        """Forget everything of this conversation; unknown ids are fine."""
+        ...
+
+    async def collect(self, used: Mapping[str, Set[str]], *, older_than_seconds: float) -> int:
+        """Remove what no event refers to (a crash left it) and return how many pieces that were.
+
+        Args:
+            used: the digests in use, by conversation id.
+            older_than_seconds: younger pieces stay, their event may still be on its way.
+        """
+        ...
+
+
+class FolderBlobStore:
+    """A `BlobStore` in a folder of the file system; an async context manager that owns its small thread pool."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._pool: ThreadPoolExecutor | None = None
+        # Keeps `collect` from removing a piece between the moment `put` finds it there and marks it as fresh.
+        self._lock = threading.Lock()
+
+    async def __aenter__(self) -> Self:
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="blobs")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=True)
+            self._pool = None
+
+    async def put(self, conversation_id: str, data: bytes) -> str:
+        try:
+            return await self._in_thread(lambda: self._put(folder_name(conversation_id), data))
+        except OSError as error:
+            raise EventStoreError(
+                f"a large payload could not be stored in {self._folder}: {error.strerror or error}"
+            ) from error
+
+    async def get(self, conversation_id: str, digest: str) -> bytes:
+        path = self._folder / folder_name(conversation_id) / digest
+        try:
+            return await self._in_thread(path.read_bytes)
+        except OSError as error:
+            raise EventStoreError(
+                f"the payload {path} of conversation {conversation_id} cannot be read: {error.strerror or error}"
+            ) from error
+
+    async def delete(self, conversation_id: str) -> None:
+        path = self._folder / folder_name(conversation_id)
+        try:
+            await self._in_thread(lambda: _remove_tree(path))
+        except OSError as error:
+            raise EventStoreError(f"the folder {path} cannot be removed: {error.strerror or error}") from error
+
+    async def collect(self, used: Mapping[str, Set[str]], *, older_than_seconds: float) -> int:
+        keep = {folder_name(conversation_id): digests for conversation_id, digests in used.items()}
+        return await self._in_thread(lambda: self._collect(keep, time.time() - older_than_seconds))
+
+    async def _in_thread(self, work: Callable[[], _T]) -> _T:
+        if self._pool is None:
+            raise EventStoreError("the blob store is closed")
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+    def _put(self, name: str, data: bytes) -> str:
+        digest = hashlib.sha256(data).hexdigest()
+        folder = self._folder / name
+        path = folder / digest
+        with self._lock, suppress(FileNotFoundError):
+            os.utime(path)
+            return digest
+        if not folder.is_dir():
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _sync_folder(self._folder)
+        temporary = folder / f".{digest}.{os.getpid()}.{threading.get_ident()}"
+        try:
+            with temporary.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        _sync_folder(folder)
+        return digest
+
+    def _collect(self, keep: Mapping[str, Set[str]], oldest: float) -> int:
+        removed = 0
+        if not self._folder.is_dir():
+            return 0
+        for folder in self._folder.iterdir():
+            digests = keep.get(folder.name, frozenset())
+            for path in folder.iterdir():
+                if path.name not in digests:
+                    removed += self._remove_if_older(path, oldest)
+            with suppress(OSError):  # not empty, or gone
+                folder.rmdir()
+        return removed
+
+    def _remove_if_older(self, path: Path, oldest: float) -> bool:
+        with self._lock, suppress(FileNotFoundError):
+            if path.stat().st_mtime < oldest:
+                path.unlink()
+                return True
+        return False
+
+
+def folder_name(conversation_id: str) -> str:
+    """A folder name of this conversation's own, whatever characters its id consists of.
+
+    Capitals count as unusual: some file systems do not tell them from small letters.
+    """
+    if _PLAIN_NAME.fullmatch(conversation_id):
+        return conversation_id
+    return "~" + hashlib.sha256(conversation_id.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _remove_tree(path: Path) -> None:
+    with suppress(FileNotFoundError):
+        shutil.rmtree(path)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

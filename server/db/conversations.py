@@ -1,0 +1,251 @@
+"""Conversations: the facts about each that are kept beside its log."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Self, TypedDict, Unpack
+
+from sqlalchemy import Row, delete, insert, select, tuple_, update
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from agent_core.events.event import utc_now
+from server.db import event_rows
+from server.db.blobs import BlobStore
+from server.db.columns import from_microseconds, to_microseconds
+from server.db.engine import Engines, database_error
+from server.db.errors import ConversationExistsError, InvalidPageError
+from server.db.tables import conversations
+from server.db.touches import Touches
+from server.db.writer import Writer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationRecord:
+    """What is kept about one conversation (wire-protocol section 6).
+
+    Attributes:
+        agent_state: the last state that was recorded; the log is the truth.
+        sandbox: the small state from which its sandbox is found again.
+        options: what else the creator asked for, such as `conversation_instructions`; JSON.
+    """
+
+    id: str
+    user_id: str = ""
+    title: str | None = None
+    created_at: datetime = field(default_factory=utc_now)
+    last_updated_at: datetime | None = None
+    agent_state: str | None = None
+    sandbox: Mapping[str, Any] | None = None
+    trigger: str | None = None
+    selected_repository: str | None = None
+    selected_branch: str | None = None
+    git_provider: str | None = None
+    llm_model: str | None = None
+    accumulated_cost: float = 0.0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    pr_number: tuple[int, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+class ConversationChanges(TypedDict, total=False):
+    """The facts that may change after a conversation was created; absolute values."""
+
+    title: str | None
+    last_updated_at: datetime | None
+    agent_state: str | None
+    sandbox: Mapping[str, Any] | None
+    selected_repository: str | None
+    selected_branch: str | None
+    git_provider: str | None
+    llm_model: str | None
+    accumulated_cost: float
+    prompt_tokens: int
+    completion_tokens: int
+    pr_number: tuple[int, ...]
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationPage:
+    """Some conversations, newest first, and where the next page begins (None: this was the last)."""
+
+    results: list[ConversationRecord]
+    next_page_id: str | None
+
+
+class ConversationRepository:
+    """Keeps `ConversationRecord`s; an async context manager, because `touch` writes later.
+
+    Every method raises `DatabaseError` when the database cannot be read or written. Reads show what was touched,
+    whether or not it is written yet.
+    """
+
+    def __init__(self, engines: Engines, writer: Writer, blobs: BlobStore, *, touch_interval_seconds: float) -> None:
+        self._engines = engines
+        self._writer = writer
+        self._blobs = blobs
+        self._touches = Touches(writer, interval_seconds=touch_interval_seconds)
+
+    async def __aenter__(self) -> Self:
+        await self._touches.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._touches.__aexit__(kind, error, traceback)
+
+    async def create(self, record: ConversationRecord) -> ConversationRecord:
+        """Keep a new conversation, durably.
+
+        Raises:
+            ConversationExistsError: there is one with this id; of several that create it at once, one succeeds.
+        """
+        values = {column.name: _stored(getattr(record, column.name)) for column in conversations.c}
+
+        async def apply(connection: AsyncConnection) -> None:
+            await connection.execute(insert(conversations), values)
+
+        try:
+            await self._writer.change(apply)
+        except IntegrityError as error:
+            raise ConversationExistsError(f"a conversation with the id {record.id!r} exists already") from error
+        return record
+
+    async def get(self, conversation_id: str) -> ConversationRecord | None:
+        """The conversation, None when there is none with this id."""
+        rows = await self._fetch(select(conversations).where(conversations.c.id == conversation_id))
+        return self._record(rows[0]) if rows else None
+
+    async def list_page(
+        self,
+        *,
+        limit: int,
+        page_id: str | None = None,
+        user_id: str = "",
+        selected_repository: str | None = None,
+        trigger: str | None = None,
+        created_after: datetime | None = None,
+    ) -> ConversationPage:
+        """At most `limit` conversations of this user, newest first, from where `page_id` (of the page before) says.
+
+        Conversations that come or go between two pages shift nothing: none is shown twice, none is left out.
+
+        Raises:
+            InvalidPageError: `page_id` is none that a page before has handed out.
+        """
+        table = conversations.c
+        statement = select(conversations).where(table.user_id == user_id)
+        if selected_repository is not None:
+            statement = statement.where(table.selected_repository == selected_repository)
+        if trigger is not None:
+            statement = statement.where(table.trigger == trigger)
+        if created_after is not None:
+            statement = statement.where(table.created_at > created_after)
+        if page_id is not None:
+            statement = statement.where(tuple_(table.created_at, table.id) < _position(page_id))
+        statement = statement.order_by(table.created_at.desc(), table.id.desc()).limit(max(limit, 0) + 1)
+        records = [self._record(row) for row in await self._fetch(statement)]
+        if len(records) <= max(limit, 0) or limit <= 0:
+            return ConversationPage(records[: max(limit, 0)], None)
+        return ConversationPage(records[:limit], _page_id(records[limit - 1]))
+
+    async def in_states(self, agent_states: Collection[str]) -> list[ConversationRecord]:
+        """All conversations whose last recorded state is one of these, oldest first: those to recover at start."""
+        statement = (
+            select(conversations)
+            .where(conversations.c.agent_state.in_(agent_states))
+            .order_by(conversations.c.created_at, conversations.c.id)
+        )
+        await self._touches.flush()
+        return [self._record(row) for row in await self._fetch(statement)]
+
+    async def ids(self) -> set[str]:
+        """The ids of all conversations of all users; for telling leftovers from what belongs to somebody."""
+        return {row.id for row in await self._fetch(select(conversations.c.id))}
+
+    async def rename(self, conversation_id: str, title: str) -> bool:
+        """Give it this title; False when there is no such conversation."""
+        return await self.update(conversation_id, title=title)
+
+    async def update(self, conversation_id: str, **changes: Unpack[ConversationChanges]) -> bool:
+        """Change these facts, durably when it returns; False when there is no such conversation."""
+        values = {name: _stored(value) for name, value in changes.items()}
+        if not values:
+            return await self.get(conversation_id) is not None
+        self._touches.supersede(conversation_id, values)
+        statement = update(conversations).where(conversations.c.id == conversation_id).values(values)
+
+        async def apply(connection: AsyncConnection) -> bool:
+            return (await connection.execute(statement)).rowcount > 0
+
+        return await self._writer.change(apply)
+
+    def touch(self, conversation_id: str, **changes: Unpack[ConversationChanges]) -> None:
+        """Change these facts soon: changes of about a second are joined into one write, and none is lost at the end.
+
+        For counters and times that change with every event; a crash may lose the last second. What recovery relies
+        on (`agent_state`, `sandbox`) belongs into `update`.
+        """
+        self._touches.add(conversation_id, {name: _stored(value) for name, value in changes.items()})
+
+    async def flush(self) -> None:
+        """Write what was touched so far."""
+        await self._touches.flush()
+
+    async def delete(self, conversation_id: str) -> bool:
+        """Delete the conversation, its log and its large payloads; False when there was none (its log goes anyway).
+
+        The rows go in one transaction. Whoever still owns the log can append nothing more.
+        """
+        self._touches.forget(conversation_id)
+
+        async def apply(connection: AsyncConnection) -> bool:
+            await event_rows.delete_log(connection, conversation_id)
+            deleted = await connection.execute(delete(conversations).where(conversations.c.id == conversation_id))
+            return deleted.rowcount > 0
+
+        existed = await self._writer.change(apply, log=conversation_id)
+        await self._blobs.delete(conversation_id)
+        return existed
+
+    def _record(self, row: Row[Any]) -> ConversationRecord:
+        values = dict(row._mapping)
+        values["pr_number"] = tuple(values["pr_number"])
+        record = ConversationRecord(**values)
+        touched = self._touches.pending(record.id)
+        return replace(record, **touched) if touched else record
+
+    async def _fetch(self, statement: Any) -> list[Row[Any]]:
+        try:
+            async with self._engines.read.connect() as connection:
+                return list((await connection.execute(statement)).all())
+        except SQLAlchemyError as error:
+            raise database_error("the conversations could not be read", error) from error
+
+
+def _stored(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+def _page_id(record: ConversationRecord) -> str:
+    position = json.dumps([to_microseconds(record.created_at), record.id])
+    return base64.urlsafe_b64encode(position.encode()).decode("ascii").rstrip("=")
+
+
+def _position(page_id: str) -> tuple[datetime, str]:
+    try:
+        created_at, last = json.loads(base64.urlsafe_b64decode(page_id + "=" * (-len(page_id) % 4)))
+        if not isinstance(created_at, int) or not isinstance(last, str):
+            raise TypeError("wrong types")
+        return from_microseconds(created_at), last
+    except (binascii.Error, ValueError, TypeError, OverflowError) as error:
+        raise InvalidPageError("page_id is not valid; use the next_page_id of the page before, or none") from error

@@ -1,0 +1,85 @@
+"""The database as the server sees it: opened once, with everything that is kept in it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from server.auth.secrets import SecretBox
+from server.db.blobs import BlobStore, FolderBlobStore
+from server.db.conversations import ConversationRepository
+from server.db.engine import DatabaseSettings, Engines, create_engines, create_file, sqlite_url
+from server.db.event_store import SqlEventStore
+from server.db.instance_lock import InstanceLock, instance_id, prepare_data_dir
+from server.db.upgrade import upgrade
+from server.db.user_settings import SettingsRepository
+from server.db.writer import Writer
+
+DATABASE_FILE = "drydock.db"
+KEY_FILE = "secret.key"
+BLOB_FOLDER = "blobs"
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """What is kept, as `open_database` hands it out.
+
+    Attributes:
+        data_dir: absolute path of the data folder.
+        instance_id: lasting random name of the data folder, 16 hexadecimal digits; labels sandboxes.
+        secrets: encrypts what must not be readable in the database.
+    """
+
+    data_dir: Path
+    instance_id: str
+    events: SqlEventStore
+    conversations: ConversationRepository
+    settings: SettingsRepository
+    blobs: BlobStore
+    secrets: SecretBox
+    engines: Engines
+    writer: Writer
+
+
+@asynccontextmanager
+async def open_database(data_dir: Path, settings: DatabaseSettings | None = None) -> AsyncIterator[Database]:
+    """Open what is kept in `data_dir` (and in the database of `settings.url`), new or brought up to date.
+
+    Leaving it writes what is pending, within a time limit, and closes everything.
+
+    Raises:
+        DataDirectoryError: the folder cannot be used.
+        InstanceRunningError: another server uses it.
+        SecretKeyError: the key file cannot be used.
+        DatabaseVersionError: a newer version made the database.
+        DatabaseError: it cannot be opened.
+    """
+    settings = settings or DatabaseSettings()
+    data_dir = prepare_data_dir(data_dir)
+    async with AsyncExitStack() as stack:
+        stack.enter_context(InstanceLock(data_dir))
+        name = instance_id(data_dir)
+        box = SecretBox.open(data_dir / KEY_FILE)
+        if settings.url is None:
+            create_file(data_dir / DATABASE_FILE)
+        engines = create_engines(settings.url or sqlite_url(data_dir / DATABASE_FILE), settings)
+        stack.push_async_callback(engines.dispose)
+        await upgrade(engines.write)
+        blobs = await stack.enter_async_context(FolderBlobStore(data_dir / BLOB_FOLDER))
+        writer = await stack.enter_async_context(Writer(engines, close_timeout_seconds=settings.close_timeout_seconds))
+        conversations = await stack.enter_async_context(
+            ConversationRepository(engines, writer, blobs, touch_interval_seconds=settings.touch_interval_seconds)
+        )
+        yield Database(
+            data_dir=data_dir,
+            instance_id=name,
+            events=SqlEventStore(engines, writer, blobs, inline_payload_bytes=settings.inline_payload_bytes),
+            conversations=conversations,
+            settings=SettingsRepository(engines, writer, box),
+            blobs=blobs,
+            secrets=box,
+            engines=engines,
+            writer=writer,
+        )

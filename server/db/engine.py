@@ -1,0 +1,115 @@
+"""Engines: how the database is reached, and what its errors mean. SQLite's own ways are in `sqlite`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy import URL, make_url
+from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, InternalError, OperationalError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from server.db import event_rows, sqlite
+from server.db.errors import DatabaseError
+from server.db.event_rows import EventRow
+
+InsertEvents = Callable[[AsyncConnection, Sequence[EventRow]], Awaitable[set[str]]]
+
+
+class DatabaseSettings(BaseModel):
+    """How the database is reached and how careful it is.
+
+    Attributes:
+        url: SQLAlchemy URL with an async driver; None keeps a SQLite database in the data folder.
+        synchronous: SQLite only. FULL survives a power cut; NORMAL may then lose the last moments, but nothing is
+            ever torn, and a crash of the process alone loses nothing.
+        busy_timeout_seconds: how long to wait for a lock that another program holds.
+        read_connections: how many reads run at the same time.
+        close_timeout_seconds: how long closing waits for pending appends.
+        touch_interval_seconds: how long counters of a conversation may wait for being written.
+        inline_payload_bytes: larger event payloads go to the blob store.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: str | None = None
+    synchronous: sqlite.Synchronous = "FULL"
+    busy_timeout_seconds: float = Field(default=5.0, ge=0)
+    read_connections: int = Field(default=4, ge=1)
+    close_timeout_seconds: float = Field(default=10.0, gt=0)
+    touch_interval_seconds: float = Field(default=1.0, gt=0)
+    inline_payload_bytes: int = Field(default=1024 * 1024, ge=0)
+
+
+class Engines(NamedTuple):
+    """One engine for the single writer, one with a pool for the readers, and the way to append events."""
+
+    write: AsyncEngine
+    read: AsyncEngine
+    insert_events: InsertEvents
+    max_rows: int
+
+    async def dispose(self) -> None:
+        """Close all connections."""
+        await self.read.dispose()
+        await self.write.dispose()
+
+
+def sqlite_url(path: Path) -> URL:
+    """The URL of the SQLite database in the file `path`."""
+    return URL.create("sqlite+aiosqlite", database=str(path))
+
+
+def create_file(path: Path) -> None:
+    """Make the file of a new SQLite database, readable for this user only (its companion files inherit that).
+
+    Raises:
+        DatabaseError: it cannot be made.
+    """
+    try:
+        path.touch(mode=0o600)
+    except OSError as error:
+        raise DatabaseError(f"the database {path} cannot be written ({error.strerror or error})") from error
+
+
+def create_engines(url: URL | str, settings: DatabaseSettings) -> Engines:
+    """Engines for `url`; nothing is opened yet."""
+    url = make_url(url)
+    # Neither pool rolls back a connection that comes back: outside of a transaction there is nothing to undo, and it
+    # would cost a hop to the connection's thread for every read.
+    write = create_async_engine(url, pool_size=1, max_overflow=0)
+    read = create_async_engine(url, pool_size=settings.read_connections, max_overflow=0)
+    if url.get_backend_name() != "sqlite":
+        return Engines(write, read, event_rows.insert_events, max_rows=event_rows.MAX_ROWS)
+    for engine, cache_kib in ((write, 8 * 1024), (read, 2 * 1024)):
+        sqlite.configure(
+            engine,
+            synchronous=settings.synchronous,
+            busy_timeout_seconds=settings.busy_timeout_seconds,
+            cache_kib=cache_kib,
+        )
+    sqlite.begin_as_writer(write)
+    return Engines(write, read, sqlite.insert_events, max_rows=sqlite.MAX_ROWS)
+
+
+def explain(error: BaseException) -> str:
+    """What a database error means, in words for the user; never the statement or its values."""
+    cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    return sqlite.reason(cause) or f"{type(cause).__name__}: {cause}"
+
+
+def is_conflict(error: BaseException) -> bool:
+    """Whether `error` says that a row with this key exists already."""
+    return isinstance(error, IntegrityError) or sqlite.is_conflict(error)
+
+
+def is_outage(error: BaseException) -> bool:
+    """Whether `error` concerns the database as a whole (full, locked, unreachable), not one of its rows."""
+    return isinstance(error, OperationalError | InterfaceError | InternalError | OSError) or sqlite.is_outage(error)
+
+
+def database_error(what: str, error: BaseException) -> DatabaseError:
+    """The error for the user: what could not be done, and why."""
+    return DatabaseError(f"{what}: {explain(error)}")

@@ -1,0 +1,95 @@
+"""Rows of the event log, and the statements on them that every database understands."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from server.db.columns import from_microseconds
+from server.db.tables import events, owners
+
+MAX_ROWS = 1000
+"""Rows of one ordinary batch."""
+
+
+class EventRow(NamedTuple):
+    """One row to be inserted, and the epoch that its writer holds. The order is that of the insert statements."""
+
+    conversation_id: str
+    id: int
+    kind: str
+    source: str
+    cause: int | None
+    timestamp: int
+    payload: bytes | None
+    blob: str | None
+    epoch: int
+
+
+async def insert_events(connection: AsyncConnection, rows: Sequence[EventRow]) -> set[str]:
+    """Append `rows` in one transaction, except those of conversations that a later epoch owns; returns these.
+
+    All rows of one conversation carry the same epoch.
+    """
+    epochs = {row.conversation_id: row.epoch for row in rows}
+    async with connection.begin():
+        current = await _owner_epochs(connection, epochs)
+        fenced = {log for log, epoch in epochs.items() if current.get(log, epoch) > epoch}
+        accepted = [_values(row) for row in rows if row.conversation_id not in fenced]
+        if accepted:
+            await connection.execute(insert(events), accepted)
+    return fenced
+
+
+def _values(row: EventRow) -> dict[str, object]:
+    values = row._asdict()
+    del values["epoch"]
+    values["timestamp"] = from_microseconds(row.timestamp)
+    return values
+
+
+async def _owner_epochs(connection: AsyncConnection, logs: Collection[str]) -> dict[str, int]:
+    statement = (
+        select(owners.c.conversation_id, owners.c.epoch)
+        .where(owners.c.conversation_id.in_(logs))
+        .with_for_update(read=True)
+    )
+    return dict((await connection.execute(statement)).all())
+
+
+async def last_ids(connection: AsyncConnection, logs: Collection[str]) -> dict[str, int]:
+    """The last id of each of `logs`, -1 for an empty one."""
+    newest = func.max(events.c.id)
+    statement = (
+        select(events.c.conversation_id, newest)
+        .where(events.c.conversation_id.in_(logs))
+        .group_by(events.c.conversation_id)
+    )
+    found = dict((await connection.execute(statement)).all())
+    return {log: found.get(log, -1) for log in logs}
+
+
+async def raise_epoch(connection: AsyncConnection, conversation_id: str) -> int:
+    """Give the log a new owner epoch, higher than all before, and return it."""
+    raised = (
+        update(owners)
+        .where(owners.c.conversation_id == conversation_id)
+        .values(epoch=owners.c.epoch + 1)
+        .returning(owners.c.epoch)
+    )
+    epoch = (await connection.execute(raised)).scalar_one_or_none()
+    if epoch is not None:
+        return int(epoch)
+    await connection.execute(insert(owners).values(conversation_id=conversation_id, epoch=1))
+    return 1
+
+
+async def delete_log(connection: AsyncConnection, conversation_id: str) -> None:
+    """Delete the log's rows; who owned it is fenced off from now on."""
+    await connection.execute(delete(events).where(events.c.conversation_id == conversation_id))
+    await connection.execute(
+        update(owners).where(owners.c.conversation_id == conversation_id).values(epoch=owners.c.epoch + 1)
+    )

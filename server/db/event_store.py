@@ -1,0 +1,92 @@
+"""The event log in a database: `agent_core.events.store.EventStore` over the group-commit writer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import TextClause, text
+from sqlalchemy.exc import SQLAlchemyError
+
+from agent_core.events.store import NewEvent, StoredEvent
+from server.db import event_rows
+from server.db.blobs import BlobStore
+from server.db.columns import to_microseconds
+from server.db.engine import Engines, database_error
+from server.db.writer import Record, Writer
+
+_SELECT_AFTER = text(
+    "SELECT id, payload, blob FROM events WHERE conversation_id = :log AND id > :position ORDER BY id LIMIT :limit"
+)
+_SELECT_BEFORE = text(
+    "SELECT id, payload, blob FROM events WHERE conversation_id = :log AND id < :position ORDER BY id DESC LIMIT :limit"
+)
+_SELECT_LAST = text("SELECT max(id) FROM events WHERE conversation_id = :log")
+
+
+class SqlEventStore:
+    """An `EventStore` in a SQL database; payloads over a limit go to the blob store, which no caller notices."""
+
+    def __init__(self, engines: Engines, writer: Writer, blobs: BlobStore, *, inline_payload_bytes: int) -> None:
+        self._engines = engines
+        self._writer = writer
+        self._blobs = blobs
+        self._inline_payload_bytes = inline_payload_bytes
+
+    async def append(self, conversation_id: str, events: Sequence[NewEvent], *, epoch: int = 0) -> int:
+        limit = self._inline_payload_bytes
+        if any(len(event.payload) > limit for event in events):
+            return await self._writer.append_prepared(
+                conversation_id, lambda: self._with_blobs(conversation_id, events), epoch=epoch
+            )
+        records = [
+            Record(event.kind, event.source, event.cause, to_microseconds(event.timestamp), event.payload, None)
+            for event in events
+        ]
+        return await self._writer.append(conversation_id, records, epoch=epoch)
+
+    async def _with_blobs(self, conversation_id: str, events: Sequence[NewEvent]) -> list[Record]:
+        records = []
+        for event in events:
+            payload: bytes | None = event.payload
+            blob = None
+            if len(event.payload) > self._inline_payload_bytes:
+                payload, blob = None, await self._blobs.put(conversation_id, event.payload)
+            timestamp = to_microseconds(event.timestamp)
+            records.append(Record(event.kind, event.source, event.cause, timestamp, payload, blob))
+        return records
+
+    async def read(self, conversation_id: str, *, after: int = -1, limit: int = 100) -> list[StoredEvent]:
+        return await self._read(_SELECT_AFTER, conversation_id, after, limit)
+
+    async def read_before(self, conversation_id: str, *, before: int, limit: int = 100) -> list[StoredEvent]:
+        return await self._read(_SELECT_BEFORE, conversation_id, before, limit)
+
+    async def _read(self, statement: TextClause, conversation_id: str, position: int, limit: int) -> list[StoredEvent]:
+        rows = await self._fetch(statement, log=conversation_id, position=position, limit=max(limit, 0))
+        return [
+            StoredEvent(event_id, payload if blob is None else await self._blobs.get(conversation_id, blob))
+            for event_id, payload, blob in rows
+        ]
+
+    async def _fetch(self, statement: TextClause, **parameters: object) -> Sequence[Any]:
+        try:
+            async with self._engines.read.connect() as connection:
+                return (await connection.execute(statement, parameters)).all()
+        except SQLAlchemyError as error:
+            raise database_error("the log could not be read", error) from error
+
+    async def last_id(self, conversation_id: str) -> int:
+        last = (await self._fetch(_SELECT_LAST, log=conversation_id))[0][0]
+        return -1 if last is None else int(last)
+
+    async def claim(self, conversation_id: str) -> int:
+        return await self._writer.change(
+            lambda connection: event_rows.raise_epoch(connection, conversation_id), log=conversation_id
+        )
+
+    async def delete(self, conversation_id: str) -> None:
+        await self._writer.change(
+            lambda connection: event_rows.delete_log(connection, conversation_id), log=conversation_id
+        )
+        await self._blobs.delete(conversation_id)

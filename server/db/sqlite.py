@@ -1,0 +1,110 @@
+"""Everything that is true of SQLite only: how its connections are set up, its fast append, its errors."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Literal
+
+import aiosqlite
+from sqlalchemy import Connection, event
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from server.db.event_rows import EventRow
+
+Synchronous = Literal["FULL", "NORMAL"]
+
+MAX_ROWS = 512
+"""Rows of one statement: nine parameters each, far below SQLite's limit of 32,766."""
+
+_WAL_PAGES_BEFORE_CHECKPOINT = 4000
+_WAL_BYTES_KEPT = 32 * 1024 * 1024
+
+_INSERT = (
+    "INSERT INTO events (conversation_id, id, kind, source, cause, timestamp, payload, blob) "
+    "SELECT column1, column2, column3, column4, column5, column6, column7, column8 FROM (VALUES {rows}) AS new "
+    "WHERE NOT EXISTS (SELECT 1 FROM owners WHERE conversation_id = new.column1 AND epoch > new.column9) "
+    "RETURNING conversation_id"
+)
+
+_REASONS = {
+    sqlite3.SQLITE_FULL: "the disk is full (or a limit on the database's size is reached); free some space",
+    sqlite3.SQLITE_BUSY: "another program holds the database locked (a backup, perhaps); stop it or wait",
+    sqlite3.SQLITE_LOCKED: "another program holds the database locked (a backup, perhaps); stop it or wait",
+    sqlite3.SQLITE_READONLY: "the database is read-only; give this user write access to it and to its folder",
+    sqlite3.SQLITE_IOERR: "the disk reported an error; check its health and the free space",
+    sqlite3.SQLITE_CANTOPEN: "the database cannot be opened; check that its folder exists and may be written",
+    sqlite3.SQLITE_CORRUPT: "the database file is damaged; restore it from a backup",
+    sqlite3.SQLITE_NOTADB: "the file is not a Drydock database; move it away or choose another data folder",
+}
+
+
+def configure(engine: AsyncEngine, *, synchronous: Synchronous, busy_timeout_seconds: float, cache_kib: int) -> None:
+    """Set up every connection that `engine` makes from now on, and let its transactions begin as writers."""
+
+    def on_connect(connection: Any, record: object) -> None:
+        # The driver must not open transactions by itself: `on_begin` does, and a lone statement commits itself.
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        for pragma in (
+            f"busy_timeout = {round(busy_timeout_seconds * 1000)}",
+            "journal_mode = WAL",
+            f"synchronous = {synchronous}",
+            "foreign_keys = ON",
+            f"cache_size = -{cache_kib}",
+            f"wal_autocheckpoint = {_WAL_PAGES_BEFORE_CHECKPOINT}",
+            f"journal_size_limit = {_WAL_BYTES_KEPT}",
+        ):
+            cursor.execute(f"PRAGMA {pragma}")
+        cursor.close()
+
+    event.listen(engine.sync_engine, "connect", on_connect)
+
+
+def begin_as_writer(engine: AsyncEngine) -> None:
+    """Let every transaction of `engine` take the write lock first, so that none fails half way for want of it."""
+
+    def on_begin(connection: Connection) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    event.listen(engine.sync_engine, "begin", on_begin)
+
+
+@lru_cache(maxsize=MAX_ROWS)
+def _insert_statement(rows: int) -> str:
+    return _INSERT.format(rows=",".join(["(?,?,?,?,?,?,?,?,?)"] * rows))
+
+
+async def insert_events(connection: AsyncConnection, rows: Sequence[EventRow]) -> set[str]:
+    """Append `rows` (at most `MAX_ROWS`) durably in one statement; see `event_rows.insert_events`.
+
+    One statement is one transaction and one hop to the connection's thread, where the transaction of
+    `event_rows.insert_events` needs several; that halves the time of a lone append. So it goes to the driver directly.
+    """
+    driver = (await connection.get_raw_connection()).driver_connection
+    assert isinstance(driver, aiosqlite.Connection)  # noqa: S101 - states for the type checker what this engine is
+    parameters: list[object] = []
+    for row in rows:
+        parameters += row
+    stored = await driver.execute_fetchall(_insert_statement(len(rows)), parameters)
+    accepted = {conversation_id for (conversation_id,) in stored}
+    return {row.conversation_id for row in rows} - accepted
+
+
+def reason(error: BaseException) -> str | None:
+    """What `error` means for the user, when it is an error of SQLite whose cause is known."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return _REASONS.get(code & 0xFF) if isinstance(code, int) else None
+
+
+def is_conflict(error: BaseException) -> bool:
+    """Whether `error` is the driver's own way to say that a row with this key exists already."""
+    return isinstance(error, sqlite3.IntegrityError)
+
+
+def is_outage(error: BaseException) -> bool:
+    """Whether `error` is the driver's own way to say that the database as a whole fails (full, locked, disk error)."""
+    return isinstance(error, sqlite3.OperationalError) or (
+        type(error) is sqlite3.DatabaseError and reason(error) is not None
+    )

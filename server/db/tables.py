@@ -1,0 +1,107 @@
+"""The tables, as the code sees them. A change here needs a step in `migrations/versions` (a test compares them)."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Column,
+    Float,
+    Index,
+    LargeBinary,
+    MetaData,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+    Text,
+    text,
+)
+
+from server.db.columns import UtcMoment
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("conversation_id", Text, nullable=False),
+    Column("id", BigInteger, nullable=False, autoincrement=False),
+    Column("kind", String(64), nullable=False),
+    Column("source", String(32), nullable=False),
+    Column("cause", BigInteger),
+    Column("timestamp", UtcMoment, nullable=False),
+    # A payload is here, or in the blob store under the digest that `blob` names.
+    Column("payload", LargeBinary),
+    Column("blob", String(64)),
+    # On SQLite an ordinary rowid table: clustering by this key (WITHOUT ROWID) made every append of a busy server
+    # touch one more leaf of big rows, and cut the throughput to a third.
+    PrimaryKeyConstraint("conversation_id", "id"),
+)
+Index(
+    "ix_events_blob",
+    events.c.conversation_id,
+    events.c.blob,
+    sqlite_where=events.c.blob.is_not(None),
+    postgresql_where=events.c.blob.is_not(None),
+)
+
+# Not a foreign key of conversations: a log may exist without a row there (tests, imports), and the row here outlives a
+# deleted conversation so that its last owner stays fenced off.
+owners = Table(
+    "owners",
+    metadata,
+    Column("conversation_id", Text, primary_key=True),
+    Column("epoch", BigInteger, nullable=False),
+)
+
+conversations = Table(
+    "conversations",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("user_id", Text, nullable=False, server_default=""),
+    Column("title", Text),
+    Column("created_at", UtcMoment, nullable=False),
+    Column("last_updated_at", UtcMoment),
+    Column("agent_state", Text),
+    Column("sandbox", JSON),
+    Column("trigger", Text),
+    Column("selected_repository", Text),
+    Column("selected_branch", Text),
+    Column("git_provider", Text),
+    Column("llm_model", Text),
+    Column("accumulated_cost", Float, nullable=False, server_default=text("0")),
+    Column("prompt_tokens", BigInteger, nullable=False, server_default=text("0")),
+    Column("completion_tokens", BigInteger, nullable=False, server_default=text("0")),
+    Column("pr_number", JSON, nullable=False),
+    Column("options", JSON, nullable=False),
+)
+Index("ix_conversations_listing", conversations.c.user_id, conversations.c.created_at, conversations.c.id)
+Index(
+    "ix_conversations_repository",
+    conversations.c.user_id,
+    conversations.c.selected_repository,
+    conversations.c.created_at,
+    conversations.c.id,
+)
+Index(
+    "ix_conversations_trigger",
+    conversations.c.user_id,
+    conversations.c.trigger,
+    conversations.c.created_at,
+    conversations.c.id,
+)
+Index("ix_conversations_agent_state", conversations.c.agent_state)
+
+settings = Table(
+    "settings",
+    metadata,
+    Column("user_id", Text, primary_key=True),
+    Column("document", JSON, nullable=False),
+    Column("updated_at", UtcMoment, nullable=False),
+)

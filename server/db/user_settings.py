@@ -1,0 +1,124 @@
+"""A user's settings: one document for each, its secrets encrypted."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from sqlalchemy import insert, select, update
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from agent_core.events.event import utc_now
+from server.auth.secrets import SecretBox, SecretUnreadableError
+from server.db.engine import Engines, database_error
+from server.db.tables import settings as settings_table
+from server.db.writer import Writer
+
+_ENCRYPTED = frozenset({"llm_api_key", "search_api_key", "sandbox_api_key", "mcp_config"})
+"""Fields that are secrets, or hold some (keys and environments of MCP servers)."""
+
+_log = logging.getLogger(__name__)
+
+
+class StoredSettings(BaseModel):
+    """What a user has set (wire-protocol 7.1); None where the server's own default is meant to apply.
+
+    Unknown fields are dropped, so that a document of a newer version can still be read.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    language: str | None = None
+    agent: str | None = None
+    max_iterations: int | None = None
+    security_analyzer: str | None = None
+    confirmation_mode: bool | None = None
+    llm_model: str | None = None
+    llm_api_key: SecretStr | None = None
+    llm_base_url: str | None = None
+    remote_runtime_resource_factor: int | None = None
+    enable_default_condenser: bool = True
+    enable_sound_notifications: bool = False
+    enable_proactive_conversation_starters: bool = True
+    enable_solvability_analysis: bool = True
+    user_consents_to_analytics: bool | None = None
+    sandbox_base_container_image: str | None = None
+    sandbox_runtime_container_image: str | None = None
+    mcp_config: dict[str, Any] | None = None
+    search_api_key: SecretStr | None = None
+    sandbox_api_key: SecretStr | None = None
+    max_budget_per_task: float | None = None
+    condenser_max_size: int | None = Field(default=None, ge=20)
+    email: str | None = None
+    email_verified: bool | None = None
+    git_user_name: str | None = None
+    git_user_email: str | None = None
+
+
+class SettingsRepository:
+    """Keeps `StoredSettings`, one for each user; the user of a server without users is the empty string."""
+
+    def __init__(self, engines: Engines, writer: Writer, box: SecretBox) -> None:
+        self._engines = engines
+        self._writer = writer
+        self._box = box
+
+    async def get(self, user_id: str = "") -> StoredSettings | None:
+        """The user's settings, None when none were ever saved.
+
+        A secret that this server's key cannot read counts as not set; the log says so.
+
+        Raises:
+            DatabaseError: the database cannot be read.
+        """
+        statement = select(settings_table.c.document).where(settings_table.c.user_id == user_id)
+        try:
+            async with self._engines.read.connect() as connection:
+                document = (await connection.execute(statement)).scalar_one_or_none()
+        except SQLAlchemyError as error:
+            raise database_error("the settings could not be read", error) from error
+        return None if document is None else StoredSettings.model_validate(self._readable(user_id, document))
+
+    async def save(self, settings: StoredSettings, user_id: str = "") -> None:
+        """Replace the user's settings, durably.
+
+        Raises:
+            DatabaseError: the database cannot be written.
+        """
+        row = {"document": self._encrypted(user_id, settings), "updated_at": utc_now()}
+
+        async def apply(connection: AsyncConnection) -> None:
+            found = await connection.execute(
+                update(settings_table).where(settings_table.c.user_id == user_id).values(row)
+            )
+            if found.rowcount == 0:
+                await connection.execute(insert(settings_table).values(user_id=user_id, **row))
+
+        await self._writer.change(apply)
+
+    def _encrypted(self, user_id: str, settings: StoredSettings) -> dict[str, Any]:
+        document = settings.model_dump(mode="json", exclude=set(_ENCRYPTED))
+        for name in _ENCRYPTED:
+            value = getattr(settings, name)
+            if isinstance(value, SecretStr):
+                value = value.get_secret_value()
+            if value is not None:
+                document[name] = self._box.encrypt(json.dumps(value), purpose=_purpose(user_id, name))
+        return document
+
+    def _readable(self, user_id: str, document: dict[str, Any]) -> dict[str, Any]:
+        readable = dict(document)
+        for name in _ENCRYPTED & document.keys():
+            try:
+                readable[name] = json.loads(self._box.decrypt(document[name], purpose=_purpose(user_id, name)))
+            except SecretUnreadableError as error:
+                _log.warning("the setting %s of user %r counts as not set: %s", name, user_id, error)
+                readable[name] = None
+        return readable
+
+
+def _purpose(user_id: str, name: str) -> str:
+    return f"settings/{name}/{user_id}"
