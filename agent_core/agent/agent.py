@@ -30,7 +30,8 @@ class Agent(AgentBase):
             return self._calls(message.tool_calls, response, step)
         if message.text.strip():
             return StepOutcome([_spoken(message, response)], response)
-        return StepOutcome([MessageEvent(source="environment", llm_message=Message.user(NUDGE))], response, is_empty=True)
+        nudge = MessageEvent(source="environment", llm_message=Message.user(NUDGE), llm_response_id=response.id)
+        return StepOutcome([nudge], response)
 
     def _calls(self, calls: list[MessageToolCall], response: LLMResponse, step: StepInput) -> StepOutcome:
         message = response.message

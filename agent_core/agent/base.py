@@ -45,13 +45,11 @@ class StepOutcome:
         events: to be appended together, in this order.
         errors: for events by their position in `events`, the error that answers each (calls that were no good).
         response: the model's answer, for the statistics.
-        is_empty: whether the model said nothing that could be used.
     """
 
     events: list[AnyEvent]
     response: LLMResponse
     errors: Mapping[int, str] = field(default_factory=dict)
-    is_empty: bool = False
 
 
 class AgentBase(BaseModel):

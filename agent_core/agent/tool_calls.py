@@ -130,9 +130,7 @@ def _with_editor_command(name: str, arguments: dict[str, Any]) -> dict[str, Any]
     return {"command": command, **arguments}
 
 
-def _without_extras(
-    definition: ToolDefinition, arguments: dict[str, Any]
-) -> tuple[SecurityRisk, str, dict[str, Any]]:
+def _without_extras(definition: ToolDefinition, arguments: dict[str, Any]) -> tuple[SecurityRisk, str, dict[str, Any]]:
     own = dict(arguments)
     given = own.pop("security_risk", "UNKNOWN")
     risk = RISKS.get(str(given).upper())

@@ -190,7 +190,9 @@ class ConversationState:
         self.undecided.pop(event.cause, None)
         if action is None or action.source != "agent":
             return
-        if isinstance(event, ObservationEvent) and isinstance(event.observation, FinishObservation):
+        finished = isinstance(event, ObservationEvent) and isinstance(event.observation, FinishObservation)
+        # A message that the model had not seen when it called finish is still to be answered.
+        if finished and self._last_user_message <= (action.seen if action.seen is not None else action.id):
             self._finished = True
             self._seen = max(self._seen, self._due)
         else:

@@ -1,0 +1,247 @@
+"""The controller: one of the four subscribers of a stream; it decides when the agent steps (agent-core 8.5).
+
+It reads the log, folds it, and acts only when it has read to the end: so its own writes are always part of what it
+decides from, and the same decision is never taken twice. The step runs in a task of its own, so that a stop or a new
+message takes effect while the model is still thinking.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from agent_core.agent.base import AgentBase
+from agent_core.controller.guards import check_limits, failure_of
+from agent_core.controller.state import INTERRUPTING, RESUMABLE, ConversationState, Move
+from agent_core.controller.step import Step
+from agent_core.errors import DrydockError, EventStoreError, StreamClosedError
+from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState, RecallAction
+from agent_core.events.llm_events import (
+    ActionDecision,
+    ActionEvent,
+    AgentErrorEvent,
+    MessageEvent,
+    UserRejectObservation,
+)
+from agent_core.events.serialization import AnyEvent
+from agent_core.events.stream import EventStream
+from agent_core.events.transient import StatusNotice
+
+logger = logging.getLogger(__name__)
+
+SUBSCRIBER = "agent_controller"
+
+_ANSWERABLE = frozenset(
+    {
+        AgentState.LOADING,
+        AgentState.AWAITING_USER_INPUT,
+        AgentState.PAUSED,
+        AgentState.STOPPED,
+        AgentState.FINISHED,
+        AgentState.REJECTED,
+        AgentState.ERROR,
+    }
+)
+"""The states in which a user's message sets the agent to work."""
+
+
+class AgentController:
+    """Drives one conversation's agent.
+
+    `observe` takes the stored history, `begin` brings the conversation from loading to where it was (or to its first
+    state), `run` follows the live log until the stream is closed.
+    """
+
+    def __init__(self, stream: EventStream, agent: AgentBase, state: ConversationState, step: Step) -> None:
+        self.state = state
+        self._stream = stream
+        self._agent = agent
+        self._step = step
+        self._step_task: asyncio.Task[None] | None = None
+        self._ready = False
+
+    def observe(self, event: AnyEvent) -> None:
+        """Take a stored event into account, without acting on it."""
+        self.state.fold(event)
+        self._step.view.add(event)
+
+    async def begin(self, initial: Sequence[AnyEvent] = ()) -> None:
+        """Say what the agent is told (once per log) and enter the first state; `observe` has seen the whole log.
+
+        Raises:
+            EventStoreError: it could not be written.
+        """
+        opening: list[AnyEvent] = []
+        if not self.state.has_system_prompt and self.state.user_messages == 0:
+            opening.append(self._step.system_prompt_event())
+        opening.extend(initial)
+        await self._stream.add_events(opening + self._first_state(bool(initial)))
+        self._ready = True
+
+    def _first_state(self, has_initial: bool) -> list[AnyEvent]:
+        state = self.state
+        before = state.resumable if state.resumable in RESUMABLE else None
+        if has_initial or state.wants_attention:
+            return [ChangeAgentState(agent_state=AgentState.RUNNING)]
+        if before is None or before is AgentState.AWAITING_USER_INPUT:
+            wanted = AgentState.AWAITING_USER_INPUT
+            return [ChangeAgentState(agent_state=wanted), AgentStateChanged(agent_state=wanted)]
+        if before is AgentState.AWAITING_USER_CONFIRMATION and not state.undecided:
+            before = AgentState.AWAITING_USER_INPUT
+        return [AgentStateChanged(agent_state=before)]
+
+    async def run(self) -> None:
+        """Follow the log and act, until the stream is closed."""
+        try:
+            async with self._stream.subscribe(after=self.state.last_event_id) as events:
+                async for event in events:
+                    await self._on_event(event)  # type: ignore[arg-type] # no notices were asked for
+        finally:
+            await self._cancel_step()
+
+    async def _on_event(self, event: AnyEvent) -> None:
+        self.observe(event)
+        try:
+            if isinstance(event, ChangeAgentState) and event.source == "user":
+                await self._on_request(event)
+            elif self._ready and self.state.last_event_id >= self._stream.last_id:
+                await self._advance()
+        except StreamClosedError:
+            return
+        except EventStoreError as error:
+            # Nothing was stored, so nothing was decided either: the next event tries again.
+            logger.error("conversation %s: %s", self._stream.conversation_id, error)
+            self._stream.publish(StatusNotice("STATUS$ERROR", str(error), "error"))
+
+    async def _on_request(self, event: ChangeAgentState) -> None:
+        wanted, present = event.agent_state, self.state.agent_state
+        if present is AgentState.AWAITING_USER_CONFIRMATION and wanted in (
+            AgentState.USER_CONFIRMED,
+            AgentState.USER_REJECTED,
+        ):
+            await self._decide(wanted, reason="")
+        elif wanted is AgentState.RUNNING:
+            if present in _ANSWERABLE:
+                await self._enter(AgentState.RUNNING)
+        elif wanted in INTERRUPTING and wanted is not present:
+            await self._cancel_step()
+            await self._enter(wanted)
+
+    async def _advance(self) -> None:
+        state = self.state
+        if state.unrecalled and state.agent_state is AgentState.AWAITING_USER_CONFIRMATION:
+            await self._decide(AgentState.USER_REJECTED, reason="\n".join(state.unrecalled.values()))
+            return
+        if state.unrecalled and state.agent_state in _ANSWERABLE and state.wants_attention:
+            await self._stream.add_events([*self._recalls(), AgentStateChanged(agent_state=AgentState.RUNNING)])
+            return
+        if self._step_task is not None and not self._step_task.done():
+            if state.unrecalled and state.agent_state is AgentState.RUNNING:
+                await self._stream.add_events(self._recalls())
+            return
+        match state.next_move():
+            case Move.RECALL:
+                await self._stream.add_events(self._recalls())
+            case Move.STEP:
+                self._start_step()
+            case Move.FINISH:
+                await self._enter(AgentState.FINISHED)
+            case Move.AWAIT_INPUT:
+                await self._enter(AgentState.AWAITING_USER_INPUT)
+            case Move.RESUME_CONFIRMED:
+                await self._enter(AgentState.RUNNING)
+
+    def _recalls(self) -> list[AnyEvent]:
+        first = self.state.user_messages == len(self.state.unrecalled)
+        recalls: list[AnyEvent] = []
+        for message_id, text in sorted(self.state.unrecalled.items()):
+            kind = "workspace_context" if first and not recalls else "knowledge"
+            recalls.append(RecallAction(recall_type=kind, query=text, cause=message_id))
+        return recalls
+
+    async def _decide(self, wanted: AgentState, *, reason: str) -> None:
+        """Confirm or reject everything that awaits it, in the order of wire-protocol 3.7."""
+        undecided = list(self.state.undecided.values())
+        if wanted is AgentState.USER_CONFIRMED:
+            decided: list[AnyEvent] = [
+                ActionDecision(cause=action.id, decision="confirmed", action=action) for action in undecided
+            ]
+            await self._stream.add_events([*decided, AgentStateChanged(agent_state=wanted)])
+            return
+        stored = await self._stream.add_events(
+            [
+                *(ActionDecision(cause=action.id, decision="rejected", action=action) for action in undecided),
+                AgentStateChanged(agent_state=wanted),
+            ]
+        )
+        rejections: list[AnyEvent] = [
+            _rejection(action, decision.id, reason) for action, decision in zip(undecided, stored, strict=False)
+        ]
+        after = AgentStateChanged(agent_state=AgentState.AWAITING_USER_INPUT)
+        await self._stream.add_events([*rejections, after])
+
+    async def _enter(self, state: AgentState, *, reason: str = "", detail: str = "") -> None:
+        if state is not self.state.agent_state:
+            await self._stream.add_events([AgentStateChanged(agent_state=state, reason=reason, detail=detail)])
+
+    def _start_step(self) -> None:
+        name = f"step:{self._stream.conversation_id}"
+        self._step_task = asyncio.create_task(self._run_step(), name=name)
+
+    async def _run_step(self) -> None:
+        try:
+            check_limits(self.state)
+            await self._step.take(self.state)
+        except StreamClosedError:
+            return
+        except Exception as error:  # noqa: BLE001 - the boundary: whatever a step runs into becomes the state `error`
+            await self._fail(error)
+
+    async def _fail(self, error: Exception) -> None:
+        reason, detail = failure_of(error)
+        if not isinstance(error, DrydockError):
+            logger.exception("conversation %s: the step failed", self._stream.conversation_id, exc_info=error)
+        self._stream.publish(StatusNotice(reason if "$" in reason else "STATUS$ERROR", detail, "error"))
+        try:
+            await self._enter(AgentState.ERROR, reason=reason, detail=detail)
+        except (EventStoreError, StreamClosedError) as unwritten:
+            logger.error("conversation %s: its error state was not stored: %s", self._stream.conversation_id, unwritten)
+
+    async def _cancel_step(self) -> None:
+        if (task := self._step_task) is not None and not task.done():
+            task.cancel()
+            await asyncio.wait([task])
+        self._step_task = None
+
+    async def answer_invalid_calls(self) -> None:
+        """After a crash: calls that could not be validated and whose error was not stored any more get it now."""
+        lost = [event for event in self.state.unanswered.values() if event.action is None]
+        await self._stream.add_events(
+            [
+                AgentErrorEvent(
+                    cause=event.id,
+                    error="The call could not be validated; check its name and arguments and try again.",
+                    tool_name=event.tool_name,
+                    tool_call_id=event.tool_call_id,
+                )
+                for event in lost
+            ]
+        )
+
+
+def _rejection(action: ActionEvent, decision_id: int, reason: str) -> UserRejectObservation:
+    extra = {"rejection_reason": f"the user refused it and said: {reason}"} if reason else {}
+    return UserRejectObservation(
+        source="user",
+        cause=action.id,
+        tool_name=action.tool_name,
+        tool_call_id=action.tool_call_id,
+        reissued_as=decision_id,
+        **extra,
+    )
+
+
+def initial_message_events(message: MessageEvent | None) -> list[AnyEvent]:
+    """What `AgentController.begin` is given for a conversation that starts with a message."""
+    return [] if message is None else [message]

@@ -1,0 +1,164 @@
+"""One step of the agent: the prompt from the view, the model's answer into the log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from agent_core.agent.base import AgentBase, StepInput, StepOutcome
+from agent_core.controller.state import ConversationState
+from agent_core.errors import LLMRateLimitError
+from agent_core.events.control import AgentState, AgentStateChanged
+from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, MessageEvent, SystemPromptEvent
+from agent_core.events.masking import StreamingMask
+from agent_core.events.serialization import AnyEvent
+from agent_core.events.stream import EventStream
+from agent_core.events.transient import StatusNotice, TextDelta, TextDiscarded
+from agent_core.llm.llm import CallContext, RetryNotice
+from agent_core.llm.metrics import ConversationStats
+from agent_core.memory.prompt import PromptCache
+from agent_core.memory.view import View
+from agent_core.security.confirmation import ConfirmationPolicy
+from agent_core.tools.definition import ToolDefinition
+
+
+class Step:
+    """Takes the steps of one conversation's agent; at most one at a time."""
+
+    def __init__(
+        self,
+        stream: EventStream,
+        agent: AgentBase,
+        *,
+        tools: Mapping[str, ToolDefinition],
+        stats: ConversationStats,
+        policy: ConfirmationPolicy,
+        max_budget: float | None,
+        version: str,
+    ) -> None:
+        self.view = View()
+        self._stream = stream
+        self._agent = agent
+        self._tools = tools
+        self._schemas: list[dict[str, Any]] = [
+            tool.to_openai_tool(add_security_risk_prediction=True) for tool in tools.values()
+        ]
+        self._stats = stats
+        self._policy = policy
+        self._max_budget = max_budget
+        self._version = version
+        self._prompts = PromptCache(agent.llm.render)
+
+    def system_prompt_event(self) -> SystemPromptEvent:
+        """What the agent is told at the beginning of its log."""
+        return self._agent.system_prompt_event(self._schemas, version=self._version)
+
+    async def take(self, state: ConversationState) -> None:
+        """Ask the model and store what comes of it.
+
+        Cancelling it ends the request; the text streamed so far is declared void.
+
+        Raises:
+            LLMError: the model could not be asked.
+            EventStoreError: its answer could not be stored.
+        """
+        seen = state.last_event_id
+        deltas = _Deltas(self._stream)
+        retries = _Retries(self._stream)
+        try:
+            outcome = await self._agent.astep(
+                StepInput(
+                    prompt=self._prompts.prompt(self.view),
+                    tools=self._tools,
+                    tool_schemas=self._schemas,
+                    context=CallContext(conversation_id=self._stream.conversation_id),
+                    on_delta=deltas.offer,
+                    on_retry=retries.note,
+                )
+            )
+        except BaseException:
+            deltas.discard()
+            raise
+        finally:
+            await retries.settle()
+        deltas.flush()
+        await self._store(outcome, seen, was_limited=retries.was_limited)
+
+    async def _store(self, outcome: StepOutcome, seen: int, *, was_limited: bool) -> None:
+        self._stats.add(self._agent.llm.usage_id, outcome.response)
+        common = {"seen": seen, "metrics": self._stats.snapshot(max_budget=self._max_budget)}
+        events: list[AnyEvent] = [
+            event.model_copy(update=common) if isinstance(event, ActionEvent | MessageEvent) else event
+            for event in outcome.events
+        ]
+        before: list[AnyEvent] = [AgentStateChanged(agent_state=AgentState.RUNNING)] if was_limited else []
+        valid = [event for event in events if isinstance(event, ActionEvent) and event.action is not None]
+        if valid and self._policy.must_confirm(valid):
+            # The state comes first: clients draw the question when the action arrives (wire-protocol 0, row 6).
+            before.append(AgentStateChanged(agent_state=AgentState.AWAITING_USER_CONFIRMATION))
+            asked = {"awaits_confirmation": True}
+            events = [event.model_copy(update=asked) if event in valid else event for event in events]
+        stored = (await self._stream.add_events([*before, *events]))[len(before) :]
+        errors: list[AnyEvent] = [
+            _error_for(stored[position], text) for position, text in sorted(outcome.errors.items())
+        ]
+        await self._stream.add_events(errors)
+
+
+def _error_for(action: AnyEvent, text: str) -> AgentErrorEvent:
+    if not isinstance(action, ActionEvent):
+        raise TypeError(f"only calls are answered by errors, not {action.kind}")
+    return AgentErrorEvent(cause=action.id, error=text, tool_name=action.tool_name, tool_call_id=action.tool_call_id)
+
+
+class _Deltas:
+    """Passes streamed text on, with secrets masked across the borders of its pieces."""
+
+    def __init__(self, stream: EventStream) -> None:
+        self._stream = stream
+        self._response_id = ""
+        self._masks: dict[str, StreamingMask] = {}
+
+    def offer(self, delta: TextDelta | TextDiscarded) -> None:
+        if isinstance(delta, TextDiscarded):
+            self._masks.clear()
+            self._stream.publish(delta)
+            return
+        self._response_id = delta.response_id
+        mask = self._masks.setdefault(delta.channel, StreamingMask(self._stream.secrets))
+        if text := mask.feed(delta.text):
+            self._stream.publish(TextDelta(delta.response_id, text, delta.channel))
+
+    def flush(self) -> None:
+        self._masks.clear()
+
+    def discard(self) -> None:
+        if self._response_id:
+            self._stream.publish(TextDiscarded(self._response_id))
+
+
+class _Retries:
+    """Tells the user about retries; a limited rate is a state of its own (wire-protocol 3.7)."""
+
+    def __init__(self, stream: EventStream) -> None:
+        self._stream = stream
+        self._writing: asyncio.Task[object] | None = None
+        self.was_limited = False
+
+    def note(self, notice: RetryNotice) -> None:
+        text = (
+            f"Retrying LLM request, {notice.attempt} / {notice.max_attempts}"
+            f" in {notice.wait_seconds:.0f} s: {notice.error}"
+        )
+        self._stream.publish(StatusNotice("STATUS$LLM_RETRY", text))
+        if isinstance(notice.error, LLMRateLimitError) and not self.was_limited:
+            self.was_limited = True
+            limited = AgentStateChanged(agent_state=AgentState.RATE_LIMITED, detail=str(notice.error))
+            self._writing = asyncio.create_task(self._stream.add_event(limited), name="rate-limited")
+
+    async def settle(self) -> None:
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
+            if error := self._writing.exception():
+                raise error

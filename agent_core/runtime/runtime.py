@@ -1,0 +1,295 @@
+"""The runtime: the subscriber that executes actions and gives each of them exactly one answer (architecture 1, 6).
+
+Actions run one after another in the order of the log. Each runs under its idempotency key, so an action that was under
+way when the server died is asked for again, not run again. A request to stop reaches the running action at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Mapping
+from itertools import chain, repeat
+from typing import Literal, Protocol
+
+from pydantic import ValidationError
+
+from agent_core.errors import EventStoreError, SandboxError, SandboxLostError, StreamClosedError, ToolError
+from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState
+from agent_core.events.llm_events import (
+    ActionDecision,
+    ActionEvent,
+    AgentErrorEvent,
+    ObservationEvent,
+    UserRejectObservation,
+)
+from agent_core.events.masking import StreamingMask
+from agent_core.events.schema import UnknownAction
+from agent_core.events.serialization import AnyEvent
+from agent_core.events.stream import EventStream
+from agent_core.events.transient import OutputDelta, StatusNotice
+from agent_core.tools.definition import ToolDefinition
+from agent_core.tools.spec import SandboxAccess
+
+logger = logging.getLogger(__name__)
+
+SUBSCRIBER = "runtime"
+
+STOPPED_ID = "AGENT_ERROR$ERROR_ACTION_NOT_EXECUTED_STOPPED"
+FAILED_ID = "AGENT_ERROR$ERROR_ACTION_NOT_EXECUTED_ERROR"
+LAST_OUTPUT_SECONDS = 2.0
+LAST_OUTPUT_CHARS = 10_000
+FIRST_STORE_RETRIES = (0.2, 1.0, 5.0, 15.0)
+
+_ENDING = frozenset(
+    {AgentState.STOPPED, AgentState.PAUSED, AgentState.FINISHED, AgentState.REJECTED, AgentState.AWAITING_USER_INPUT}
+)
+
+
+class ActionSandbox(SandboxAccess, Protocol):
+    """What the runtime needs of a conversation's sandbox beside requests."""
+
+    async def lookup(self, key: str) -> Literal["unknown", "running", "done"]:
+        """What the sandbox knows of a keyed request; ``unknown`` also when the sandbox is not the one of then."""
+        ...
+
+    async def acknowledge(self, keys: list[str]) -> None:
+        """The results of these are stored; the sandbox may forget them."""
+        ...
+
+
+class Runtime:
+    """Executes one conversation's actions.
+
+    `observe` takes the stored history, `recover` settles what a crash left unanswered, `run` follows the live log
+    until the stream is closed.
+    """
+
+    def __init__(self, stream: EventStream, tools: Mapping[str, ToolDefinition], sandbox: ActionSandbox) -> None:
+        self._stream = stream
+        self._tools = tools
+        self._sandbox = sandbox
+        self._unanswered: dict[int, ActionEvent] = {}
+        self._decisions: dict[int, int] = {}
+        self._queue: deque[ActionEvent] = deque()
+        self._worker: asyncio.Task[None] | None = None
+        self._current: asyncio.Task[AnyEvent] | None = None
+        self._position = -1
+
+    def observe(self, event: AnyEvent) -> None:
+        """Take an event into account, without executing anything."""
+        self._position = event.id
+        match event:
+            case ActionEvent():
+                self._unanswered[event.id] = event
+            case ActionDecision():
+                self._decisions[event.cause] = event.id
+            case ObservationEvent() | UserRejectObservation() | AgentErrorEvent() if event.cause is not None:
+                self._unanswered.pop(event.cause, None)
+                self._decisions.pop(event.cause, None)
+
+    async def recover(self, *, resumes: bool) -> None:
+        """Settle the actions that an earlier process left without an answer; `observe` has seen the whole log.
+
+        What the sandbox still knows is taken over: a finished action's result, a running action's end. What it never
+        heard of is executed when the conversation `resumes`, because then nobody knows of a reason not to. Everything
+        else is answered as interrupted.
+        """
+        for action in list(self._unanswered.values()):
+            if action.action is None or self._waits_for_user(action):
+                continue
+            if await self._sandbox.lookup(self._key(action)) == "unknown" and not resumes:
+                await self._answer(action, _interrupted(action, "The server was restarted before it could run."))
+            else:
+                self._enqueue(action)
+
+    async def run(self) -> None:
+        """Follow the log and execute, until the stream is closed."""
+        try:
+            async with self._stream.subscribe(after=self._position) as events:
+                async for event in events:
+                    self.observe(event)  # type: ignore[arg-type] # no notices were asked for
+                    await self._react(event)  # type: ignore[arg-type]
+        finally:
+            await self._abandon()
+
+    async def _react(self, event: AnyEvent) -> None:
+        match event:
+            case ActionEvent() if event.action is not None and not event.awaits_confirmation:
+                self._enqueue(event)
+            case ActionDecision(decision="confirmed") if event.cause in self._unanswered:
+                self._enqueue(self._unanswered[event.cause])
+            case ChangeAgentState(source="user") if event.agent_state in _ENDING:
+                await self._interrupt()
+            case AgentStateChanged(agent_state=AgentState.STOPPED):
+                await self._interrupt()
+
+    def _waits_for_user(self, action: ActionEvent) -> bool:
+        return action.awaits_confirmation and action.id not in self._decisions
+
+    def _key(self, action: ActionEvent) -> str:
+        return f"{self._stream.conversation_id}:{action.id}"
+
+    def _enqueue(self, action: ActionEvent) -> None:
+        self._queue.append(action)
+        if self._worker is None or self._worker.done():
+            self._worker = asyncio.create_task(self._work(), name=f"runtime:{self._stream.conversation_id}")
+
+    async def _work(self) -> None:
+        while self._queue:
+            action = self._queue.popleft()
+            if action.id not in self._unanswered:
+                continue
+            self._current = asyncio.create_task(self._execute(action), name=f"action:{self._key(action)}")
+            try:
+                answer = await asyncio.shield(self._current)
+            except asyncio.CancelledError:
+                if not self._current.cancelled():
+                    raise  # it is the worker that was cancelled, not the action
+                answer = await self._stopped(action)
+            finally:
+                self._current = None
+            await self._answer(action, answer)
+
+    async def _answer(self, action: ActionEvent, answer: AnyEvent) -> None:
+        if self._unanswered.pop(action.id, None) is None:
+            return
+        reissued_as = self._decisions.pop(action.id, None)
+        if reissued_as is not None:
+            answer = answer.model_copy(update={"reissued_as": reissued_as})
+        delays = chain(FIRST_STORE_RETRIES, repeat(FIRST_STORE_RETRIES[-1]))
+        while not self._stream.closed:
+            try:
+                await self._stream.add_event(answer)
+                await self._forget(action)
+                return
+            except StreamClosedError:
+                return
+            except EventStoreError as error:
+                # The result must not be lost (a full disk may get room again), and nothing else can go on without it.
+                delay = next(delays)
+                logger.error(
+                    "the answer to %s is not stored yet, next try in %s s: %s", self._key(action), delay, error
+                )
+                self._stream.publish(StatusNotice("STATUS$ERROR", str(error), "error"))
+                await asyncio.sleep(delay)
+
+    async def _forget(self, action: ActionEvent) -> None:
+        try:
+            await self._sandbox.acknowledge([self._key(action)])
+        except SandboxError as error:
+            logger.debug("%s was not acknowledged: %s", self._key(action), error)
+
+    async def _execute(self, action: ActionEvent) -> AnyEvent:
+        definition = self._tools.get(action.tool_name)
+        if definition is None or action.action is None or isinstance(action.action, UnknownAction):
+            return _error(action, f"Tool {action.tool_name!r} is not available in this conversation any more.")
+        context = CallContext(self._stream, self._sandbox, action)
+        try:
+            observation = await definition(action.action, context)
+        except (ToolError, ValidationError, ValueError) as error:
+            return _error(action, f"Error executing tool {action.tool_name!r}: {error}")
+        except SandboxLostError as error:
+            text = f"The sandbox was lost while this ran, so it is unknown whether it took effect. {error}"
+            return _error(action, text, classification="sandbox", error_id=FAILED_ID)
+        except SandboxError as error:
+            return _error(action, str(error), classification="sandbox", error_id=FAILED_ID)
+        except Exception as error:
+            logger.exception("tool %s failed in %s", action.tool_name, self._key(action))
+            text = f"Error executing tool {action.tool_name!r}: unexpected {type(error).__name__}."
+            return _error(action, text, classification="internal", error_id=FAILED_ID)
+        return ObservationEvent(
+            source=action.source,
+            cause=action.id,
+            observation=observation,
+            tool_name=action.tool_name,
+            tool_call_id=action.tool_call_id,
+            hidden=action.hidden,
+        )
+
+    async def _interrupt(self) -> None:
+        """Stop the running action and answer all that wait, those that wait for the user included."""
+        waiting = [action for action in self._unanswered.values() if action.action is not None]
+        self._queue.clear()
+        if self._current is not None:
+            running = self._current
+            running.cancel()
+            await asyncio.wait([running])
+            if self._worker is not None:
+                await asyncio.wait([self._worker])
+        for action in waiting:
+            await self._answer(action, _interrupted(action, "Stopped by the user before it ran."))
+
+    async def _stopped(self, action: ActionEvent) -> AnyEvent:
+        """The answer to an action that was stopped while it ran, with what it had printed by then."""
+        text = "Stopped by the user while it ran."
+        output = await self._last_output(action)
+        if output:
+            text += f" Its output until then:\n{output[-LAST_OUTPUT_CHARS:]}"
+        return _interrupted(action, text)
+
+    async def _last_output(self, action: ActionEvent) -> str:
+        definition = self._tools.get(action.tool_name)
+        if definition is None or action.action is None:
+            return ""
+        try:
+            async with asyncio.timeout(LAST_OUTPUT_SECONDS):
+                if await self._sandbox.lookup(self._key(action)) == "unknown":
+                    return ""
+                observation = await definition(action.action, CallContext(self._stream, self._sandbox, action))
+                return observation.text
+        except (TimeoutError, SandboxError, ToolError):
+            return ""
+
+    async def _abandon(self) -> None:
+        """Let go of what runs: it goes on in the sandbox, and the next owner takes its result over."""
+        self._queue.clear()
+        for task in (self._worker, self._current):
+            if task is not None and not task.done():
+                task.cancel()
+                await asyncio.wait([task])
+
+
+class CallContext:
+    """What an executor is told about its call (`agent_core.tools.spec.ToolContext`)."""
+
+    def __init__(self, stream: EventStream, sandbox: SandboxAccess, action: ActionEvent) -> None:
+        self.conversation_id = stream.conversation_id
+        self.action_id = action.id
+        self.hard_timeout = action.hard_timeout
+        self.sandbox = sandbox
+        self._stream = stream
+        self._mask = StreamingMask(stream.secrets)
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for each attempt at the same action."""
+        return f"{self.conversation_id}:{self.action_id}"
+
+    def emit_output(self, text: str) -> None:
+        """Show output live, masked."""
+        if shown := self._mask.feed(text):
+            self._stream.publish(OutputDelta(self.action_id, shown))
+
+
+def _interrupted(action: ActionEvent, text: str) -> AgentErrorEvent:
+    return _error(action, text, classification="interrupted", error_id=STOPPED_ID)
+
+
+def _error(
+    action: ActionEvent,
+    text: str,
+    *,
+    classification: Literal["agent_action", "interrupted", "sandbox", "internal"] = "agent_action",
+    error_id: str = "",
+) -> AgentErrorEvent:
+    return AgentErrorEvent(
+        source=action.source,
+        cause=action.id,
+        error=text,
+        tool_name=action.tool_name,
+        tool_call_id=action.tool_call_id,
+        classification=classification,
+        error_id=error_id,
+    )

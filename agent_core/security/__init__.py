@@ -1,0 +1,1 @@
+"""Security: which actions need a person's word before they run."""
