@@ -1,0 +1,300 @@
+"""The server's end of one byte stream to a runner: requests with their answers, live output, cancelling.
+
+A channel lives as long as its stream. What happens when the stream drops (attach again, ask again) is decided one level
+up, in `agent_core.runtime.connection`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agent_core.errors import SandboxError, ToolError
+from agent_core.runtime.sandbox import Attachment, RunnerReply
+from runtime_images.runner import wire
+
+logger = logging.getLogger(__name__)
+
+_READ_SIZE = 256 * 1024
+_CALLERS_FAULT = frozenset({"bad_request", "not_found", "too_large"})
+
+
+class ChannelClosedError(SandboxError):
+    """The stream to the runner has ended; whether the request took effect is unknown."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"The stream to the sandbox has ended: {reason}.", code="channel_closed")
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelLimits:
+    """Bounds of a channel, in seconds: for the runner's greeting, and for silence while an answer is awaited.
+
+    After `silence_seconds` without a byte the runner is asked for a sign of life; after as long again the stream
+    counts as dead.
+    """
+
+    hello_seconds: float = 20.0
+    silence_seconds: float = 20.0
+    pending: int = 512
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerHello:
+    """How a runner introduces itself; `boot` is new for each start of it."""
+
+    boot: str
+    version: str
+    python: str
+    workspace: str
+    user: str
+    hostname: str
+
+    @classmethod
+    def from_message(cls, message: Mapping[str, Any]) -> RunnerHello:
+        """Read the first frame of a stream.
+
+        Raises:
+            SandboxError: ``protocol`` when it is no greeting, ``protocol_version`` when it speaks another version.
+        """
+        hello = message.get("hello")
+        if not isinstance(hello, dict) or not isinstance(hello.get("boot"), str):
+            raise SandboxError("The sandbox did not begin with a greeting.", code="protocol")
+        if hello.get("protocol") != wire.PROTOCOL:
+            raise SandboxError(
+                f"The program in the sandbox speaks version {str(hello.get('protocol'))[:20]} of the protocol, "
+                f"not {wire.PROTOCOL}.",
+                code="protocol_version",
+                fix="Restart the sandbox.",
+            )
+        words = {name: str(hello.get(name, ""))[:500] for name in ("python", "workspace", "user", "hostname")}
+        return cls(boot=hello["boot"], version=str(hello.get("runner", ""))[:100], **words)
+
+
+@dataclass(slots=True)
+class _Pending:
+    answer: asyncio.Future[RunnerReply]
+    on_output: Callable[[str], None] | None
+
+
+class RunnerChannel:
+    """Requests to one runner over one stream; make it with `open`, end it with `close`."""
+
+    def __init__(self, attachment: Attachment, limits: ChannelLimits) -> None:
+        self._reader, self._writer = attachment
+        self._limits = limits
+        self._decoder = wire.Decoder()
+        self._ids = itertools.count(1)
+        self._pending: dict[int, _Pending] = {}
+        self._ended: str | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._hello: RunnerHello | None = None
+        self.suspended = False
+
+    @classmethod
+    async def open(cls, attachment: Attachment, limits: ChannelLimits | None = None) -> RunnerChannel:
+        """Read the greeting and begin to listen; the stream is closed when that fails.
+
+        Raises:
+            ChannelClosedError: the stream ended.
+            SandboxError: ``protocol``, ``protocol_version``, or ``start_timeout`` when no greeting came in time.
+        """
+        channel = cls(attachment, limits or ChannelLimits())
+        try:
+            async with asyncio.timeout(channel._limits.hello_seconds):
+                frames = await channel._read_greeting()
+        except TimeoutError:
+            channel._writer.close()
+            raise SandboxError("The program in the sandbox did not greet in time.", code="start_timeout") from None
+        except BaseException:
+            channel._writer.close()
+            raise
+        channel._reading = asyncio.create_task(channel._read(frames), name="sandbox-channel")
+        return channel
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests can be made."""
+        return self._ended is None
+
+    @property
+    def hello(self) -> RunnerHello:
+        """The runner's greeting."""
+        assert self._hello is not None  # noqa: S101 - `open` returns only after it
+        return self._hello
+
+    async def request(
+        self,
+        op: str,
+        args: Mapping[str, Any],
+        *,
+        key: str | None = None,
+        on_output: Callable[[str], None] | None = None,
+        blob: bytes | None = None,
+    ) -> RunnerReply:
+        """Ask and wait for the answer. A cancelled caller cancels the operation in the sandbox.
+
+        Raises:
+            ToolError: the runner refused the arguments.
+            ChannelClosedError: the stream ended before the answer.
+            SandboxError: the runner failed at it.
+        """
+        if self._ended is not None:
+            raise ChannelClosedError(self._ended)
+        if len(self._pending) >= self._limits.pending:
+            raise SandboxError("Too many requests to this sandbox at once.", code="busy", fix="Wait for some to end.")
+        ident = next(self._ids)
+        frame = _frame(ident, op, args, key, blob)
+        pending = _Pending(asyncio.get_running_loop().create_future(), on_output)
+        self._pending[ident] = pending
+        try:
+            self._writer.write(frame)
+            del frame
+            await self._drain()
+            return await pending.answer
+        except asyncio.CancelledError:
+            self.post("cancel", {"id": ident} if key is None else {"key": key})
+            raise
+        finally:
+            self._pending.pop(ident, None)
+
+    def post(self, op: str, args: Mapping[str, Any]) -> None:
+        """Ask without waiting; nobody looks at the answer. Does nothing when the stream has ended."""
+        if self._ended is None:
+            self._writer.write(_frame(next(self._ids), op, args, None, None))
+
+    async def ping(self, limit: float) -> bool:
+        """Whether the runner answers within `limit` seconds."""
+        try:
+            async with asyncio.timeout(limit):
+                await self.request("ping", {})
+        except (TimeoutError, SandboxError):
+            return False
+        return True
+
+    async def close(self, reason: str = "it was closed") -> None:
+        """End the stream; requests under way fail with `ChannelClosedError`."""
+        self._fail(reason)
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.wait({self._reading})
+
+    async def _read_greeting(self) -> list[wire.Frame]:
+        while True:
+            data = await self._receive()
+            frames = self._decode(data)
+            if frames:
+                self._hello = RunnerHello.from_message(frames[0].message)
+                return frames[1:]
+
+    async def _read(self, frames: list[wire.Frame]) -> None:
+        """Dispatch what arrives until the stream ends; the owner of every pending answer."""
+        reason = "it was closed"
+        try:
+            while True:
+                for frame in frames:
+                    self._dispatch(frame)
+                frames = self._decode(await self._receive_or_ping())
+        except ChannelClosedError as error:
+            reason = error.reason
+        except SandboxError as error:
+            reason = str(error)
+        finally:
+            self._fail(reason)
+
+    async def _receive_or_ping(self) -> bytes:
+        """The next bytes; a silent runner that owes an answer is asked for a sign of life once."""
+        asked = False
+        while True:
+            try:
+                async with asyncio.timeout(self._limits.silence_seconds):
+                    return await self._receive()
+            except TimeoutError:
+                if not self._pending or self.suspended:
+                    asked = False
+                elif asked:
+                    raise ChannelClosedError("the sandbox gave no sign of life") from None
+                else:
+                    asked = True
+                    self.post("ping", {})
+
+    async def _receive(self) -> bytes:
+        try:
+            data = await self._reader.read(_READ_SIZE)
+        except OSError as error:
+            raise ChannelClosedError(str(error) or type(error).__name__) from error
+        if data:
+            return data
+        truncated = " in the middle of an answer" if self._decoder.partial else ""
+        raise ChannelClosedError(f"the other side closed it{truncated}")
+
+    def _decode(self, data: bytes) -> list[wire.Frame]:
+        try:
+            return self._decoder.feed(data)
+        except wire.ProtocolError as error:
+            raise SandboxError(f"The sandbox sent something that is no answer ({error}).", code="protocol") from error
+
+    def _dispatch(self, frame: wire.Frame) -> None:
+        message = frame.message
+        ident = message.get("id")
+        pending = self._pending.get(ident) if isinstance(ident, int) else None
+        if pending is None or pending.answer.done():
+            return
+        output = message.get("output")
+        if isinstance(output, str):
+            _tell(pending.on_output, output)
+        elif message.get("ok") is True and isinstance(message.get("result"), dict):
+            pending.answer.set_result(RunnerReply(message["result"], frame.blob))
+        elif message.get("ok") is False and isinstance(message.get("error"), dict):
+            pending.answer.set_exception(_error(message["error"]))
+        else:
+            raise SandboxError("The sandbox sent an answer of an unknown form.", code="protocol")
+
+    async def _drain(self) -> None:
+        try:
+            await self._writer.drain()
+        except OSError as error:
+            raise ChannelClosedError(str(error) or type(error).__name__) from error
+
+    def _fail(self, reason: str) -> None:
+        if self._ended is not None:
+            return
+        self._ended = reason
+        for pending in self._pending.values():
+            if not pending.answer.done():
+                pending.answer.set_exception(ChannelClosedError(reason))
+        with contextlib.suppress(OSError, RuntimeError):  # the transport may be gone already
+            self._writer.close()
+
+
+def _frame(ident: int, op: str, args: Mapping[str, Any], key: str | None, blob: bytes | None) -> bytes:
+    message: dict[str, Any] = {"id": ident, "op": op, "args": dict(args)}
+    if key is not None:
+        message["key"] = key
+    try:
+        return wire.encode(message, blob)
+    except wire.ProtocolError as error:
+        raise ToolError(f"The request {op} cannot be sent to the sandbox: {error}.") from error
+
+
+def _tell(on_output: Callable[[str], None] | None, text: str) -> None:
+    if on_output is None:
+        return
+    try:
+        on_output(text)
+    except Exception:
+        logger.exception("a listener to live output failed")
+
+
+def _error(error: Mapping[str, Any]) -> Exception:
+    code = str(error.get("code", "internal"))[:100]
+    text = str(error.get("message", "")) or f"The sandbox answered with the error {code}."
+    if code in _CALLERS_FAULT:
+        return ToolError(text)
+    return SandboxError(text, code=code)

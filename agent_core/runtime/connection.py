@@ -1,0 +1,352 @@
+"""A conversation's way to its sandbox: started when needed, attached again when the stream drops, never run twice.
+
+Implements `agent_core.tools.spec.SandboxAccess`. Requests carry idempotency keys, so one whose stream dropped is asked
+again over a new stream: the runner then hands over the journaled result, or attaches the asker to what still runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from agent_core.errors import SandboxError, SandboxLostError
+from agent_core.runtime.channel import ChannelClosedError, ChannelLimits, RunnerChannel, RunnerHello
+from agent_core.runtime.sandbox import Progress, RunnerReply, Sandbox, SandboxStatus
+
+logger = logging.getLogger(__name__)
+
+KeyState = Literal["unknown", "running", "done"]
+
+_REPEATABLE = frozenset({"ping", "workspace.facts", "file.read", "shell.interrupt", "shell.kill"})
+"""Operations that may run again without harm, so that they need no key."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """Bounds of a connection, in seconds.
+
+    Attributes:
+        request_seconds: outer limit of a request that names none.
+        reattach_seconds: how long a living sandbox is tried before it counts as lost.
+        ping_seconds: within which a runner that did not end a request in time must give a sign of life.
+        attempts: most streams that are used for one request.
+    """
+
+    request_seconds: float = 3600.0
+    reattach_seconds: float = 15.0
+    ping_seconds: float = 5.0
+    attempts: int = 4
+    channel: ChannelLimits = field(default_factory=ChannelLimits)
+
+
+class SandboxConnection:
+    """One conversation's sandbox and the stream to it.
+
+    Args:
+        sandbox: made by a provider; the connection is its only user.
+        on_status: told what happens, as ``(status id of wire-protocol section 5, text)``.
+        limits: bounds in time.
+    """
+
+    def __init__(
+        self, sandbox: Sandbox, *, on_status: Progress | None = None, limits: ConnectionLimits | None = None
+    ) -> None:
+        self.sandbox = sandbox
+        self._limits = limits or ConnectionLimits()
+        self._listeners: list[Progress] = [on_status] if on_status else []
+        self._channel: RunnerChannel | None = None
+        self._bringing_up: asyncio.Task[RunnerChannel] | None = None
+        self._attached_before = False
+        self._paused = False
+        self._closed = False
+
+    @property
+    def working_dir(self) -> str:
+        """Absolute path of the workspace inside the sandbox."""
+        return self.sandbox.working_dir
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a request would be sent at once."""
+        return self._usable() is not None
+
+    @property
+    def hello(self) -> RunnerHello | None:
+        """The greeting of the runner that is attached, if one is."""
+        return None if self._channel is None or not self._channel.is_open else self._channel.hello
+
+    async def start(self, progress: Progress | None = None) -> RunnerHello:
+        """Bring the sandbox to READY, from whatever it is; returns the runner's greeting.
+
+        Args:
+            progress: told the steps, besides the connection's own listener.
+
+        Raises:
+            SandboxError: it cannot be had; the message says why and what to do.
+        """
+        if progress is not None:
+            self._listeners.append(progress)
+        try:
+            return (await self._ready(revive=True)).hello
+        finally:
+            if progress is not None:
+                self._listeners.remove(progress)
+
+    async def request(
+        self,
+        op: str,
+        args: Mapping[str, Any],
+        *,
+        key: str | None = None,
+        limit_seconds: float | None = None,
+        on_output: Callable[[str], None] | None = None,
+        blob: bytes | None = None,
+    ) -> RunnerReply:
+        """See `SandboxAccess.request`. A request without a key that is not harmless to repeat gets one of its own."""
+        own_key = key is None and op not in _REPEATABLE
+        if own_key:
+            key = f"once:{secrets.token_hex(16)}"
+        limit = self._limits.request_seconds if limit_seconds is None else limit_seconds
+        try:
+            return await self._ask(op, args, key, limit, on_output, blob)
+        finally:
+            if own_key and self._channel is not None:
+                self._channel.post("journal.ack", {"keys": [key]})
+
+    async def cancel(self, key: str) -> None:
+        """Interrupt what runs under a key; its request answers with what there is so far. Never starts a sandbox."""
+        channel = self._usable()
+        if channel is not None:
+            channel.post("cancel", {"key": key})
+
+    async def lookup(self, key: str) -> KeyState:
+        """What is known of a key: a new server process asks this about an action without an answer.
+
+        ``done`` and ``running``: asking again under the key gives the one result. ``unknown``: it never began here, or
+        the sandbox in which it did is gone. Does not make a new sandbox.
+        """
+        if self._usable() is None and await self.sandbox.poll() is SandboxStatus.ABSENT:
+            return "unknown"
+        reply = await self._repeat("journal.lookup", {"key": key})
+        state = reply.result.get("state")
+        return state if state in ("running", "done") else "unknown"
+
+    async def ack(self, keys: Iterable[str]) -> None:
+        """Let the runner forget results that are stored by now. Costs no round trip; lost with the sandbox."""
+        channel = self._usable()
+        if channel is not None:
+            channel.post("journal.ack", {"keys": list(keys)})
+
+    async def pause(self) -> None:
+        """Freeze the sandbox; the next request lets it go on."""
+        if self._channel is not None:
+            self._channel.suspended = True
+        self._paused = True
+        await self.sandbox.pause()
+
+    async def resume(self) -> None:
+        """Let a frozen sandbox go on now."""
+        if self._paused:
+            await self._ready(revive=True)
+
+    async def stop(self) -> None:
+        """End the sandbox's processes; the workspace stays, and the next request starts it again."""
+        await self._detach("the sandbox was stopped")
+        await self.sandbox.stop()
+        self._tell("STATUS$STOPPED", "The sandbox is stopped")
+
+    async def destroy(self) -> None:
+        """Remove the sandbox with its workspace, and close."""
+        self._closed = True
+        await self._detach("the sandbox was removed")
+        await self.sandbox.destroy()
+
+    async def close(self) -> None:
+        """Let go of the sandbox, which stays as it is: what runs in it goes on, for whoever attaches next."""
+        self._closed = True
+        await self._detach("this server let go of the sandbox")
+
+    # --- asking ---
+
+    async def _ask(
+        self,
+        op: str,
+        args: Mapping[str, Any],
+        key: str | None,
+        limit: float,
+        on_output: Callable[[str], None] | None,
+        blob: bytes | None,
+    ) -> RunnerReply:
+        loop = asyncio.get_running_loop()
+        asked: str | None = None
+        left = limit
+        reason = ""
+        for _ in range(self._limits.attempts):
+            channel = await self._ready(revive=asked is None or key is None)
+            if asked is not None and key is not None and channel.hello.boot != asked:
+                await self._insist_on_result(channel, key, reason)
+            asked = channel.hello.boot
+            began = loop.time()
+            try:
+                async with asyncio.timeout(left):
+                    return await channel.request(op, args, key=key, on_output=on_output, blob=blob)
+            except TimeoutError:
+                raise await self._overdue(channel, op, limit) from None
+            except ChannelClosedError as error:
+                reason = error.reason
+                left = max(1.0, left - (loop.time() - began))
+        raise SandboxLostError(f"The stream to the sandbox dropped {self._limits.attempts} times ({reason}).")
+
+    async def _repeat(self, op: str, args: Mapping[str, Any]) -> RunnerReply:
+        return await self._ask(op, args, None, self._limits.request_seconds, None, None)
+
+    async def _insist_on_result(self, channel: RunnerChannel, key: str, reason: str) -> None:
+        """The runner is another one: only a result in its journal may still be asked for."""
+        try:
+            async with asyncio.timeout(self._limits.ping_seconds):
+                reply = await channel.request("journal.lookup", {"key": key})
+        except TimeoutError:
+            raise SandboxLostError("The sandbox was started anew and does not answer.") from None
+        if reply.result.get("state") != "done":
+            raise SandboxLostError(f"The sandbox ended while this ran in it, and was started anew ({reason}).")
+
+    async def _overdue(self, channel: RunnerChannel, op: str, limit: float) -> SandboxError:
+        """The error for a request over its outer limit; a runner without a sign of life is stopped."""
+        if await channel.ping(self._limits.ping_seconds):
+            return SandboxError(
+                f"The sandbox did not finish {op} within {limit:g} s; it was told to stop it.", code="request_timeout"
+            )
+        self._tell("STATUS$ERROR_RUNTIME_DISCONNECTED", "The sandbox does not answer; it is stopped")
+        if channel is self._channel:
+            await self._detach("the sandbox did not answer")
+            try:
+                await self.sandbox.stop()
+            except SandboxError:
+                logger.exception("a sandbox that does not answer could not be stopped")
+        return SandboxLostError(
+            f"The sandbox did not answer within {limit:g} s and was stopped.", fix="The next command starts it again."
+        )
+
+    # --- bringing up ---
+
+    def _usable(self) -> RunnerChannel | None:
+        channel = self._channel
+        return channel if channel is not None and channel.is_open and not self._paused and not self._closed else None
+
+    async def _ready(self, *, revive: bool) -> RunnerChannel:
+        """An open channel; all who need one share one attempt, which no caller's cancelling ends."""
+        while True:
+            if self._closed:
+                raise SandboxLostError("The connection to the sandbox is closed.")
+            channel = self._usable()
+            if channel is not None:
+                return channel
+            joined = self._bringing_up is not None
+            task = self._bringing_up or self._spawn(self._bring_up(revive))
+            await asyncio.wait({task})
+            if task.cancelled():
+                raise SandboxLostError("The sandbox was let go while it started.")
+            error = task.exception()
+            if error is None:
+                return task.result()
+            if not (joined and revive and isinstance(error, SandboxLostError)):
+                raise error
+
+    def _spawn(self, work: Coroutine[Any, Any, RunnerChannel]) -> asyncio.Task[RunnerChannel]:
+        task = asyncio.create_task(work, name=f"sandbox-start {self.sandbox.spec.conversation_id}")
+        self._bringing_up = task
+        task.add_done_callback(self._brought_up)
+        return task
+
+    def _brought_up(self, task: asyncio.Task[RunnerChannel]) -> None:
+        if self._bringing_up is task:
+            self._bringing_up = None
+        if not task.cancelled():
+            task.exception()  # those who waited raise it; nobody may be left
+
+    async def _bring_up(self, revive: bool) -> RunnerChannel:
+        if self._paused:
+            await self.sandbox.resume()
+            self._paused = False
+            if self._channel is not None and self._channel.is_open:
+                self._channel.suspended = False
+                return self._channel
+        if self._attached_before:
+            try:
+                return await self._reattach()
+            except SandboxLostError as error:
+                self._attached_before = False
+                self._tell("STATUS$ERROR_RUNTIME_DISCONNECTED", str(error))
+                if not revive:
+                    raise
+        elif not revive:
+            raise SandboxLostError("The sandbox is gone.")
+        return await self._start()
+
+    async def _start(self) -> RunnerChannel:
+        try:
+            await self.sandbox.start(self._tell)
+            try:
+                channel = await self._attach()
+            except SandboxError as error:
+                if error.code != "protocol_version":
+                    raise
+                await self.sandbox.stop()  # a runner of another release: started again, it is replaced by ours
+                await self.sandbox.start(self._tell)
+                channel = await self._attach()
+        except SandboxError as error:
+            self._tell("STATUS$ERROR", str(error))
+            raise
+        self._tell("STATUS$READY", "The sandbox is ready")
+        return channel
+
+    async def _attach(self) -> RunnerChannel:
+        channel = await RunnerChannel.open(await self.sandbox.attach(), self._limits.channel)
+        self._channel = channel
+        self._attached_before = True
+        return channel
+
+    async def _reattach(self) -> RunnerChannel:
+        """A new stream to the sandbox that lives; raises `SandboxLostError` when there is none, or none in time."""
+        delay = 0.02
+        reason = "it does not answer"
+        try:
+            async with asyncio.timeout(self._limits.reattach_seconds):
+                while True:
+                    try:
+                        status = await self.sandbox.poll()
+                        if status is SandboxStatus.PAUSED:
+                            await self.sandbox.resume()
+                        elif status is not SandboxStatus.RUNNING:
+                            raise SandboxLostError(f"The sandbox has gone ({status.value}).")
+                        return await self._attach()
+                    except SandboxLostError:
+                        raise
+                    except SandboxError as error:
+                        reason = str(error)
+                    await asyncio.sleep(delay)
+                    delay = min(1.0, delay * 2)
+        except TimeoutError:
+            raise SandboxLostError(f"The sandbox could not be reached again: {reason}") from None
+
+    async def _detach(self, reason: str) -> None:
+        self._attached_before = False
+        self._paused = False
+        task, self._bringing_up = self._bringing_up, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            await channel.close(reason)
+
+    def _tell(self, status: str, text: str) -> None:
+        for listener in list(self._listeners):
+            try:
+                listener(status, text)
+            except Exception:
+                logger.exception("a listener to the sandbox's status failed")

@@ -1,0 +1,138 @@
+"""The provider of sandboxes in Docker containers, and what its sandboxes share: the engine and the networks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from typing import Any
+
+from agent_core.errors import SandboxError
+from agent_core.runtime.docker import DockerEngine, EngineRefusedError, ignoring, labels_of, unless_gone
+from agent_core.runtime.docker_sandbox import DockerSandbox, docker_name
+from agent_core.runtime.images import check_image
+from agent_core.runtime.naming import LABEL_CONVERSATION, LABEL_INSTANCE, LABEL_ROLE, instance_name
+from agent_core.runtime.sandbox import Availability, Sandbox, SandboxSpec, SandboxState
+
+PULL_SECONDS = 600.0
+
+
+class DockerProvider:
+    """Makes a container for each conversation (`SandboxProvider`).
+
+    Args:
+        host: the engine's address as in DOCKER_HOST; None takes the environment's, then the local socket.
+        threads: most calls to the engine at the same time.
+        call_seconds: limit of one call to the engine.
+        pull_seconds: limit of getting an image, on top of the limit of a start.
+    """
+
+    name = "docker"
+
+    def __init__(
+        self,
+        host: str | None = None,
+        *,
+        threads: int = 8,
+        call_seconds: float = 60.0,
+        pull_seconds: float = PULL_SECONDS,
+    ) -> None:
+        self._engine = DockerEngine(host, threads=threads, call_seconds=call_seconds)
+        self._networks = InstanceNetworks(self._engine)
+        self._pull_seconds = pull_seconds
+
+    async def check(self) -> Availability:
+        try:
+            version = await self._engine.call("say its version", lambda client: client.version(), limit=5)
+        except SandboxError as error:
+            return Availability(False, str(error).removesuffix(error.fix).strip(), error.fix)
+        if version.get("Os") != "linux":
+            return Availability(
+                False, f"the engine runs {version.get('Os')} containers", "Switch it to Linux containers."
+            )
+        return Availability(True, f"a Docker engine answers (version {version.get('Version')})")
+
+    async def check_image(self, image: str) -> Availability:
+        """Whether `image` is here or a registry gives it."""
+        return await check_image(self._engine, image)
+
+    def create(self, spec: SandboxSpec) -> Sandbox:
+        return DockerSandbox(
+            self._engine, self._networks, spec, docker_name(spec), known=False, pull_seconds=self._pull_seconds
+        )
+
+    def restore(self, spec: SandboxSpec, state: SandboxState) -> Sandbox:
+        name = state.get("container") or docker_name(spec)
+        return DockerSandbox(self._engine, self._networks, spec, name, known=True, pull_seconds=self._pull_seconds)
+
+    async def reap(self, instance_id: str, keep: Collection[str]) -> list[str]:
+        filters = {"label": [f"{LABEL_INSTANCE}={instance_id}"]}
+        kept = set(keep)
+        gone: set[str] = set()
+
+        def sweep(client: Any) -> None:
+            for container in client.containers(all=True, filters=filters):
+                conversation = labels_of(container).get(LABEL_CONVERSATION, "")
+                if conversation not in kept:
+                    unless_gone(client.remove_container, container["Id"], v=True, force=True)
+                    gone.add(conversation)
+            for volume in client.volumes(filters=filters)["Volumes"] or ():
+                conversation = labels_of(volume).get(LABEL_CONVERSATION, "")
+                if conversation not in kept:
+                    unless_gone(client.remove_volume, volume["Name"], force=True)
+                    gone.add(conversation)
+            if not kept:
+                for network in client.networks(filters=filters):
+                    unless_gone(client.remove_network, network["Id"])
+
+        await self._engine.call("remove what is left of former sandboxes", sweep)
+        if not kept:
+            self._networks.forget()
+        return sorted(gone - {""})
+
+    async def close(self) -> None:
+        await self._engine.close()
+
+
+class InstanceNetworks:
+    """The networks of an instance's sandboxes: bridges on which containers cannot reach one another."""
+
+    def __init__(self, engine: DockerEngine) -> None:
+        self._engine = engine
+        self._made: set[str] = set()
+        self._making = asyncio.Lock()
+
+    async def ensure(self, spec: SandboxSpec) -> str:
+        """Name of the network that a spec wishes for; ``none`` is the engine's own."""
+        if spec.network == "none":
+            return "none"
+        name = f"{instance_name(spec.instance_id)}-{spec.network}"
+        async with self._making:
+            if name not in self._made:
+                await self._make(name, spec)
+                self._made.add(name)
+        return name
+
+    def forget(self) -> None:
+        """Look anew next time, because somebody has removed a network."""
+        self._made.clear()
+
+    async def _make(self, name: str, spec: SandboxSpec) -> None:
+        try:
+            await self._engine.call("look for the sandboxes' network", lambda client: client.inspect_network(name))
+        except EngineRefusedError as error:
+            if error.status != 404:
+                raise
+        else:
+            return
+        with ignoring(409):  # another process was faster
+            await self._engine.call(
+                "create the sandboxes' network",
+                lambda client: client.create_network(
+                    name,
+                    driver="bridge",
+                    internal=spec.network == "internal",
+                    check_duplicate=True,
+                    options={"com.docker.network.bridge.enable_icc": "false"},
+                    labels={LABEL_INSTANCE: spec.instance_id, LABEL_ROLE: "network"},
+                ),
+            )

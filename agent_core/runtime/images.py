@@ -1,0 +1,116 @@
+"""Images of sandboxes: whether they are there, how they are had, and what to type when they cannot be."""
+
+from __future__ import annotations
+
+import shlex
+import threading
+import time
+from typing import Any
+
+from agent_core.errors import SandboxError
+from agent_core.runtime.docker import DockerEngine, EngineRefusedError
+from agent_core.runtime.sandbox import Availability, Progress
+
+DEFAULT_IMAGE = "drydock/sandbox:base"
+OWN_IMAGES = "drydock/sandbox"
+"""Our own images are built, never pulled: a name that nobody has registered could be registered by anybody."""
+
+_BUILD_FIX = "Build it with: make sandbox-image"
+_CHECK_SECONDS = 10.0
+_INSTALL_PYTHON = (
+    "(apt-get update && apt-get install -y --no-install-recommends python3 bash)"
+    " || apk add --no-cache python3 bash || dnf install -y python3 bash"
+)
+
+
+def is_own(image: str) -> bool:
+    """Whether an image is one of those that we build."""
+    return image == OWN_IMAGES or image.startswith((f"{OWN_IMAGES}:", f"{OWN_IMAGES}@"))
+
+
+def derive_command(image: str) -> str:
+    """One command that makes an image with Python and bash from one without."""
+    name = image.split("@")[0].rsplit("/", 1)[-1].replace(":", "-")
+    dockerfile = f"FROM {image}\\nUSER root\\nRUN {_INSTALL_PYTHON}\\n"
+    return f"printf {shlex.quote(dockerfile)} | docker build -t {shlex.quote(f'{name}-python')} -"
+
+
+def no_python_error(image: str, found: str) -> SandboxError:
+    """The error for an image in which the runner cannot run; `found` says what was seen."""
+    name = derive_command(image).rsplit("-t ", 1)[1].removesuffix(" -")
+    return SandboxError(
+        f"The image {image} has no Python 3.8 or newer on its PATH ({found}), which a sandbox needs.",
+        code="no_python",
+        fix=f"Make one that has it, and use {name}: {derive_command(image)}",
+    )
+
+
+def missing_error(image: str, reason: str) -> SandboxError:
+    """The error for an image that is neither here nor can be had."""
+    return SandboxError(f"The sandbox image {image} is not there: {reason}.", code="image_missing", fix=_fix(image))
+
+
+async def check_image(engine: DockerEngine, image: str) -> Availability:
+    """Whether an image is here, or a registry says that it can be pulled."""
+    try:
+        await engine.call("look for the image", lambda client: client.inspect_image(image))
+    except EngineRefusedError as error:
+        if error.status != 404:
+            return Availability(False, str(error))
+    else:
+        return Availability(True, f"the image {image} is there")
+    if is_own(image):
+        return Availability(False, f"the image {image} has not been built", _BUILD_FIX)
+    try:
+        await engine.call(
+            "find the image in its registry", lambda client: client.inspect_distribution(image), limit=_CHECK_SECONDS
+        )
+    except SandboxError as error:
+        return Availability(
+            False, f"the image {image} is not there, and its registry does not give it ({error})", _fix(image)
+        )
+    return Availability(True, f"the image {image} can be pulled")
+
+
+async def ensure_image(engine: DockerEngine, image: str, progress: Progress, limit: float) -> None:
+    """See to it that an image is here; pulls it if need be, telling how far it is.
+
+    A pull may take `limit` seconds.
+
+    Raises:
+        SandboxError: ``image_missing`` with the reason and the command that helps, or ``engine_unavailable``.
+    """
+    try:
+        await engine.call("look for the image", lambda client: client.inspect_image(image))
+    except EngineRefusedError as error:
+        if error.status != 404:
+            raise
+    else:
+        return
+    if is_own(image):
+        raise missing_error(image, "it has not been built")
+    progress("STATUS$BUILDING_RUNTIME", f"Pulling the image {image}")
+    given_up = threading.Event()
+    try:
+        await engine.call("pull the image", lambda client: _pull(client, image, given_up, limit), limit=limit + 1)
+    except EngineRefusedError as error:
+        raise missing_error(image, f"it cannot be pulled ({error.explanation.strip().rstrip('.')})") from error
+    finally:
+        given_up.set()
+
+
+def _pull(client: Any, image: str, given_up: threading.Event, limit: float) -> None:
+    """Pull in this thread until done, refused, out of time or no longer wanted."""
+    end = time.monotonic() + limit
+    name, _, digest_or_tag = image.partition("@") if "@" in image else image.rpartition(":")
+    if not name or "/" in digest_or_tag:
+        name, digest_or_tag = image, "latest"
+    for step in client.pull(name, tag=digest_or_tag, stream=True, decode=True):
+        if "error" in step:
+            raise missing_error(image, f"it cannot be pulled ({str(step['error']).strip().rstrip('.')})")
+        if given_up.is_set() or time.monotonic() > end:
+            raise missing_error(image, f"it could not be pulled within {limit:g} s")
+
+
+def _fix(image: str) -> str:
+    return _BUILD_FIX if is_own(image) else f"Get it with: docker pull {shlex.quote(image)}"
