@@ -21,7 +21,6 @@ from agent_core.events.llm_events import (
     ActionDecision,
     ActionEvent,
     AgentErrorEvent,
-    MessageEvent,
     UserRejectObservation,
 )
 from agent_core.events.serialization import AnyEvent
@@ -67,16 +66,12 @@ class AgentController:
         self._step.view.add(event)
 
     async def begin(self, initial: Sequence[AnyEvent] = ()) -> None:
-        """Say what the agent is told (once per log) and enter the first state; `observe` has seen the whole log.
+        """Enter the first state, with the `initial` events (a user's message) before it; `observe` has seen the log.
 
         Raises:
             EventStoreError: it could not be written.
         """
-        opening: list[AnyEvent] = []
-        if not self.state.has_system_prompt and self.state.user_messages == 0:
-            opening.append(self._step.system_prompt_event())
-        opening.extend(initial)
-        await self._stream.add_events(opening + self._first_state(bool(initial)))
+        await self._stream.add_events([*initial, *self._first_state(bool(initial))])
         self._ready = True
 
     def _first_state(self, has_initial: bool) -> list[AnyEvent]:
@@ -103,6 +98,8 @@ class AgentController:
     async def _on_event(self, event: AnyEvent) -> None:
         self.observe(event)
         try:
+            if isinstance(event, AgentStateChanged) and event.agent_state is AgentState.STOPPED:
+                await self._cancel_step()  # its session is being closed
             if isinstance(event, ChangeAgentState) and event.source == "user":
                 await self._on_request(event)
             elif self._ready and self.state.last_event_id >= self._stream.last_id:
@@ -240,8 +237,3 @@ def _rejection(action: ActionEvent, decision_id: int, reason: str) -> UserReject
         reissued_as=decision_id,
         **extra,
     )
-
-
-def initial_message_events(message: MessageEvent | None) -> list[AnyEvent]:
-    """What `AgentController.begin` is given for a conversation that starts with a message."""
-    return [] if message is None else [message]

@@ -10,7 +10,7 @@ from agent_core.agent.base import AgentBase, StepInput, StepOutcome
 from agent_core.controller.state import ConversationState
 from agent_core.errors import LLMRateLimitError
 from agent_core.events.control import AgentState, AgentStateChanged
-from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, MessageEvent, SystemPromptEvent
+from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, MessageEvent, MetricsSnapshot, SystemPromptEvent
 from agent_core.events.masking import StreamingMask
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
@@ -53,6 +53,10 @@ class Step:
     def system_prompt_event(self) -> SystemPromptEvent:
         """What the agent is told at the beginning of its log."""
         return self._agent.system_prompt_event(self._schemas, version=self._version)
+
+    def restore(self, metrics: MetricsSnapshot) -> None:
+        """Go on counting from what the log says was spent."""
+        self._stats.restore(metrics)
 
     async def take(self, state: ConversationState) -> None:
         """Ask the model and store what comes of it.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain, repeat
 from typing import Literal, Protocol
 
@@ -45,6 +45,8 @@ FIRST_STORE_RETRIES = (0.2, 1.0, 5.0, 15.0)
 _ENDING = frozenset(
     {AgentState.STOPPED, AgentState.PAUSED, AgentState.FINISHED, AgentState.REJECTED, AgentState.AWAITING_USER_INPUT}
 )
+_HALTED = frozenset({AgentState.STOPPED, AgentState.PAUSED, AgentState.REJECTED, AgentState.ERROR})
+"""States in which nothing runs: an action that was stored just before its agent was stopped is not begun either."""
 
 
 class ActionSandbox(SandboxAccess, Protocol):
@@ -54,7 +56,7 @@ class ActionSandbox(SandboxAccess, Protocol):
         """What the sandbox knows of a keyed request; ``unknown`` also when the sandbox is not the one of then."""
         ...
 
-    async def acknowledge(self, keys: list[str]) -> None:
+    async def ack(self, keys: Iterable[str]) -> None:
         """The results of these are stored; the sandbox may forget them."""
         ...
 
@@ -121,9 +123,9 @@ class Runtime:
             case ActionDecision(decision="confirmed") if event.cause in self._unanswered:
                 self._enqueue(self._unanswered[event.cause])
             case ChangeAgentState(source="user") if event.agent_state in _ENDING:
-                await self._interrupt()
-            case AgentStateChanged(agent_state=AgentState.STOPPED):
-                await self._interrupt()
+                await self.interrupt()
+            case AgentStateChanged() if event.agent_state in _HALTED:
+                await self.interrupt()
 
     def _waits_for_user(self, action: ActionEvent) -> bool:
         return action.awaits_confirmation and action.id not in self._decisions
@@ -177,7 +179,7 @@ class Runtime:
 
     async def _forget(self, action: ActionEvent) -> None:
         try:
-            await self._sandbox.acknowledge([self._key(action)])
+            await self._sandbox.ack([self._key(action)])
         except SandboxError as error:
             logger.debug("%s was not acknowledged: %s", self._key(action), error)
 
@@ -208,7 +210,7 @@ class Runtime:
             hidden=action.hidden,
         )
 
-    async def _interrupt(self) -> None:
+    async def interrupt(self) -> None:
         """Stop the running action and answer all that wait, those that wait for the user included."""
         waiting = [action for action in self._unanswered.values() if action.action is not None]
         self._queue.clear()

@@ -1,0 +1,1 @@
+"""Sessions: one conversation's parts, built, started and ended together."""

@@ -1,0 +1,264 @@
+"""One conversation's session: its stream, subscribers and sandbox, and their life together (agent-core 8.13)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Literal
+
+from agent_core.agent.base import AgentBase, agent_class
+from agent_core.agent.codeact import CodeActAgent
+from agent_core.controller.agent_controller import AgentController
+from agent_core.controller.state import ConversationState, Limits
+from agent_core.controller.step import Step
+from agent_core.errors import DrydockError, EventStoreError, SandboxError, StreamClosedError
+from agent_core.events.control import AgentState, AgentStateChanged
+from agent_core.events.llm_events import MessageEvent, SystemPromptEvent
+from agent_core.events.serialization import AnyEvent
+from agent_core.events.store import EventStore
+from agent_core.events.stream import EventStream
+from agent_core.events.transient import StatusNotice
+from agent_core.llm.metrics import ConversationStats
+from agent_core.memory.memory import Memory
+from agent_core.runtime.connection import SandboxConnection
+from agent_core.runtime.runtime import Runtime
+from agent_core.runtime.sandbox import SandboxStatus
+from agent_core.security.confirmation import ConfirmRisky, NeverConfirm
+from agent_core.session.settings import SessionSettings
+from agent_core.version import VERSION
+
+logger = logging.getLogger(__name__)
+
+READY = "STATUS$READY"
+STARTING = "STATUS$STARTING_RUNTIME"
+FAILED = "STATUS$ERROR"
+
+CLOSE_SECONDS = 10.0
+FIRST_EVENTS = 5
+RESTART_SECONDS = (0.1, 1.0, 5.0)
+
+AfterClose = Literal["keep", "pause", "stop", "destroy"]
+"""What becomes of the sandbox when its session is closed."""
+
+
+class AgentSession:
+    """Runs one conversation: call `open`, `start` once, `send` as often as you like, and `close`.
+
+    Attributes:
+        stream: the conversation's log; valid after `open`.
+        runtime_status: state of the sandbox as the public protocol names it (wire-protocol section 5).
+        is_ready: whether `start` has succeeded.
+    """
+
+    stream: EventStream
+
+    def __init__(
+        self,
+        conversation_id: str,
+        *,
+        store: EventStore,
+        settings: SessionSettings,
+        sandbox: SandboxConnection,
+        on_status: Callable[[str], None] | None = None,
+    ) -> None:
+        self.conversation_id = conversation_id
+        self.settings = settings
+        self.sandbox = sandbox
+        self.runtime_status = STARTING
+        self.is_ready = False
+        self._store = store
+        self._on_status = on_status
+        self._controller: AgentController | None = None
+        self._runtime: Runtime | None = None
+        self._started = False
+        self._closing: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def agent_state(self) -> AgentState:
+        """What the agent is doing, as far as the log was read; loading before the session is ready."""
+        return self._controller.state.agent_state if self._controller is not None else AgentState.LOADING
+
+    @property
+    def last_activity_id(self) -> int:
+        """Id of the last event."""
+        return self.stream.last_id
+
+    async def open(self) -> None:
+        """Become the owner of the log, and write that it is loading (in a new log also what the agent is told).
+
+        Raises:
+            EventStoreError: the log cannot be read or written.
+            KeyError, ValueError: the settings name an agent or a tool that does not exist.
+        """
+        self._agent = self._make_agent()
+        self._tools = self._agent.resolve_tools()
+        self.stream = await EventStream.open(self.conversation_id, self._store)
+        key = self.settings.llm.api_key
+        self.stream.secrets.add([*self.settings.secrets, *([key.get_secret_value()] if key is not None else [])])
+        self._step = self._make_step()
+        opening: list[AnyEvent] = [AgentStateChanged(agent_state=AgentState.LOADING)]
+        first = await self.stream.page(limit=FIRST_EVENTS)
+        if not any(isinstance(event, SystemPromptEvent) for event in first):
+            opening.append(self._step.system_prompt_event())
+        await self.stream.add_events(opening)
+
+    async def start(self, initial_message: MessageEvent | None = None) -> None:
+        """Bring up the sandbox and the agent, and go on where the log ends.
+
+        Progress is published on the stream. When it fails, the log says so (state `error`) and the session is to be
+        closed; the conversation can be started again.
+
+        Raises:
+            RuntimeError: it was started already.
+            SandboxError: the sandbox cannot be had; the message says why and what to do.
+            EventStoreError: the log cannot be read or written.
+        """
+        if self._started:
+            raise RuntimeError(f"the session of conversation {self.conversation_id} was started already")
+        self._started = True
+        try:
+            # Only a sandbox that was there before can tell what became of actions begun before.
+            existed = await self.sandbox.sandbox.poll() is not SandboxStatus.ABSENT
+            await self.sandbox.start(self._progress)
+            await self._begin(initial_message, sandbox_existed=existed)
+        except DrydockError as error:
+            await self._failed(error)
+            raise
+        self._set_status(READY)
+        self.is_ready = True
+
+    async def _begin(self, initial_message: MessageEvent | None, *, sandbox_existed: bool) -> None:
+        state = ConversationState(
+            Limits(max_iterations=self.settings.max_iterations, max_budget=self.settings.max_budget)
+        )
+        controller = AgentController(self.stream, self._agent, state, self._step)
+        runtime = Runtime(self.stream, self._tools, self.sandbox)
+        memory = Memory(self.stream, self.sandbox, instructions=self.settings.conversation_instructions)
+        async for event in self.stream.history():
+            controller.observe(event)
+            runtime.observe(event)
+            memory.observe(event)
+        self._step.restore(state.metrics)
+        await controller.answer_invalid_calls()
+        await runtime.recover(resumes=state.resumable is AgentState.RUNNING and sandbox_existed)
+        self._controller, self._runtime = controller, runtime
+        for name, run in (("runtime", runtime.run), ("memory", memory.run), ("agent_controller", controller.run)):
+            self._tasks.append(asyncio.create_task(self._supervised(name, run), name=f"{name}:{self.conversation_id}"))
+        await controller.begin([initial_message] if initial_message is not None else [])
+
+    async def send(self, event: AnyEvent) -> AnyEvent:
+        """Store an event of the user; returns it as stored. The subscribers take it from there.
+
+        Raises:
+            StreamClosedError: the session is closed.
+            EventStoreError: it could not be stored.
+        """
+        return await self.stream.add_event(event, "user")
+
+    async def close(self, *, stopped: bool, sandbox: AfterClose = "keep") -> None:
+        """End the session, within a bounded time; calling it again waits for the first call.
+
+        With `stopped` the log says so, and what runs is ended and answered. Without it the conversation is left as it
+        is, to go on at the next start exactly where it was.
+        """
+        if self._closing is None:
+            self._closing = asyncio.create_task(
+                self._close(stopped=stopped, after=sandbox), name=f"close:{self.conversation_id}"
+            )
+        await asyncio.shield(self._closing)
+
+    async def _close(self, *, stopped: bool, after: AfterClose) -> None:
+        try:
+            if stopped and hasattr(self, "stream") and not self.stream.closed:
+                await self._say_stopped()
+        finally:
+            if hasattr(self, "stream"):
+                self.stream.close()
+            await self._end_tasks()
+            await self._let_go(after)
+
+    async def _say_stopped(self) -> None:
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self.stream.add_event(AgentStateChanged(agent_state=AgentState.STOPPED))
+                if self._runtime is not None:
+                    await self._runtime.interrupt()
+        except (TimeoutError, EventStoreError, StreamClosedError) as error:
+            logger.warning("conversation %s was not stopped cleanly: %r", self.conversation_id, error)
+
+    async def _end_tasks(self) -> None:
+        if not self._tasks:
+            return
+        # The stream is closed: the subscribers read to its end and return; whoever does not is cancelled.
+        _, late = await asyncio.wait(self._tasks, timeout=CLOSE_SECONDS if self.is_ready else 0)
+        for task in late:
+            task.cancel()
+        if late:
+            await asyncio.wait(late, timeout=CLOSE_SECONDS)
+
+    async def _let_go(self, after: AfterClose) -> None:
+        actions: dict[AfterClose, Callable[[], Awaitable[None]]] = {
+            "pause": self.sandbox.pause,
+            "stop": self.sandbox.stop,
+            "destroy": self.sandbox.destroy,
+        }
+        try:
+            if (action := actions.get(after)) is not None:
+                await action()
+        except SandboxError as error:
+            logger.warning("conversation %s: %s of its sandbox failed: %s", self.conversation_id, after, error)
+        finally:
+            await self.sandbox.close()
+
+    def _make_agent(self) -> AgentBase:
+        made = agent_class(self.settings.agent_class or CodeActAgent.__name__)
+        if self.settings.tools is None:
+            return made(llm=self.settings.llm)
+        return made(llm=self.settings.llm, tools=list(self.settings.tools))
+
+    def _make_step(self) -> Step:
+        return Step(
+            self.stream,
+            self._agent,
+            tools=self._tools,
+            stats=ConversationStats(),
+            policy=ConfirmRisky() if self.settings.confirmation_mode else NeverConfirm(),
+            max_budget=self.settings.max_budget,
+            version=VERSION,
+        )
+
+    async def _supervised(self, name: str, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run a subscriber; one that fails is a bug, is logged, and is started again at its position."""
+        for delay in (*RESTART_SECONDS, None):
+            try:
+                await run()
+                return
+            except Exception:
+                logger.exception("subscriber %s of conversation %s failed", name, self.conversation_id)
+                if delay is None or self.stream.closed:
+                    break
+                await asyncio.sleep(delay)
+        detail = f"The {name} of this conversation failed repeatedly; stop the conversation and start it again."
+        self.stream.publish(StatusNotice(FAILED, detail, "error"))
+
+    def _progress(self, status_id: str, text: str) -> None:
+        self._set_status(status_id if status_id != READY else self.runtime_status)
+        self.stream.publish(StatusNotice(status_id, text))
+
+    def _set_status(self, status_id: str) -> None:
+        self.runtime_status = status_id
+        if self._on_status is not None:
+            self._on_status(status_id)
+
+    async def _failed(self, error: DrydockError) -> None:
+        self._set_status(FAILED)
+        self.stream.publish(StatusNotice(FAILED, str(error), "error"))
+        reason = f"{type(error).__name__}: {error}"
+        try:
+            await self.stream.add_event(
+                AgentStateChanged(agent_state=AgentState.ERROR, reason=reason, detail=str(error))
+            )
+        except (EventStoreError, StreamClosedError) as unwritten:
+            logger.error("conversation %s: its failure was not stored: %s", self.conversation_id, unwritten)

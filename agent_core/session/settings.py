@@ -1,0 +1,31 @@
+"""What a session is given: the model, the agent and its limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from agent_core.llm.llm import LLM
+from agent_core.tools.spec import Tool
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSettings:
+    """Settings of one conversation's session; a running session keeps those it was started with.
+
+    Attributes:
+        max_iterations: answers of the model until the agent waits for its user.
+        max_budget: US dollars until the agent waits for its user; None for no limit.
+        confirmation_mode: whether risky actions wait for the user's word.
+        conversation_instructions: told to the agent with the facts of the workspace.
+        tools: replaces the tools of the agent class; None keeps them.
+        secrets: values that are hidden wherever they appear in the log (the model's key is always hidden).
+    """
+
+    llm: LLM
+    agent_class: str = "CodeActAgent"
+    max_iterations: int = 500
+    max_budget: float | None = None
+    confirmation_mode: bool = False
+    conversation_instructions: str = ""
+    tools: tuple[Tool, ...] | None = None
+    secrets: tuple[str, ...] = field(default=(), repr=False)

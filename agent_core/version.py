@@ -1,0 +1,3 @@
+"""The version of Drydock."""
+
+VERSION = "0.1.0"
