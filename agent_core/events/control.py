@@ -31,8 +31,8 @@ class AgentState(StrEnum):
 class AgentStateChanged(Event):
     """The agent is in this state now.
 
-    `reason` says why, where that is not obvious: a public id or a short text; `detail` is the same for people, with what
-    to do about it.
+    `reason` says why, where that is not obvious: a public id or a short text; `detail` is the same for people, with
+    what to do about it.
     """
 
     kind: Literal["AgentStateChanged"] = "AgentStateChanged"

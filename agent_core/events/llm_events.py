@@ -72,8 +72,8 @@ class MessageEvent(Event):
     """A message of the user, of the agent, or (source environment, role user) a nudge to the agent.
 
     `wait_for_response` on an agent's message means that the agent is done until the user answers. `file_urls` are
-    paths of uploaded files that the message mentions. `seen`, on what came from the model, is the id of the newest event
-    that the model had been shown.
+    paths of uploaded files that the message mentions. `seen`, on what came from the model, is the id of the newest
+    event that the model had been shown.
     """
 
     kind: Literal["MessageEvent"] = "MessageEvent"

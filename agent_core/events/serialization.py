@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter
+from pydantic_core import PydanticSerializationError
 
 from agent_core.events.control import (
     AgentStateChanged,
@@ -50,6 +51,25 @@ _adapter: TypeAdapter[AnyEvent] = TypeAdapter(Annotated[AnyEvent, Field(discrimi
 def to_payload(event: AnyEvent) -> bytes:
     """The stored form of an event: a JSON object without the id (the log's position says it)."""
     return event.__pydantic_serializer__.to_json(event, exclude={"id"})
+
+
+def encoded(event: AnyEvent) -> tuple[AnyEvent, bytes]:
+    """The event with its payload; half characters, which UTF-8 cannot express, have become ``?`` in both."""
+    try:
+        return event, to_payload(event)
+    except PydanticSerializationError:
+        whole = _adapter.validate_python(_whole_characters(event.model_dump(mode="python")))
+        return whole, to_payload(whole)
+
+
+def _whole_characters(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {_whole_characters(key): _whole_characters(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_whole_characters(item) for item in value]
+    return value
 
 
 def from_payload(payload: bytes, event_id: int) -> AnyEvent:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from agent_core.errors import StreamClosedError
 from agent_core.events.event import Source, utc_now
 from agent_core.events.masking import SecretMasker
-from agent_core.events.serialization import AnyEvent, from_data, from_payload, to_payload
+from agent_core.events.serialization import AnyEvent, encoded, from_data, from_payload
 from agent_core.events.store import EventStore, NewEvent
 from agent_core.events.subscription import Subscription
 from agent_core.events.transient import Transient
@@ -79,14 +79,12 @@ class EventStream:
             raise ValueError("an event that is already in a log cannot be added again; copy it without its id")
         if not events:
             return []
-        masked = [self._mask(event) for event in events]
-        payloads = [to_payload(event) for event in masked]
-        records = [
-            NewEvent(event.kind, event.source, event.cause, event.timestamp, payload)
-            for event, payload in zip(masked, payloads, strict=True)
-        ]
+        masked = [encoded(self._mask(event)) for event in events]
+        records = [NewEvent(event.kind, event.source, event.cause, event.timestamp, data) for event, data in masked]
         # Shielded: the store finishes what it began, so the readers must be told even if our caller has gone.
-        return await asyncio.shield(asyncio.ensure_future(self._store_and_wake(masked, records)))
+        return await asyncio.shield(
+            asyncio.ensure_future(self._store_and_wake([event for event, _ in masked], records))
+        )
 
     async def _store_and_wake(self, events: list[AnyEvent], records: list[NewEvent]) -> list[AnyEvent]:
         first = await self._store.append(self.conversation_id, records, epoch=self._epoch)
@@ -185,3 +183,9 @@ class EventStream:
         self.closed = True
         for subscription in self._subscriptions:
             subscription.wake()
+
+
+def _retrieve(task: asyncio.Task[list[AnyEvent]]) -> None:
+    """Mark a failure as seen: a caller who was cancelled meanwhile is not there to see it."""
+    if not task.cancelled():
+        task.exception()

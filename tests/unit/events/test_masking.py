@@ -1,0 +1,79 @@
+"""Masking: no form of a secret survives, at any depth, in whatever pieces it comes."""
+
+from __future__ import annotations
+
+import base64
+import json
+from urllib.parse import quote, quote_plus
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from agent_core.events.masking import MASK, SecretMasker, StreamingMask
+
+secrets = st.text(
+    st.characters(min_codepoint=33, max_codepoint=0x2FF, exclude_categories=["Cs"]), min_size=12, max_size=40
+)
+surroundings = st.text("abc xyz.,\n", max_size=20)
+
+
+def nest(value: str, depth: int) -> object:
+    return value if depth == 0 else [{"k": nest(value, depth - 1)}, "other"]
+
+
+@given(secrets, surroundings, surroundings, st.integers(0, 5))
+def test_a_secret_is_hidden_at_any_depth(secret: str, before: str, after: str, depth: int) -> None:
+    assume(secret not in before + after)
+    masked = json.dumps(SecretMasker([secret]).data(nest(before + secret + after, depth)), ensure_ascii=False)
+    assert secret not in masked
+    assert MASK in masked
+
+
+@given(secrets)
+def test_keys_of_objects_are_masked_too(secret: str) -> None:
+    assert SecretMasker([secret]).data({f"x{secret}": 1}) == {f"x{MASK}": 1}
+
+
+@given(secrets, st.binary(max_size=7), st.binary(max_size=7))
+def test_base64_hides_it_at_any_alignment(secret: str, before: bytes, after: bytes) -> None:
+    data = before + secret.encode() + after
+    for encoded in (base64.b64encode(data).decode(), base64.urlsafe_b64encode(data).decode()):
+        assert MASK in SecretMasker([secret]).text(encoded)
+
+
+@given(secrets)
+def test_url_encoding_hides_it(secret: str) -> None:
+    for form in (quote(secret), quote(secret, safe=""), quote_plus(secret)):
+        assert secret not in SecretMasker([secret]).text(f"https://host/?key={form}&x=1")
+        assert MASK in SecretMasker([secret]).text(f"https://host/?key={form}&x=1")
+
+
+def test_a_secret_inside_another_one_leaves_no_rest() -> None:
+    masker = SecretMasker(["open-sesame", "open-sesame-twice"])
+    assert masker.text("open-sesame-twice open-sesame") == f"{MASK} {MASK}"
+
+
+def test_a_rotated_secret_stays_hidden() -> None:
+    masker = SecretMasker(["first-value"])
+    masker.add(["second-value"])
+    assert masker.text("first-value second-value") == f"{MASK} {MASK}"
+
+
+def test_very_short_values_are_left_alone() -> None:
+    assert SecretMasker(["ab", "   "]).text("ab cd") == "ab cd"
+
+
+@given(secrets, surroundings, surroundings, st.lists(st.integers(1, 9), min_size=1, max_size=60))
+def test_streamed_text_never_shows_a_secret_and_loses_nothing(
+    secret: str, before: str, after: str, sizes: list[int]
+) -> None:
+    assume(secret not in before + after)
+    masker = SecretMasker([secret])
+    whole = before + secret + after
+    mask, shown, rest = StreamingMask(masker), "", whole
+    for size in sizes:
+        shown += mask.feed(rest[:size])
+        rest = rest[size:]
+        assert secret not in shown
+    shown += mask.feed(rest) + mask.flush()
+    assert shown == masker.text(whole)
