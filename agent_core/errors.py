@@ -130,6 +130,14 @@ class LLMBadRequestError(LLMError):
     """The provider refused the request for another reason (400)."""
 
 
+class LLMModelNotFoundError(LLMBadRequestError):
+    """The server does not know the model, or there is no model server behind the base URL (404)."""
+
+
+class LLMPromptCacheError(LLMBadRequestError):
+    """The provider refused the cache marks of the prompt; the same request without them may succeed."""
+
+
 class LLMBudgetExceededError(LLMError):
     """The provider says that the account's budget is used up."""
 

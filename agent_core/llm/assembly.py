@@ -1,0 +1,141 @@
+"""Puts the pieces of a streamed answer together, forgiving what servers get wrong about tool calls."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent_core.events.messages import Message, MessageToolCall, TextContent
+from agent_core.llm.exchange import CallDelta, Chunk
+
+
+@dataclass(slots=True)
+class _Call:
+    """A tool call that is still growing."""
+
+    order: int
+    index: int | None
+    id: str = ""
+    name: str = ""
+    arguments: list[str] = field(default_factory=list)
+
+
+class Assembly:
+    """Collects chunks; `message` is the whole answer once the stream has ended.
+
+    Tool calls: pieces belong together by index, else by id, else to the call that came last. Two calls that share an
+    index but not their id are two calls. A missing or repeated id is replaced by a fresh one.
+    """
+
+    def __init__(self) -> None:
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
+        self._thinking: list[dict[str, Any]] = []
+        self._calls: list[_Call] = []
+        self._by_index: dict[int, _Call] = {}
+        self.finish_reason: str | None = None
+        self.has_choice = False
+        self.usage: Mapping[str, Any] | None = None
+        self.cost: float | None = None
+
+    def add(self, chunk: Chunk) -> None:
+        """Take one more piece."""
+        if chunk.text:
+            self._text.append(chunk.text)
+        if chunk.reasoning:
+            self._reasoning.append(chunk.reasoning)
+        self._thinking.extend(chunk.thinking_blocks)
+        for delta in chunk.calls:
+            self._add_call(delta)
+        self.has_choice = self.has_choice or chunk.has_choice
+        self.finish_reason = chunk.finish_reason or self.finish_reason
+        if chunk.usage is not None:
+            self.usage = chunk.usage
+        if chunk.cost is not None:
+            self.cost = chunk.cost
+
+    def _add_call(self, delta: CallDelta) -> None:
+        call = self._call_of(delta)
+        if delta.id and not call.id:
+            call.id = delta.id
+        if delta.name and delta.name != call.name and not call.arguments:
+            call.name += delta.name
+        if delta.arguments:
+            call.arguments.append(delta.arguments)
+
+    def _call_of(self, delta: CallDelta) -> _Call:
+        if delta.index is not None:
+            known = self._by_index.get(delta.index)
+            is_other = known is not None and bool(delta.id and known.id) and delta.id != known.id
+            if known is None or (is_other and delta.name):
+                return self._begin(delta.index)
+            return known
+        if delta.id:
+            same = next((call for call in self._calls if call.id == delta.id), None)
+            return same or self._begin(None)
+        last = self._calls[-1] if self._calls else None
+        if last is None or (delta.name and last.name):
+            return self._begin(None)
+        return last
+
+    def _begin(self, index: int | None) -> _Call:
+        call = _Call(order=len(self._calls), index=index)
+        self._calls.append(call)
+        if index is not None:
+            self._by_index[index] = call
+        return call
+
+    @property
+    def text(self) -> str:
+        """The text so far."""
+        return "".join(self._text)
+
+    @property
+    def size(self) -> int:
+        """Characters that the model produced, of any kind."""
+        arguments = sum(len(piece) for call in self._calls for piece in call.arguments)
+        return sum(map(len, self._text)) + sum(map(len, self._reasoning)) + arguments
+
+    @property
+    def message(self) -> Message:
+        """The answer as a message."""
+        text = self.text
+        return Message(
+            role="assistant",
+            content=[TextContent(text=text)] if text else [],
+            tool_calls=self._tool_calls() or None,
+            reasoning_content="".join(self._reasoning) or None,
+            thinking_blocks=_joined(self._thinking),
+        )
+
+    def _tool_calls(self) -> list[MessageToolCall]:
+        calls = [call for call in self._calls if call.name or call.arguments]
+        if len({call.index for call in calls}) == len(calls) and all(call.index is not None for call in calls):
+            calls.sort(key=lambda call: call.index or 0)
+        finished: list[MessageToolCall] = []
+        used: set[str] = set()
+        for call in calls:
+            call_id = call.id if call.id and call.id not in used else f"call_{uuid.uuid4().hex[:24]}"
+            used.add(call_id)
+            finished.append(MessageToolCall(id=call_id, name=call.name, arguments="".join(call.arguments) or "{}"))
+        return finished
+
+
+def _joined(pieces: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Thinking blocks whole again: their text comes in pieces, the signature at the end of each block."""
+    blocks: list[dict[str, Any]] = []
+    is_open = False
+    for piece in pieces:
+        if piece.get("type", "thinking") != "thinking":
+            blocks.append(piece)
+            is_open = False
+            continue
+        if not is_open:
+            blocks.append({"type": "thinking", "thinking": "", "signature": ""})
+        block = blocks[-1]
+        block["thinking"] += piece.get("thinking") or ""
+        block["signature"] += piece.get("signature") or ""
+        is_open = not block["signature"]
+    return blocks

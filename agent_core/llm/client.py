@@ -1,0 +1,304 @@
+"""The client library, tamed: the only module that imports litellm (architecture section 7).
+
+litellm takes seconds and 160 MB to import, so that happens once, on first use, in a thread (`warm_up` does it ahead of
+time). Its high-level call spends 10 to 20 ms on logging, cost and wrapping per call, and its OpenAI route 50 to 200 ms
+on a long history. OpenAI-compatible servers are therefore reached through litellm's own HTTP handler directly, with its
+knowledge of the request's form, and their answers are read here; everybody else through ``litellm.acompletion``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import os
+import threading
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import orjson
+
+from agent_core.errors import LLMAuthenticationError, LLMError, LLMInternalError
+from agent_core.llm.compatible import CompatibleExchange, HttpFailures, HttpRequest
+from agent_core.llm.exchange import CallDelta, ChatRequest, Chunk
+from agent_core.llm.failures import build, from_exception
+from agent_core.llm.render import WireMessage, hoist_images
+from agent_core.llm.routes import Route, route_of
+
+_ENVIRONMENT = {
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",
+    "LITELLM_LOCAL_POLICY_TEMPLATES": "True",
+    "LITELLM_LOCAL_BLOG_POSTS": "True",
+    "LITELLM_LOCAL_AUTOROUTER_PRESETS": "True",
+    "LITELLM_DISABLE_BUG_REPORT_LINK": "True",
+    "LITELLM_MODE": "PRODUCTION",
+    "LITELLM_LOG": "ERROR",
+}
+_CONNECT_SECONDS = 30.0
+
+_import_lock = threading.Lock()
+_import_result: concurrent.futures.Future[_Library] | None = None
+_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, LiteLLMClient] = WeakKeyDictionary()
+
+
+class _Library:
+    """What is used of litellm, imported and silenced. Constructing it takes seconds."""
+
+    def __init__(self) -> None:
+        for name, value in _ENVIRONMENT.items():
+            os.environ.setdefault(name, value)
+        import httpx
+        import litellm
+        from litellm.llms.custom_httpx.async_client_cleanup import close_litellm_async_clients
+        from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
+        from litellm.llms.openai.chat.gpt_transformation import OpenAIGPTConfig
+        from litellm.types.utils import LlmProviders
+        from litellm.utils import ProviderConfigManager
+
+        litellm.suppress_debug_info = True
+        litellm.telemetry = False
+        litellm.set_verbose = False
+        litellm.disable_token_counter = True
+        litellm.disable_streaming_logging = True
+        litellm.disable_hf_tokenizer_download = True
+        litellm.num_retries = 0
+        litellm.callbacks = []
+        self.litellm: Any = litellm
+        self.failures = HttpFailures(
+            disconnected=(httpx.RemoteProtocolError, httpx.ReadError),
+            timeout=(httpx.TimeoutException,),
+            any=(httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, OSError),
+        )
+        self.make_timeout: Any = httpx.Timeout
+        self.make_handler: Any = AsyncHTTPHandler
+        self.compatible_config: Any = OpenAIGPTConfig()
+        self.find_config: Any = ProviderConfigManager.get_provider_chat_config
+        self.openai: Any = LlmProviders.OPENAI
+        self.providers = frozenset(provider.value for provider in LlmProviders)
+        self.close_clients: Any = close_litellm_async_clients
+        self.make_handler().client  # noqa: B018 (loads the certificates here rather than in the event loop)
+
+
+def _start_import() -> concurrent.futures.Future[_Library]:
+    global _import_result
+    with _import_lock:
+        if _import_result is None:
+            _import_result = concurrent.futures.Future()
+            threading.Thread(target=_import, args=(_import_result,), name="litellm-import", daemon=True).start()
+        return _import_result
+
+
+def _import(result: concurrent.futures.Future[_Library]) -> None:
+    global _import_result
+    try:
+        result.set_result(_Library())
+    except BaseException as error:  # noqa: BLE001 (handed to whoever waits)
+        with _import_lock:
+            _import_result = None
+        result.set_exception(error)
+
+
+async def _library() -> _Library:
+    result = _start_import()
+    return result.result() if result.done() else await asyncio.shield(asyncio.wrap_future(result))
+
+
+async def warm_up() -> None:
+    """Import the client library in a thread, so that the first call need not wait for it; the loop stays responsive."""
+    await _library()
+
+
+def is_warm() -> bool:
+    """Whether the client library is imported."""
+    return _import_result is not None and _import_result.done()
+
+
+class LiteLLMClient:
+    """The transport to real models: one connection pool, kept between calls until `aclose`."""
+
+    def __init__(self) -> None:
+        self._handler: Any = None
+        self._library: _Library | None = None
+
+    async def prepare(self) -> None:
+        """Import the client library, if nobody has yet."""
+        await self._imported()
+
+    async def _imported(self) -> _Library:
+        if self._library is None:
+            self._library = await _library()
+        return self._library
+
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[Chunk, None]:
+        """See `Transport.stream`."""
+        library = await self._imported()
+        route = route_of(request.endpoint, library.providers)
+        if route.kind == "provider":
+            source = self._from_provider(library, request, route)
+        else:
+            source = self._from_server(library, request, route)
+        async with aclosing(source) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    async def aclose(self) -> None:
+        """Close all connections; a call in progress fails."""
+        handler, self._handler = self._handler, None
+        if handler is not None:
+            await handler.close()
+        if self._library is not None:
+            await self._library.close_clients()
+
+    def _from_server(self, library: _Library, request: ChatRequest, route: Route) -> AsyncGenerator[Chunk, None]:
+        """Straight through litellm's HTTP handler."""
+        if self._handler is None:
+            self._handler = library.make_handler(timeout=request.timeout)
+        http_request = (
+            _openai(library, request, route) if route.kind == "openai" else _compatible(library, request, route)
+        )
+        return CompatibleExchange(self._handler.client, library.failures, http_request).stream()
+
+    async def _from_provider(
+        self, library: _Library, request: ChatRequest, route: Route
+    ) -> AsyncGenerator[Chunk, None]:
+        """Through ``litellm.acompletion``, for servers with a protocol of their own."""
+        endpoint = request.endpoint
+        options: dict[str, Any] = {
+            "api_key": endpoint.api_key.get_secret_value() if endpoint.api_key else None,
+            "base_url": route.base_url,
+            "api_version": endpoint.api_version,
+            "extra_headers": dict(endpoint.headers) or None,
+            "extra_body": dict(request.extra_body) or None,
+            "tools": orjson.loads(orjson.dumps(list(request.tools))) or None,
+            **request.parameters,
+        }
+        try:
+            stream = await library.litellm.acompletion(
+                model=route.model,
+                messages=_copied(request.messages),
+                stream=True,
+                stream_options={"include_usage": True},
+                timeout=request.timeout,
+                drop_params=endpoint.drop_params,
+                max_retries=0,
+                num_retries=0,
+                **{"no-log": True},
+                **{name: value for name, value in options.items() if value is not None},
+            )
+            async with aclosing(stream):
+                async for piece in stream:
+                    yield _chunk_of_library(piece)
+            is_complete = getattr(stream, "received_finish_reason", "stop") is not None
+        except LLMError:
+            raise
+        except Exception as error:  # noqa: BLE001 (the library raises what it likes; all of it is a failed call)
+            raise from_exception(endpoint, error) from None
+        if not is_complete:
+            raise build(endpoint, LLMInternalError, f"Model {endpoint.label} cut its answer off before the end")
+
+
+def _compatible(library: _Library, request: ChatRequest, route: Route) -> HttpRequest:
+    """The request to any OpenAI-compatible server: our messages are in its form already."""
+    secret = request.endpoint.api_key.get_secret_value() if request.endpoint.api_key else ""
+    body = {
+        "model": route.model,
+        "messages": hoist_images(request.messages),
+        **({"tools": request.tools} if request.tools else {}),
+        **request.parameters,
+    }
+    return _http_request(library, library.compatible_config, request, route.base_url, secret, body)
+
+
+def _openai(library: _Library, request: ChatRequest, route: Route) -> HttpRequest:
+    """The request to OpenAI itself, whose model families differ in the options that they take."""
+    config = library.find_config(model=route.model, provider=library.openai)
+    key = request.endpoint.api_key
+    secret = config.get_api_key(key.get_secret_value() if key else None) or ""
+    if not secret:
+        what = f"There is no API key for model {request.endpoint.label}"
+        raise build(request.endpoint, LLMAuthenticationError, what)
+    url = config.get_api_base(None)
+    parameters = config.map_openai_params(
+        non_default_params=dict(request.parameters),
+        optional_params={},
+        model=route.model,
+        drop_params=request.endpoint.drop_params,
+    )
+    if request.tools:
+        parameters["tools"] = orjson.loads(orjson.dumps(list(request.tools)))
+    body = config.transform_request(
+        model=route.model,
+        messages=_copied(request.messages),
+        optional_params=parameters,
+        litellm_params={"custom_llm_provider": "openai", "api_base": url},
+        headers={},
+    )
+    if request.context.conversation_id:
+        body["prompt_cache_key"] = request.context.conversation_id
+    return _http_request(library, config, request, url, secret, body)
+
+
+def _http_request(
+    library: _Library, config: Any, request: ChatRequest, base_url: str | None, secret: str, body: Mapping[str, Any]
+) -> HttpRequest:
+    headers = {"content-type": "application/json", "accept": "text/event-stream"}
+    if secret:
+        headers["authorization"] = f"Bearer {secret}"
+    headers.update((name.lower(), value) for name, value in request.endpoint.headers)
+    url = config.get_complete_url(
+        api_base=base_url, api_key=None, model=request.endpoint.model, optional_params={}, litellm_params={}
+    )
+    limit = request.timeout + 1.0
+    return HttpRequest(
+        endpoint=request.endpoint,
+        url=url,
+        headers=headers,
+        body={**body, "stream": True, "stream_options": {"include_usage": True}, **request.extra_body},
+        timeout=library.make_timeout(limit, connect=min(limit, _CONNECT_SECONDS)),
+        secret=secret,
+    )
+
+
+def _copied(messages: Any) -> list[WireMessage]:
+    """Messages of our own, for a library that changes what it is given."""
+    copies: list[WireMessage] = orjson.loads(orjson.dumps(list(messages)))
+    return copies
+
+
+def _chunk_of_library(piece: Any) -> Chunk:
+    """A chunk of litellm's as one of ours."""
+    usage = getattr(piece, "usage", None)
+    choice = piece.choices[0] if piece.choices else None
+    delta = getattr(choice, "delta", None)
+    calls = tuple(
+        CallDelta(index=call.index, id=call.id, name=call.function.name, arguments=call.function.arguments or "")
+        for call in getattr(delta, "tool_calls", None) or ()
+    )
+    return Chunk(
+        text=getattr(delta, "content", None) or "",
+        reasoning=getattr(delta, "reasoning_content", None) or "",
+        calls=calls,
+        thinking_blocks=tuple(dict(block) for block in getattr(delta, "thinking_blocks", None) or ()),
+        finish_reason=getattr(choice, "finish_reason", None),
+        has_choice=choice is not None,
+        usage=usage.model_dump() if usage is not None else None,
+        model=getattr(piece, "model", None),
+    )
+
+
+def shared_client() -> LiteLLMClient:
+    """The client of the running event loop: one connection pool for all models."""
+    loop = asyncio.get_running_loop()
+    client = _clients.get(loop)
+    if client is None:
+        client = _clients[loop] = LiteLLMClient()
+    return client
+
+
+async def aclose() -> None:
+    """Close the running loop's connections, if there are any; a later call opens new ones."""
+    client = _clients.pop(asyncio.get_running_loop(), None)
+    if client is not None:
+        await client.aclose()

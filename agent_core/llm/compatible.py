@@ -1,0 +1,187 @@
+"""One exchange with an OpenAI-compatible server, over an HTTP client that is handed in."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from agent_core.errors import LLMError, LLMInternalError, LLMTimeoutError, LLMUnavailableError
+from agent_core.llm.exchange import Chunk, Endpoint
+from agent_core.llm.failures import build, from_status
+from agent_core.llm.sse import AnswerReader
+
+_MAX_ERROR_BYTES = 256 * 1024
+_DRAIN_SECONDS = 0.05
+_COST_HEADER = "x-litellm-response-cost"
+_ALIVE = [Chunk()]
+
+
+@dataclass(frozen=True, slots=True)
+class HttpFailures:
+    """The exceptions of the HTTP client, so that this module need not import it."""
+
+    disconnected: tuple[type[Exception], ...]
+    timeout: tuple[type[Exception], ...]
+    any: tuple[type[Exception], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """A request, complete. `timeout` is in the HTTP client's own form; `secret` is a key to hide in error texts."""
+
+    endpoint: Endpoint
+    url: str
+    headers: Mapping[str, str]
+    body: Mapping[str, Any]
+    timeout: Any
+    secret: str = ""
+
+
+class CompatibleExchange:
+    """Sends one request through `http` (an ``httpx.AsyncClient``) and reads its answer."""
+
+    def __init__(self, http: Any, failures: HttpFailures, request: HttpRequest) -> None:
+        self._http = http
+        self._failures = failures
+        self._request = request
+
+    async def stream(self) -> AsyncGenerator[Chunk, None]:
+        """The answer's chunks; see `Transport.stream`."""
+        response = await self._send()
+        try:
+            if response.status_code != 200:
+                raise await self._refusal(response)
+            cost = response.headers.get(_COST_HEADER)
+            if cost is not None:
+                yield Chunk(cost=_number(cost))
+            async with aclosing(self._read(response)) as pieces:
+                async for chunks in pieces:
+                    for chunk in chunks or _ALIVE:
+                        yield chunk
+        finally:
+            await response.aclose()
+
+    async def _send(self) -> Any:
+        """The response, with its body still to come.
+
+        A connection kept from an earlier call may turn out to be closed by the server. That is worth a second try at
+        once, on another connection, without the waits of a retry.
+        """
+        try:
+            try:
+                return await self._send_once()
+            except self._failures.disconnected:
+                return await self._send_once()
+        except self._failures.any as error:
+            raise self._failed(error) from None
+
+    async def _send_once(self) -> Any:
+        request = self._request
+        message = self._http.build_request(
+            "POST", request.url, content=encoded(request.body), headers=request.headers, timeout=request.timeout
+        )
+        return await self._http.send(message, stream=True, follow_redirects=False)
+
+    async def _read(self, response: Any) -> AsyncGenerator[list[Chunk], None]:
+        request = self._request
+        is_page = "html" in response.headers.get("content-type", "").lower()
+        reader = AnswerReader(request.endpoint, is_page=is_page, secret=request.secret)
+        async with aclosing(response.aiter_bytes()) as body:
+            while not reader.is_done:
+                try:
+                    data = await anext(body, b"")
+                except self._failures.any as error:
+                    if reader.has_finished:
+                        return
+                    raise self._broken(error) from None
+                if not data:
+                    yield reader.end()
+                    return
+                yield reader.feed(data)
+            await _drain(body)
+
+    async def _refusal(self, response: Any) -> LLMError:
+        """The error that an answer with another status than 200 means."""
+        text = b""
+        try:
+            async with aclosing(response.aiter_bytes()) as body:
+                async for data in body:
+                    text += data
+                    if len(text) > _MAX_ERROR_BYTES:
+                        break
+        except self._failures.any:
+            text = text or b"(its text could not be read)"
+        request = self._request
+        said = _said(text)
+        headers = dict(response.headers)
+        return from_status(request.endpoint, response.status_code, said, headers, secret=request.secret)
+
+    def _failed(self, error: Exception) -> LLMError:
+        """The error for a request that got no answer."""
+        endpoint = self._request.endpoint
+        where = f"{endpoint.label}" if endpoint.base_url else f"{endpoint.label} at {self._request.url}"
+        if isinstance(error, self._failures.timeout):
+            what = f"The server of model {where} did not answer in time"
+            return build(endpoint, LLMTimeoutError, what, secret=self._request.secret)
+        what = f"The server of model {where} cannot be reached ({_cause(error)})"
+        return build(endpoint, LLMUnavailableError, what, secret=self._request.secret)
+
+    def _broken(self, error: Exception) -> LLMError:
+        """The error for an answer that broke off."""
+        endpoint = self._request.endpoint
+        if isinstance(error, self._failures.timeout):
+            what = f"The answer of model {endpoint.label} came to a halt"
+            return build(endpoint, LLMTimeoutError, what, secret=self._request.secret)
+        what = f"The answer of model {endpoint.label} broke off ({_cause(error)})"
+        return build(endpoint, LLMInternalError, what, secret=self._request.secret)
+
+
+async def _drain(body: AsyncIterator[bytes]) -> None:
+    """Read the little that may follow the end of the stream, so that the connection can be used again."""
+    try:
+        async with asyncio.timeout(_DRAIN_SECONDS):
+            async for _ in body:
+                pass
+    except TimeoutError:
+        return
+
+
+def encoded(body: Mapping[str, Any]) -> bytes:
+    """The body as JSON; half characters (lone surrogates), which no server takes, become question marks."""
+    try:
+        return orjson.dumps(body)
+    except TypeError:
+        return json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def _said(text: bytes) -> str:
+    """What an error answer says: the message, type and code of OpenAI's error object, or the text itself."""
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return text.decode(errors="replace")
+    error = value.get("error", value) if isinstance(value, dict) else value
+    if not isinstance(error, dict):
+        return str(error)
+    message = error.get("message") or error.get("detail") or error.get("msg")
+    if not isinstance(message, str):
+        return text.decode(errors="replace")
+    names = [str(error[key]) for key in ("type", "code") if isinstance(error.get(key), str)]
+    return f"{message} ({', '.join(names)})" if names else message
+
+
+def _cause(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None

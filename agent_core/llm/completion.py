@@ -1,0 +1,116 @@
+"""One model call with its retries (agent-core 9.2, 9.3): attempts, time limits, deltas, the finished response."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+
+from agent_core.errors import LLMError, LLMNoResponseError, LLMPromptCacheError, LLMTimeoutError
+from agent_core.events.llm_events import TokenUsage
+from agent_core.llm.assembly import Assembly
+from agent_core.llm.deltas import DeltaListener, DeltaSink
+from agent_core.llm.exchange import ChatRequest, Transport
+from agent_core.llm.failures import build
+from agent_core.llm.render import mark_cache
+from agent_core.llm.response import LLMResponse, RetryNotice
+from agent_core.llm.retry import RetryPolicy
+
+RetryListener = Callable[[RetryNotice], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A call, ready to be made.
+
+    Attributes:
+        transport: the way to the model.
+        request: what is asked.
+        policy: when to try again.
+        marks_cache: whether the ends of reusable prefixes are to be marked.
+        count: makes the token usage of an answer from its parts and its id.
+        price: the cost of a usage.
+        on_delta: hears the text as it comes.
+        on_retry: hears of each failed attempt that will be repeated, before the wait.
+    """
+
+    transport: Transport
+    request: ChatRequest
+    policy: RetryPolicy
+    marks_cache: bool
+    count: Callable[[Assembly, str], TokenUsage]
+    price: Callable[[TokenUsage], float | None]
+    on_delta: DeltaListener | None = None
+    on_retry: RetryListener | None = None
+
+    async def run(self) -> LLMResponse:
+        """Make the call.
+
+        Raises:
+            LLMError: it failed for good; nothing of the answer is valid then.
+        """
+        await self.transport.prepare()
+        request = self.request
+        marks_cache = self.marks_cache
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                asked = replace(request, messages=mark_cache(request.messages)) if marks_cache else request
+                return await self._attempt(asked)
+            except LLMPromptCacheError:
+                if not marks_cache:
+                    raise
+                marks_cache = False
+                attempt -= 1
+            except LLMError as error:
+                wait = self.policy.wait_after(attempt, error)
+                if wait is None:
+                    raise
+                if self.on_retry is not None:
+                    self.on_retry(RetryNotice(attempt, self.policy.attempts, wait, error))
+                if isinstance(error, LLMNoResponseError) and request.parameters.get("temperature") == 0:
+                    request = replace(request, parameters={**request.parameters, "temperature": 1.0})
+                await asyncio.sleep(wait)
+
+    async def _attempt(self, request: ChatRequest) -> LLMResponse:
+        response_id = f"resp_{uuid.uuid4().hex}"
+        sink = DeltaSink(response_id, self.on_delta)
+        assembly = Assembly()
+        start = time.monotonic()
+        is_complete = False
+        try:
+            await self._receive(request, assembly, sink)
+            is_complete = True
+        finally:
+            sink.close() if is_complete else sink.discard()
+        usage = self.count(assembly, response_id)
+        return LLMResponse(
+            message=assembly.message,
+            id=response_id,
+            usage=usage,
+            cost=assembly.cost if assembly.cost is not None else self.price(usage),
+            latency=max(0.0, time.monotonic() - start),
+            finish_reason=assembly.finish_reason or "stop",
+            model=request.endpoint.model,
+        )
+
+    async def _receive(self, request: ChatRequest, assembly: Assembly, sink: DeltaSink) -> None:
+        """Take the answer in; each piece has `timeout` seconds to come."""
+        loop = asyncio.get_running_loop()
+        endpoint = request.endpoint
+        try:
+            async with asyncio.timeout(request.timeout) as limit, aclosing(self.transport.stream(request)) as chunks:
+                async for chunk in chunks:
+                    limit.reschedule(loop.time() + request.timeout)
+                    assembly.add(chunk)
+                    sink.add(chunk.reasoning, "reasoning")
+                    sink.add(chunk.text)
+        except TimeoutError:
+            what = f"Model {endpoint.label} sent nothing for {request.timeout:g} seconds"
+            raise build(endpoint, LLMTimeoutError, what) from None
+        if not assembly.has_choice:
+            raise build(endpoint, LLMNoResponseError, f"Model {endpoint.label} answered without any choice")

@@ -1,0 +1,101 @@
+"""One exchange with a model, as every transport sees it: what is asked, and the pieces in which the answer comes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from pydantic import SecretStr
+
+
+@dataclass(frozen=True, slots=True)
+class CallContext:
+    """Values of one conversation that go with a call but not into the shared configuration (agent-core 9.2).
+
+    `conversation_id` is also the key under which a provider may cache the prompt; a sub-agent passes its parent's.
+    """
+
+    conversation_id: str = ""
+    session_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a model is reached; hashable, so that a transport can keep what it worked out about it."""
+
+    model: str
+    base_url: str | None = None
+    api_key: SecretStr | None = None
+    api_version: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    drop_params: bool = True
+
+    @property
+    def label(self) -> str:
+        """The model, and the server where one is configured, for messages to people."""
+        return f"{self.model} at {self.base_url}" if self.base_url else self.model
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """One request: rendered messages, function-tool schemas and options by their OpenAI names.
+
+    A transport does not change `messages` or what is in them: callers keep them for the next request.
+    """
+
+    endpoint: Endpoint
+    messages: Sequence[dict[str, Any]]
+    tools: Sequence[dict[str, Any]] = ()
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    extra_body: Mapping[str, Any] = field(default_factory=dict)
+    timeout: float = 300.0
+    context: CallContext = field(default_factory=CallContext)
+
+
+@dataclass(frozen=True, slots=True)
+class CallDelta:
+    """A piece of a tool call, as the provider sent it: any of its fields may be missing."""
+
+    index: int | None = None
+    id: str | None = None
+    name: str | None = None
+    arguments: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A piece of an answer. An empty one says only that the server is alive.
+
+    `usage` is the provider's usage object, unchanged; `cost` is what the provider itself says that the call cost (US
+    dollars); `has_choice` is whether the provider sent a choice with this piece.
+    """
+
+    text: str = ""
+    reasoning: str = ""
+    calls: tuple[CallDelta, ...] = ()
+    thinking_blocks: tuple[dict[str, Any], ...] = ()
+    finish_reason: str | None = None
+    has_choice: bool = False
+    usage: Mapping[str, Any] | None = None
+    model: str | None = None
+    cost: float | None = None
+
+
+class Transport(Protocol):
+    """A way to a model."""
+
+    async def prepare(self) -> None:
+        """Do what takes long the first time (importing a library, reading a file), outside of any call's time limit."""
+        ...
+
+    def stream(self, request: ChatRequest) -> AsyncGenerator[Chunk, None]:
+        """Ask, and yield the answer's pieces as they come.
+
+        The stream ends normally only when the answer is complete. Closing the generator early, or cancelling whoever
+        awaits it, closes the connection.
+
+        Raises:
+            LLMError: the exchange failed; `retryable` and `retry_after` say whether and when to try again.
+        """
+        ...

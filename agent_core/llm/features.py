@@ -1,0 +1,93 @@
+"""What a model can do, looked up once: own settings, then the public table, then name patterns (agent-core 9.9)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from agent_core.llm.model_table import model_entry
+
+_CACHE_MARKS = ("claude", "!gemini")
+_STRING_CONTENT = ("deepseek", "glm", "groq/kimi-k2-instruct", "openrouter/minimax")
+_ECHO_REASONING = (
+    "kimi-k3",
+    "kimi-k2-thinking",
+    "kimi-k2.5",
+    "kimi-k2.6",
+    "openrouter/minimax-m2",
+    "deepseek-reasoner",
+    "deepseek-v4",
+)
+_THINKING_BLOCKS = ("claude",)
+_NO_SAMPLING = ("gpt-5", "o1", "o3", "o4", "claude-opus-4-7", "claude-opus-4-8", "!gpt-5-chat", "!gemini")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFeatures:
+    """Abilities and limits of one model.
+
+    Attributes:
+        function_calling: takes tools natively.
+        vision: takes images. Assumed of a model that no table knows: its server will say if it does not.
+        prompt_cache_marks: wants the end of a reusable prefix marked.
+        string_content: wants message content as one text, not as a list.
+        echo_reasoning: wants its reasoning text back with the history.
+        thinking_blocks: wants its signed thinking blocks back, unchanged.
+        sampling: takes temperature and top_p.
+        max_input_tokens: context window, None when unknown.
+        max_output_tokens: longest answer, None when unknown.
+    """
+
+    function_calling: bool = True
+    vision: bool = True
+    prompt_cache_marks: bool = False
+    string_content: bool = False
+    echo_reasoning: bool = False
+    thinking_blocks: bool = False
+    sampling: bool = True
+    max_input_tokens: int | None = None
+    max_output_tokens: int | None = None
+
+    def changed(self, changes: Mapping[str, Any]) -> ModelFeatures:
+        """These features with some replaced."""
+        return replace(self, **changes) if changes else self
+
+
+@lru_cache(maxsize=256)
+def features_of(model: str) -> ModelFeatures:
+    """The features of a model by its full configured name; looked up once per name."""
+    entry = model_entry(model)
+    known: Mapping[str, Any] = entry if entry is not None else {}
+    return ModelFeatures(
+        function_calling=known.get("supports_function_calling") is not False,
+        vision=entry is None or bool(known.get("supports_vision")),
+        prompt_cache_marks=matches(model, _CACHE_MARKS),
+        string_content=matches(model, _STRING_CONTENT),
+        echo_reasoning=matches(model, _ECHO_REASONING),
+        thinking_blocks=matches(model, _THINKING_BLOCKS),
+        sampling=not matches(_base(model), _NO_SAMPLING, anchored=True),
+        max_input_tokens=_count(known, "max_input_tokens") or _count(known, "max_tokens"),
+        max_output_tokens=_count(known, "max_output_tokens"),
+    )
+
+
+def matches(name: str, patterns: tuple[str, ...], *, anchored: bool = False) -> bool:
+    """Whether a name contains (anchored: starts with) one of the patterns; ``!x`` excludes; the last match decides."""
+    lower = name.lower()
+    found = False
+    for pattern in patterns:
+        word = pattern.removeprefix("!")
+        if lower.startswith(word) if anchored else word in lower:
+            found = not pattern.startswith("!")
+    return found
+
+
+def _base(model: str) -> str:
+    return model.rpartition("/")[2]
+
+
+def _count(entry: Mapping[str, Any], key: str) -> int | None:
+    value = entry.get(key)
+    return int(value) if isinstance(value, int | float) and value > 0 else None

@@ -1,0 +1,139 @@
+"""Messages in the form in which OpenAI-compatible servers take them (agent-core 9.6, 9.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from agent_core.events.messages import ImageContent, Message, MessageToolCall
+from agent_core.llm.features import ModelFeatures
+
+MAX_TOOL_TEXT = 50_000
+CACHE_MARK = {"type": "ephemeral"}
+
+WireMessage = dict[str, Any]
+
+
+def render_message(message: Message, features: ModelFeatures, *, vision: bool, cache_marks: bool) -> WireMessage:
+    """One message in wire form: a function of its arguments alone, so its result can be kept.
+
+    Text without images or marks becomes one string. Only system messages are marked here, where their parts say so;
+    the mark that moves along with the end of the history is `mark_cache`'s.
+    """
+    wire: WireMessage = {"role": message.role}
+    content = _content(message, vision=vision, marks=cache_marks and message.role == "system")
+    if features.string_content and isinstance(content, list):
+        content = message.text
+    if message.role == "assistant":
+        if message.tool_calls:
+            wire["tool_calls"] = [_call(call) for call in message.tool_calls]
+        if features.echo_reasoning and message.reasoning_content:
+            wire["reasoning_content"] = message.reasoning_content
+        if features.thinking_blocks and message.thinking_blocks:
+            wire["thinking_blocks"] = message.thinking_blocks
+        if message.tool_calls and not message.text.strip():
+            return wire
+    if message.role == "tool":
+        wire["tool_call_id"] = message.tool_call_id or ""
+        if message.name:
+            wire["name"] = message.name
+    wire["content"] = content
+    return wire
+
+
+def _call(call: MessageToolCall) -> dict[str, Any]:
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments or "{}"}}
+
+
+def _content(message: Message, *, vision: bool, marks: bool) -> str | list[dict[str, Any]]:
+    parts: list[dict[str, Any]] = []
+    is_plain = True
+    left = MAX_TOOL_TEXT if message.role == "tool" else None
+    for part in message.content:
+        if isinstance(part, ImageContent):
+            if vision:
+                parts += [{"type": "image_url", "image_url": {"url": url}} for url in part.image_urls]
+                is_plain = False
+            continue
+        text = part.text if left is None else cut_middle(part.text, left)
+        left = None if left is None else max(0, left - len(text))
+        item: dict[str, Any] = {"type": "text", "text": text}
+        if marks and part.cache_prompt:
+            item["cache_control"] = CACHE_MARK
+            is_plain = False
+        parts.append(item)
+    return "\n".join(item["text"] for item in parts) if is_plain else parts
+
+
+def cut_middle(text: str, limit: int) -> str:
+    """The text with its middle left out where it is longer than `limit`."""
+    if len(text) <= limit:
+        return text
+    notice = f"\n[… {len(text) - limit} characters left out …]\n"
+    if limit <= len(notice):
+        return notice[:limit]
+    head = (limit - len(notice) + 1) // 2
+    tail = limit - len(notice) - head
+    return text[:head] + notice + (text[-tail:] if tail else "")
+
+
+def mark_cache(messages: Sequence[WireMessage]) -> list[WireMessage]:
+    """The messages with cache marks: on the first system block, and on the last user or tool message.
+
+    The given messages stay as they are; the two that get a mark are copied.
+    """
+    marked = list(messages)
+    if marked and marked[0]["role"] == "system":
+        marked[0] = _with_mark(marked[0], first=True)
+    for index in range(len(marked) - 1, 0, -1):
+        if marked[index]["role"] in ("user", "tool"):
+            marked[index] = _with_mark(marked[index], first=False)
+            break
+    return marked
+
+
+def _with_mark(message: WireMessage, *, first: bool) -> WireMessage:
+    content = message.get("content")
+    if isinstance(content, str):
+        if not content:
+            return message
+        content = [{"type": "text", "text": content}]
+    if not content or any("cache_control" in item for item in content):
+        return message
+    at = 0 if first else len(content) - 1
+    items = [{**item, "cache_control": CACHE_MARK} if index == at else item for index, item in enumerate(content)]
+    return {**message, "content": items}
+
+
+def hoist_images(messages: Sequence[WireMessage]) -> list[WireMessage]:
+    """Images of tool results, for which OpenAI's protocol has no place, moved into a user message after the batch."""
+    hoisted: list[WireMessage] = []
+    waiting: list[dict[str, Any]] = []
+    for message in messages:
+        if waiting and message["role"] != "tool":
+            hoisted.append({"role": "user", "content": waiting})
+            waiting = []
+        if message["role"] == "tool" and isinstance(message.get("content"), list):
+            images = [item for item in message["content"] if item.get("type") == "image_url"]
+            if images:
+                texts = [item.get("text", "") for item in message["content"] if item.get("type") == "text"]
+                message = {**message, "content": "\n".join(texts) or "(see the image below)"}
+                waiting += [{"type": "text", "text": f"Image of the result of {message['tool_call_id']}:"}, *images]
+        hoisted.append(message)
+    if waiting:
+        hoisted.append({"role": "user", "content": waiting})
+    return hoisted
+
+
+def texts_size(messages: Sequence[WireMessage]) -> int:
+    """Characters of a prompt, roughly: texts and tool-call arguments, without images."""
+    size = 0
+    for message in messages:
+        content = message.get("content")
+        if isinstance(content, str):
+            size += len(content)
+        elif content:
+            size += sum(len(item.get("text") or "") for item in content)
+        for call in message.get("tool_calls") or ():
+            size += len(call["function"]["arguments"]) + len(call["function"]["name"])
+    return size

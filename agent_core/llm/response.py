@@ -1,0 +1,66 @@
+"""What comes back from a model call, and what kind of answer it is (agent-core 2.4 row 7)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from agent_core.errors import LLMError
+from agent_core.events.llm_events import TokenUsage
+from agent_core.events.messages import Message
+
+
+@dataclass(frozen=True, slots=True)
+class LLMResponse:
+    """A complete answer.
+
+    Attributes:
+        message: the assistant's message.
+        id: unique per answer (ours, not the provider's, which may repeat); the deltas of this answer carried it.
+        usage: tokens as the provider counted them, or estimated (characters / 4) where it sent no count.
+        cost: US dollars; None where no price is known.
+        latency: seconds from the start of the successful attempt to the end of its answer.
+        finish_reason: the provider's, for example ``stop``, ``tool_calls``, ``length``.
+        model: the configured model.
+    """
+
+    message: Message
+    id: str
+    usage: TokenUsage
+    cost: float | None
+    latency: float
+    finish_reason: str
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class RetryNotice:
+    """An attempt failed and will be repeated after a wait.
+
+    `attempt` is the number of the attempt that failed, counted from 1; `max_attempts` counts all of them.
+    """
+
+    attempt: int
+    max_attempts: int
+    wait_seconds: float
+    error: LLMError
+
+
+class ResponseKind(StrEnum):
+    """What an answer is, in the order in which the kinds take precedence."""
+
+    TOOL_CALLS = "tool_calls"
+    CONTENT = "content"
+    REASONING_ONLY = "reasoning_only"
+    EMPTY = "empty"
+
+
+def classify(message: Message) -> ResponseKind:
+    """The kind of an assistant message: calls before text, text before bare reasoning."""
+    if message.tool_calls:
+        return ResponseKind.TOOL_CALLS
+    if message.text.strip():
+        return ResponseKind.CONTENT
+    if message.thinking_blocks or (message.reasoning_content or "").strip():
+        return ResponseKind.REASONING_ONLY
+    return ResponseKind.EMPTY
