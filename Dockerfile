@@ -1,0 +1,64 @@
+# Drydock's server. Three stages: the page, the Python environment, and a small image with both.
+#
+#   docker build -t drydock/server .
+#
+# It listens on all addresses of its container, and asks for a token that it makes on first start (see the log).
+# Nothing in here needs BuildKit.
+
+# --- the page ---
+FROM node:20-bookworm-slim AS page
+# Another package registry can be named for the build: --build-arg NPM_CONFIG_REGISTRY=…
+ARG NPM_CONFIG_REGISTRY
+WORKDIR /page
+COPY frontend_stub/package.json frontend_stub/package-lock.json frontend_stub/.npmrc ./
+RUN npm ci --no-audit --no-fund
+COPY frontend_stub/ ./
+RUN npm run build
+
+# --- the Python environment ---
+FROM debian:bookworm-slim AS python
+ARG PIP_INDEX_URL
+RUN apt-get update \
+ && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends ca-certificates python3 python3-venv \
+ && rm -rf /var/lib/apt/lists/*
+WORKDIR /opt/drydock
+COPY requirements.lock ./
+RUN python3 -m venv venv \
+ && venv/bin/pip install --no-cache-dir --disable-pip-version-check --quiet \
+      --require-hashes --only-binary :all: -r requirements.lock
+COPY pyproject.toml README.md ./
+COPY agent_core agent_core
+COPY server server
+COPY migrations migrations
+COPY runtime_images runtime_images
+RUN venv/bin/pip install --no-cache-dir --disable-pip-version-check --quiet \
+      --no-deps --no-build-isolation --no-index --editable . \
+ && venv/bin/pip uninstall --yes --quiet setuptools pip \
+ && rm -rf build drydock.egg-info
+
+# --- the server ---
+FROM debian:bookworm-slim
+RUN apt-get update \
+ && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends ca-certificates python3 \
+ && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/log/*.log /var/log/apt/* \
+ && groupadd --gid 10001 drydock \
+ && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /data --shell /usr/sbin/nologin drydock \
+ && install -d -o drydock -g drydock -m 0700 /data
+COPY --from=python /opt/drydock /opt/drydock
+COPY --from=page /page/dist /opt/drydock/frontend_stub/dist
+RUN python3 -m compileall -q -j 0 /opt/drydock >/dev/null || true
+
+ENV PATH=/opt/drydock/venv/bin:/usr/local/bin:/usr/bin:/bin \
+    PYTHONUNBUFFERED=1 \
+    LITELLM_LOCAL_MODEL_COST_MAP=True \
+    DRYDOCK_HOST=0.0.0.0 \
+    DRYDOCK_PORT=3000 \
+    DRYDOCK_DATA_DIR=/data \
+    DRYDOCK_TOKEN=auto
+USER drydock
+WORKDIR /data
+VOLUME /data
+EXPOSE 3000
+HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 \
+  CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:3000/health', timeout=4)"]
+CMD ["drydock", "serve"]

@@ -1,0 +1,35 @@
+"""`python3 -m deploy.engine_proxy`: serve until told to stop."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import signal
+
+from deploy.engine_proxy.proxy import EngineProxy
+
+
+async def _serve(host: str, port: int, engine_socket: str) -> None:
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    server = await EngineProxy(engine_socket).serve(host, port)
+    logging.getLogger("engine_proxy").info("listening on %s:%d for %s", host, port, engine_socket)
+    await stopped.wait()
+    server.close()
+
+
+def main() -> None:
+    """Read the options and serve."""
+    parser = argparse.ArgumentParser(prog="engine_proxy", description="Filtering proxy before a Docker engine.")
+    parser.add_argument("--host", default="0.0.0.0", help="address to listen on")  # noqa: S104 - an internal network
+    parser.add_argument("--port", type=int, default=2375)
+    parser.add_argument("--engine", default="/var/run/docker.sock", help="path of the engine's unix socket")
+    options = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
+    asyncio.run(_serve(options.host, options.port, options.engine))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""Reads the head of an HTTP/1.1 request strictly, and writes small answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from deploy.engine_proxy.errors import MalformedError
+
+HEAD_LIMIT: Final = 32 * 1024
+_REQUEST_LINE: Final = re.compile(r"([A-Z]{1,10}) (/[!-~]{0,8000}) HTTP/1\.[01]")
+_HEADER_LINE: Final = re.compile(r"([A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}):[ \t]*([\t -~\x80-\xff]*?)[ \t]*")
+_REASONS: Final = {400: "Bad Request", 403: "Forbidden", 408: "Request Timeout", 502: "Bad Gateway", 503: "Unavailable"}
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHead:
+    """The first lines of a request. Header names are in lower case; each occurs once."""
+
+    method: str
+    target: str
+    headers: dict[str, str]
+
+    @property
+    def content_length(self) -> int:
+        """Length of the body in bytes; 0 when none is declared."""
+        return int(self.headers.get("content-length", "0"))
+
+    @property
+    def is_chunked(self) -> bool:
+        """Whether the body comes in chunks of HTTP."""
+        return "transfer-encoding" in self.headers
+
+    @property
+    def wants_upgrade(self) -> bool:
+        """Whether the client asks for the connection itself, as Docker's exec does."""
+        tokens = [token.strip().lower() for token in self.headers.get("connection", "").split(",")]
+        return "upgrade" in tokens and self.headers.get("upgrade", "").lower() == "tcp"
+
+
+def parse_head(block: bytes) -> RequestHead:
+    """Read a request's head, given with its closing empty line.
+
+    Raises:
+        MalformedError: anything that two readers could understand differently: folded or repeated headers, a length
+            beside chunks, another transfer coding, bare line feeds.
+    """
+    lines = block.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
+    matched = _REQUEST_LINE.fullmatch(lines[0])
+    if matched is None:
+        raise MalformedError("the request line is not one of HTTP/1.1")
+    headers: dict[str, str] = {}
+    for line in lines[1:]:
+        header = _HEADER_LINE.fullmatch(line)
+        if header is None:
+            raise MalformedError("a header line is malformed")
+        name = header[1].lower()
+        if name in headers:
+            raise MalformedError(f"the header {name} is given twice")
+        headers[name] = header[2]
+    if not re.fullmatch(r"[0-9]{1,15}", headers.get("content-length", "0")):
+        raise MalformedError("the content length is not a number")
+    if "transfer-encoding" in headers and (
+        "content-length" in headers or headers["transfer-encoding"].lower() != "chunked"
+    ):
+        raise MalformedError("the transfer coding is not acceptable")
+    return RequestHead(matched[1], matched[2], headers)
+
+
+async def read_head(reader: asyncio.StreamReader) -> RequestHead | None:
+    """Read a request's head from a client; None when the client left without asking anything.
+
+    Raises:
+        MalformedError: see `parse_head`; also a head that is too long or breaks off.
+    """
+    try:
+        return parse_head(await reader.readuntil(b"\r\n\r\n"))
+    except asyncio.IncompleteReadError as error:
+        if error.partial.strip():
+            raise MalformedError("the request breaks off") from None
+        return None
+    except asyncio.LimitOverrunError:
+        raise MalformedError("the request's head is too long") from None
+
+
+def answer(status: int, message: str) -> bytes:
+    """A whole answer in the form of the engine's own errors, so that Docker's clients show its message."""
+    body = json.dumps({"message": message}).encode()
+    head = (
+        f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode("ascii") + body
