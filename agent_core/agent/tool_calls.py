@@ -72,7 +72,7 @@ def _arguments_of(text: str) -> dict[str, Any]:
         return {}
     try:
         # strict=False takes raw control characters inside strings, which many models send.
-        value, end = json.JSONDecoder(strict=False).raw_decode(text.strip())
+        value, end = json.JSONDecoder(strict=False, parse_constant=_no_number).raw_decode(text.strip())
     except RecursionError:
         raise ValueError("they are nested too deeply") from None
     del end  # trailing garbage after a complete JSON value is cut
@@ -93,6 +93,10 @@ def _without_surrogates(value: Any) -> Any:
     if isinstance(value, dict):
         return {_without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
     return value
+
+
+def _no_number(name: str) -> None:
+    """NaN and Infinity are no JSON, though Python reads them; as null the field counts as not given."""
 
 
 def _normalised(

@@ -1,0 +1,157 @@
+"""Who may import whom (architecture section 2): the direction of imports is a test, not a habit."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+LAYERS = [
+    {"session", "conversation", "testing"},
+    {"controller"},
+    {"agent"},
+    {"memory", "runtime"},
+    {"tools", "skills", "security", "llm"},
+    {"events"},
+    {"errors", "version"},
+]
+"""agent_core from the top down: a module may import its own row's own package and the rows below."""
+
+SAME_ROW = {("conversation", "session"), ("testing", "session"), ("security", "tools")}
+"""Neighbours of one row that may meet: a facade over its session; fakes; a policy that knows harmless tools."""
+
+HOMES = {
+    "litellm": {"agent_core/llm/client.py"},
+    "docker": {"agent_core/runtime/docker.py", "agent_core/runtime/images.py"},
+    "sqlalchemy": {"server/db", "migrations"},
+    "alembic": {"server/db", "migrations"},
+    "aiosqlite": {"server/db"},
+    "socketio": {"server/sockets", "server/app.py"},
+    "engineio": {"server/sockets"},
+    "fastapi": {"server"},
+    "starlette": {"server"},
+    "uvicorn": {"server"},
+    "jinja2": {"agent_core/agent"},
+    "cryptography": {"server/auth"},
+    "orjson": {"server", "agent_core/llm", "agent_core/runtime"},
+}
+"""Each third-party library and the only places that import it."""
+
+FORBIDDEN_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "base_of_everything"}
+
+
+class Import(NamedTuple):
+    path: Path
+    module: str
+    line: int
+
+
+def sources(*folders: str) -> Iterator[Path]:
+    for folder in folders:
+        yield from sorted((ROOT / folder).rglob("*.py"))
+
+
+def imports_of(path: Path) -> Iterator[Import]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(path, alias.name, node.lineno)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield Import(path, node.module, node.lineno)
+
+
+def where(found: Import) -> str:
+    return f"{found.path.relative_to(ROOT)}:{found.line} imports {found.module}"
+
+
+def layer_of(package: str) -> int:
+    return next((row for row, names in enumerate(LAYERS) if package in names), -1)
+
+
+def test_agent_core_does_not_know_the_server() -> None:
+    wrong = [
+        where(found)
+        for path in sources("agent_core")
+        for found in imports_of(path)
+        if found.module.split(".")[0] in {"server", "migrations", "fastapi", "starlette", "sqlalchemy"}
+    ]
+    assert not wrong, wrong
+
+
+def test_the_runner_imports_nothing_of_ours_but_itself() -> None:
+    wrong = [
+        where(found)
+        for path in sources("runtime_images/runner")
+        for found in imports_of(path)
+        if found.module.split(".")[0] in {"agent_core", "server"}
+    ]
+    assert not wrong, wrong
+
+
+def test_only_the_runtime_knows_the_runner_and_only_its_frames() -> None:
+    wrong = [
+        where(found)
+        for path in sources("agent_core", "server")
+        for found in imports_of(path)
+        if found.module.startswith("runtime_images")
+        and not (
+            path.is_relative_to(ROOT / "agent_core/runtime")
+            and found.module in {"runtime_images.runner.wire", "runtime_images.runner"}
+        )
+    ]
+    assert not wrong, wrong
+
+
+def test_agent_core_imports_from_the_top_down() -> None:
+    wrong = []
+    for path in sources("agent_core"):
+        own = path.relative_to(ROOT / "agent_core").parts[0].removesuffix(".py")
+        for found in imports_of(path):
+            parts = found.module.split(".")
+            if parts[0] != "agent_core" or len(parts) < 2 or own == "__init__" or parts[1] == own:
+                continue
+            upper, lower = layer_of(own), layer_of(parts[1])
+            assert upper >= 0, f"{own} has no layer"
+            assert lower >= 0, f"{parts[1]} has no layer"
+            if lower < upper or (lower == upper and (own, parts[1]) not in SAME_ROW):
+                wrong.append(where(found))
+    assert not wrong, wrong
+
+
+@pytest.mark.parametrize("library", sorted(HOMES))
+def test_each_library_has_one_home(library: str) -> None:
+    wrong = [
+        where(found)
+        for path in sources("agent_core", "server", "migrations", "runtime_images")
+        for found in imports_of(path)
+        if found.module.split(".")[0] == library
+        and not any(path.is_relative_to(ROOT / home) for home in HOMES[library])
+    ]
+    assert not wrong, wrong
+
+
+def test_no_module_is_named_after_nothing() -> None:
+    wrong = [
+        str(path.relative_to(ROOT))
+        for path in sources("agent_core", "server", "runtime_images", "tests", "bench")
+        if path.stem in FORBIDDEN_NAMES
+    ]
+    assert not wrong, wrong
+
+
+def test_our_own_modules_are_never_imported_inside_a_function() -> None:
+    wrong = []
+    for path in sources("agent_core", "server"):
+        tree = ast.parse(path.read_text())
+        for function in ast.walk(tree):
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                for node in ast.walk(function):
+                    name = getattr(node, "module", None) if isinstance(node, ast.ImportFrom) else None
+                    if name and name.split(".")[0] in {"agent_core", "server"}:
+                        wrong.append(f"{path.relative_to(ROOT)}:{node.lineno} imports {name} late")  # type: ignore[attr-defined]
+    assert not wrong, wrong

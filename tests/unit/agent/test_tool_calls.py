@@ -1,0 +1,147 @@
+"""Calls of a model: repaired where the meaning is plain, refused in words that it can act on (agent-core 2.5.1)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_core.agent.tool_calls import ParsedCall, parse_call
+from agent_core.events.messages import MessageToolCall
+from agent_core.tools.file_editor import FileEditorAction
+from agent_core.tools.presets import get_builtin_tools, get_default_tools
+from agent_core.tools.registry import resolve_tools
+from agent_core.tools.terminal import TerminalAction
+
+TOOLS = resolve_tools([*get_default_tools(), *get_builtin_tools()])
+
+
+def parse(name: str, arguments: str | dict[str, object]) -> ParsedCall:
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    return parse_call(MessageToolCall(id="c1", name=name, arguments=text), TOOLS)
+
+
+def test_a_good_call_becomes_a_typed_action_without_the_extras() -> None:
+    parsed = parse("terminal", {"command": "ls", "security_risk": "LOW", "summary": "list files"})
+    assert parsed.action == TerminalAction(command="ls")
+    assert (parsed.security_risk, parsed.summary) == ("LOW", "list files")
+    assert json.loads(parsed.call.arguments)["security_risk"] == "LOW"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "tool", "expected"),
+    [
+        ("execute_bash", {"command": "ls"}, "terminal", TerminalAction(command="ls")),
+        ("git", {"command": "status"}, "terminal", TerminalAction(command="git status")),
+        ("pwd", {}, "terminal", TerminalAction(command="pwd")),
+        ("terminal\n", {"command": "ls"}, "terminal", TerminalAction(command="ls")),
+        (
+            "str_replace_editor",
+            {"path": "/a"},
+            "file_editor",
+            FileEditorAction(command="view", path="/a"),
+        ),
+        (
+            "str_replace_editor",
+            {"path": "/a", "file_text": "x"},
+            "file_editor",
+            FileEditorAction(command="create", path="/a", file_text="x"),
+        ),
+        (
+            "str_replace",
+            {"path": "/a", "old_str": "x", "new_str": "y"},
+            "file_editor",
+            FileEditorAction(command="str_replace", path="/a", old_str="x", new_str="y"),
+        ),
+    ],
+)
+def test_names_that_models_use_for_our_tools_are_understood(
+    name: str, arguments: dict[str, object], tool: str, expected: object
+) -> None:
+    parsed = parse(name, arguments)
+    assert parsed.tool_name == tool
+    assert parsed.action == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ('{"command": "a\nb"}', "a\nb"),
+        ('{"command": "ls"} and then some', "ls"),
+        ('{"command": ["cd /", "ls"]}', "cd /\nls"),
+        ('{"command": "ls", "timeout": null}', "ls"),
+        ('{"command": "ls", "is_input": "false"}', "ls"),
+        ('{"command": "ls", "timeout": "30"}', "ls"),
+        ('{"command": "ls", "securtiy_risk": "HIGH"}', "ls"),
+    ],
+)
+def test_arguments_are_repaired_where_their_meaning_is_plain(arguments: str, expected: str) -> None:
+    parsed = parse("terminal", arguments)
+    assert isinstance(parsed.action, TerminalAction)
+    assert parsed.action.command == expected
+
+
+def test_json_text_for_a_list_is_read() -> None:
+    parsed = parse("file_editor", {"command": "view", "path": "/a", "view_range": "[1, 5]"})
+    assert parsed.action == FileEditorAction(command="view", path="/a", view_range=[1, 5])
+
+
+def test_an_unknown_tool_is_named_with_those_there_are() -> None:
+    parsed = parse("teleport", {})
+    assert parsed.action is None
+    assert parsed.error == "Tool 'teleport' not found. Available: ['file_editor', 'finish', 'terminal', 'think']"
+
+
+def test_bad_arguments_are_refused_with_keys_and_never_with_values() -> None:
+    parsed = parse("terminal", {"comand": "echo my-secret-value", "timeout": -1})
+    assert parsed.action is None
+    assert "my-secret-value" not in parsed.error
+    assert "Parameters provided: ['comand', 'timeout']" in parsed.error
+    assert "command: Field required" in parsed.error
+
+
+def test_an_invalid_risk_is_refused_with_the_valid_ones() -> None:
+    assert "['HIGH', 'LOW', 'MEDIUM', 'UNKNOWN']" in parse("terminal", {"command": "x", "security_risk": "meh"}).error
+
+
+def test_the_risk_of_a_read_only_tool_counts_for_nothing() -> None:
+    assert parse("think", {"thought": "hm", "security_risk": "HIGH"}).security_risk == "UNKNOWN"
+
+
+def test_half_a_json_is_refused_and_what_is_kept_is_valid_json() -> None:
+    parsed = parse("terminal", '{"command": "ls')
+    assert parsed.action is None
+    assert "could not be parsed" in parsed.error
+    assert json.loads(parsed.call.arguments)["_malformed_tool_call"] is True
+
+
+def test_a_name_that_no_provider_would_take_back_is_made_harmless() -> None:
+    parsed = parse("no such <tool>!" + "x" * 1000, {})
+    assert len(parsed.tool_name) <= 64
+    assert parsed.call.name == parsed.tool_name
+    assert parsed.tool_name.replace("_", "").replace("-", "").isalnum()
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(), lambda v: st.lists(v) | st.dictionaries(st.text(), v)
+)
+
+
+@given(
+    st.sampled_from(["terminal", "file_editor", "think", "finish", "bash", "nope", ""]) | st.text(),
+    st.text() | json_values.map(json.dumps) | st.dictionaries(st.text(), json_values).map(json.dumps),
+)
+def test_nothing_that_a_model_sends_raises_and_everything_kept_is_valid(name: str, arguments: str) -> None:
+    parsed = parse(name, arguments)
+    assert (parsed.action is None) == bool(parsed.error)
+    assert isinstance(json.loads(parsed.call.arguments), dict)
+    parsed.call.arguments.encode()
+    assert len(parsed.error) < 5_000
+
+
+@pytest.mark.parametrize("arguments", ["[" * 100_000, '{"a":' * 50_000, '{"command": "' + "x" * 1_000_000 + '"}'])
+def test_extreme_arguments_are_answered(arguments: str) -> None:
+    parsed = parse("terminal", arguments)
+    assert (parsed.action is None) == bool(parsed.error)

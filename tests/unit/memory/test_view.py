@@ -1,0 +1,197 @@
+"""The view: whatever the log holds, what a model is shown is a conversation that providers accept (agent-core 5.2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_core.events.control import RecallObservation
+from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, MessageEvent, ObservationEvent, SystemPromptEvent
+from agent_core.events.messages import Message, MessageToolCall, TextContent
+from agent_core.events.schema import Observation
+from agent_core.events.serialization import AnyEvent
+from agent_core.memory.prompt import PromptCache
+from agent_core.memory.view import View
+from agent_core.tools.terminal import TerminalAction
+
+
+def call(event_id: int, response: str, *, of: int = 1, thought: str = "") -> ActionEvent:
+    call_id = f"call_{event_id}"
+    return ActionEvent(
+        id=event_id,
+        action=TerminalAction(command="ls"),
+        tool_name="terminal",
+        tool_call_id=call_id,
+        tool_call=MessageToolCall(id=call_id, name="terminal", arguments='{"command": "ls"}'),
+        llm_response_id=response,
+        calls_in_response=of,
+        thought=[TextContent(text=thought)] if thought else [],
+    )
+
+
+def result(event_id: int, cause: int, text: str = "out") -> ObservationEvent:
+    return ObservationEvent(id=event_id, cause=cause, observation=Observation.from_text(text), tool_name="terminal")
+
+
+def error(event_id: int, cause: int) -> AgentErrorEvent:
+    return AgentErrorEvent(id=event_id, cause=cause, error="interrupted", tool_name="terminal")
+
+
+def user(event_id: int, text: str) -> MessageEvent:
+    return MessageEvent(id=event_id, source="user", llm_message=Message.user(text))
+
+
+def agent(event_id: int, text: str) -> MessageEvent:
+    return MessageEvent(id=event_id, source="agent", llm_message=Message.assistant(text), llm_response_id=f"r{event_id}")
+
+
+def shown(*events: AnyEvent) -> list[Message]:
+    view = View()
+    for event in events:
+        view.add(event)
+    return view.messages()
+
+
+def roles(messages: list[Message]) -> list[str]:
+    return [message.role for message in messages]
+
+
+def test_a_batch_becomes_one_message_and_its_results_follow_in_the_order_of_the_calls() -> None:
+    messages = shown(
+        user(0, "go"), call(1, "r", of=2, thought="both"), call(2, "r", of=2), result(3, 2, "second"), result(4, 1, "first")
+    )
+    assert roles(messages) == ["user", "assistant", "tool", "tool"]
+    assert [c.id for c in messages[1].tool_calls or []] == ["call_1", "call_2"]
+    assert messages[1].text == "both"
+    assert [(m.tool_call_id, m.text) for m in messages[2:]] == [("call_1", "first"), ("call_2", "second")]
+
+
+def test_a_message_between_a_call_and_its_result_is_shown_after_the_result() -> None:
+    messages = shown(user(0, "go"), call(1, "r"), user(2, "wait"), result(3, 1))
+    assert roles(messages) == ["user", "assistant", "tool", "user"]
+    assert messages[-1].text == "wait"
+
+
+def test_a_call_without_a_result_is_not_shown_but_what_was_said_meanwhile_is() -> None:
+    messages = shown(user(0, "go"), call(1, "r"), user(2, "hello?"))
+    assert roles(messages) == ["user"]
+    assert messages[0].text == "go\nhello?"
+
+
+def test_the_first_result_wins() -> None:
+    messages = shown(user(0, "go"), call(1, "r"), error(2, 1), result(3, 1, "late"))
+    assert [m.text for m in messages if m.role == "tool"] == ["interrupted"]
+
+
+def test_a_command_of_the_user_is_told_as_the_users() -> None:
+    typed = ActionEvent(id=1, source="user", action=TerminalAction(command="ls -la"), tool_name="terminal")
+    messages = shown(user(0, "go"), typed, result(2, 1, "a.txt"))
+    assert roles(messages) == ["user"]
+    assert "ls -la" in messages[0].text
+    assert "a.txt" in messages[0].text
+
+
+def test_facts_of_the_workspace_are_told_and_an_empty_recall_is_not() -> None:
+    facts = RecallObservation(id=1, cause=0, recall_type="workspace_context", working_dir="/workspace")
+    nothing = RecallObservation(id=2, cause=0, recall_type="knowledge")
+    assert "/workspace" in shown(facts)[0].text
+    assert shown(nothing) == []
+
+
+def test_the_system_prompt_is_marked_for_the_providers_cache() -> None:
+    (message,) = shown(SystemPromptEvent(id=0, system_prompt=TextContent(text="be good")))
+    assert message.content == [TextContent(text="be good", cache_prompt=True)]
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> list[AnyEvent]:
+    """Logs as crashes, interruptions, repeated results and impatient users make them."""
+    events: list[AnyEvent] = [SystemPromptEvent(id=0, system_prompt=TextContent(text="s"))]
+    calls: list[int] = []
+    response = 0
+    for _ in range(draw(st.integers(0, 25))):
+        event_id = len(events)
+        kind = draw(st.sampled_from(["user", "agent", "batch", "part", "result", "error", "again", "orphan"]))
+        if kind == "user":
+            events.append(user(event_id, "u"))
+        elif kind == "agent":
+            events.append(agent(event_id, "a"))
+        elif kind in ("batch", "part"):
+            response += 1
+            size = draw(st.integers(1, 4))
+            written = size if kind == "batch" else draw(st.integers(1, size))
+            for i in range(written):
+                events.append(call(event_id + i, f"r{response}", of=size))
+                calls.append(event_id + i)
+        elif calls and kind in ("result", "error"):
+            cause = calls.pop(draw(st.integers(0, len(calls) - 1)))
+            events.append(result(event_id, cause) if kind == "result" else error(event_id, cause))
+        elif kind == "again" and event_id > 2:
+            events.append(result(event_id, draw(st.integers(0, event_id - 1))))
+        else:
+            events.append(result(event_id, 10_000 + event_id))
+    return events
+
+
+def check(messages: list[dict[str, Any]]) -> None:
+    position = 0
+    while position < len(messages):
+        message = messages[position]
+        position += 1
+        assert message["role"] != "tool", "a result without its call"
+        wanted = list(message["calls"])
+        assert len(wanted) == len(set(wanted))
+        for call_id in wanted:
+            assert messages[position]["role"] == "tool", "a call without its result"
+            assert messages[position]["answers"] == call_id, "results out of order"
+            position += 1
+    neighbours = list(zip(messages, messages[1:], strict=False))
+    assert not any(one["role"] == two["role"] == "user" for one, two in neighbours)
+
+
+def wire(message: Message) -> dict[str, Any]:
+    return {
+        "role": message.role,
+        "calls": [c.id for c in message.tool_calls or []],
+        "answers": message.tool_call_id,
+        "text": message.text,
+    }
+
+
+@given(logs())
+def test_every_prefix_of_every_log_gives_a_valid_conversation(events: list[AnyEvent]) -> None:
+    view = View()
+    for event in events:
+        view.add(event)
+        check([wire(message) for message in view.messages()])
+
+
+@given(logs(), st.data())
+def test_the_kept_rendering_equals_a_fresh_one_and_renders_each_message_once(
+    events: list[AnyEvent], data: st.DataObject
+) -> None:
+    view = View()
+    rendered: list[Message] = []
+
+    def render(message: Message) -> dict[str, Any]:
+        rendered.append(message)
+        return wire(message)
+
+    cache = PromptCache(render)
+    for event in events:
+        view.add(event)
+        if data.draw(st.booleans()):
+            assert cache.prompt(view) == [wire(message) for message in view.messages()]
+    cache.prompt(view)
+    rendered.clear()
+    cache.prompt(view)
+    assert len(rendered) <= 1, "only what is not settled yet may be rendered again"
+
+
+@given(logs())
+def test_no_message_of_the_user_is_ever_lost(events: list[AnyEvent]) -> None:
+    said = sum(1 for event in events if isinstance(event, MessageEvent) and event.source == "user")
+    text = "\n".join(message.text for message in shown(*events) if message.role == "user")
+    assert text.count("u") == said
