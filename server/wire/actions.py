@@ -1,0 +1,190 @@
+"""Internal events that are actions on the wire (wire-protocol 3.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from agent_core.events.control import (
+    ChangeAgentState,
+    Condensation,
+    CondensationRequest,
+    RecallAction,
+)
+from agent_core.events.llm_events import ActionDecision, ActionEvent, MessageEvent, SystemPromptEvent
+from agent_core.events.messages import ImageContent
+from agent_core.events.schema import Action, UnknownAction
+from agent_core.tools.file_editor import FileEditorAction
+from agent_core.tools.finish import FinishAction
+from agent_core.tools.terminal import TerminalAction
+from agent_core.tools.think import ThinkAction
+from server.wire.action_fields import Confirmation
+from server.wire.forms import RISK_NUMBERS, ActionForm
+
+
+def system_form(event: SystemPromptEvent) -> ActionForm:
+    """What the agent was told, and its tools."""
+    context = event.dynamic_context.text if event.dynamic_context is not None else ""
+    content = f"{event.system_prompt.text}\n\n{context}" if context else event.system_prompt.text
+    args = {
+        "content": content,
+        "tools": event.tools,
+        "openhands_version": event.version,
+        "agent_class": event.agent_class,
+    }
+    return ActionForm("system", args)
+
+
+def message_form(event: MessageEvent) -> ActionForm | None:
+    """A chat message. What the environment tells the agent is not the user's business."""
+    if event.source not in ("user", "agent"):
+        return None
+    parts = event.llm_message.content
+    images = [url for part in parts if isinstance(part, ImageContent) for url in part.image_urls]
+    return _message(
+        event.llm_message.text,
+        # The protocol's users send empty lists, its agents null.
+        image_urls=images if images or event.source == "user" else None,
+        file_urls=[] if event.file_urls is None and event.source == "user" else event.file_urls,
+        wait_for_response=event.wait_for_response,
+    )
+
+
+def tool_call_form(event: ActionEvent) -> ActionForm | None:
+    """A tool call in the form of its public type; a type that clients do not know is shown as an MCP call."""
+    return _tool_call(event, event.thought_text, "awaiting_confirmation" if event.awaits_confirmation else None)
+
+
+def decision_form(event: ActionDecision) -> ActionForm | None:
+    """The decided action once more: without its thought, with what was decided (wire-protocol 3.7)."""
+    return _tool_call(event.action, "", event.decision)
+
+
+def recall_form(event: RecallAction) -> ActionForm:
+    """A question to the memory."""
+    return ActionForm("recall", {"recall_type": event.recall_type, "query": event.query, "thought": ""})
+
+
+def change_agent_state_form(event: ChangeAgentState) -> ActionForm:
+    """A wish for another state."""
+    return ActionForm("change_agent_state", {"agent_state": event.agent_state.value, "thought": ""})
+
+
+def condensation_form(event: Condensation) -> ActionForm:
+    """Events that the agent no longer sees."""
+    args = {
+        "forgotten_event_ids": event.forgotten_event_ids,
+        "forgotten_events_start_id": None,
+        "forgotten_events_end_id": None,
+        "summary": event.summary,
+        "summary_offset": event.summary_offset,
+    }
+    return ActionForm("condensation", args)
+
+
+def condensation_request_form(event: CondensationRequest) -> ActionForm:
+    """A wish for a condensation."""
+    return ActionForm("condensation_request", {})
+
+
+def _message(
+    text: str, *, image_urls: list[str] | None, file_urls: list[str] | None, wait_for_response: bool
+) -> ActionForm:
+    args = {
+        "content": text,
+        "file_urls": file_urls,
+        "image_urls": image_urls,
+        "wait_for_response": wait_for_response,
+        "security_risk": -1,
+    }
+    return ActionForm("message", args)
+
+
+def _tool_call(event: ActionEvent, thought: str, confirmation: Confirmation | None) -> ActionForm | None:
+    if event.action is None:
+        if not thought:
+            return None
+        return _message(thought, image_urls=None, file_urls=None, wait_for_response=False)
+    form = _TOOL_FORMS.get(type(event.action), _any_tool)(event.action, event, thought)
+    if confirmation is not None:
+        # Where the protocol's type has no such field the client looks for it all the same (wire-protocol 3.7).
+        form.args["confirmation_state"] = confirmation
+    return form
+
+
+def _run(action: TerminalAction, event: ActionEvent, thought: str) -> ActionForm:
+    timeout = event.hard_timeout if action.timeout is None else action.timeout
+    args = {
+        "command": action.command,
+        "is_input": action.is_input,
+        "thought": thought,
+        "blocking": timeout is not None,
+        "is_static": False,
+        "cwd": None,
+        "hidden": event.hidden,
+        "confirmation_state": "confirmed",
+        "security_risk": RISK_NUMBERS[event.security_risk],
+    }
+    return ActionForm("run", args, timeout)
+
+
+def _edit_or_read(action: FileEditorAction, event: ActionEvent, thought: str) -> ActionForm:
+    risk = RISK_NUMBERS[event.security_risk]
+    if action.command == "view":
+        args: dict[str, Any] = {
+            "path": action.path,
+            "start": 0,
+            "end": -1,
+            "thought": thought,
+            "security_risk": risk,
+            "impl_source": "oh_aci",
+            "view_range": action.view_range,
+        }
+        return ActionForm("read", args, event.hard_timeout)
+    args = {
+        "path": action.path,
+        "command": action.command,
+        "file_text": action.file_text,
+        "old_str": action.old_str,
+        "new_str": action.new_str,
+        "insert_line": action.insert_line,
+        "content": "",
+        "start": 1,
+        "end": -1,
+        "thought": thought,
+        "security_risk": risk,
+        "impl_source": "oh_aci",
+    }
+    return ActionForm("edit", args, event.hard_timeout)
+
+
+def _think(action: ThinkAction, event: ActionEvent, thought: str) -> ActionForm:
+    return ActionForm("think", {"thought": f"{thought}\n{action.thought}" if thought else action.thought})
+
+
+def _finish(action: FinishAction, event: ActionEvent, thought: str) -> ActionForm:
+    return ActionForm("finish", {"final_thought": action.message, "outputs": {}, "thought": thought})
+
+
+def _any_tool(action: Action, event: ActionEvent, thought: str) -> ActionForm:
+    args = {
+        "name": event.tool_name,
+        "arguments": _arguments(action),
+        "thought": thought,
+        "security_risk": RISK_NUMBERS[event.security_risk],
+    }
+    return ActionForm("call_tool_mcp", args, event.hard_timeout)
+
+
+def _arguments(action: Action) -> dict[str, Any]:
+    if isinstance(action, UnknownAction):
+        return action.data
+    return action.model_dump(mode="json", exclude={"kind"})
+
+
+_TOOL_FORMS: Final[dict[type[Action], Callable[[Any, ActionEvent, str], ActionForm]]] = {
+    TerminalAction: _run,
+    FileEditorAction: _edit_or_read,
+    ThinkAction: _think,
+    FinishAction: _finish,
+}

@@ -1,0 +1,179 @@
+"""From an event of the log to the one JSON object that clients get for it (wire-protocol 3.1, 3.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from agent_core.events.control import (
+    AgentStateChanged,
+    ChangeAgentState,
+    Condensation,
+    CondensationRequest,
+    ForeignEvent,
+    RecallAction,
+    RecallObservation,
+)
+from agent_core.events.event import Event
+from agent_core.events.llm_events import (
+    ActionDecision,
+    ActionEvent,
+    AgentErrorEvent,
+    MessageEvent,
+    MetricsSnapshot,
+    ObservationEvent,
+    SystemPromptEvent,
+    UserRejectObservation,
+)
+from agent_core.events.serialization import AnyEvent
+from server.wire.actions import (
+    change_agent_state_form,
+    condensation_form,
+    condensation_request_form,
+    decision_form,
+    message_form,
+    recall_form,
+    system_form,
+    tool_call_form,
+)
+from server.wire.forms import ActionForm, Form, ObservationForm
+from server.wire.observations import agent_state_form, error_form, recalled_form, result_form, user_rejected_form
+
+LIVE_FROM_ENVIRONMENT: Final = frozenset({"run", "agent_state_changed", "recall", "error"})
+"""Observations of the environment that a client sees live, as the agent's (wire-protocol 3.2)."""
+
+DEFAULT_USAGE_MODEL: Final = "default"
+
+
+def to_wire(event: AnyEvent, *, live: bool) -> dict[str, Any] | None:
+    """What clients are sent for `event`; None when it is never sent.
+
+    `live` says which rules hold: those for an event that happens now (wire-protocol 3.2), or those for history
+    (1.4). Which state changes of a history are withheld is the reader's business: it depends on what follows.
+    """
+    translate = _FORMS.get(type(event))
+    form = translate(event) if translate is not None else None
+    if form is None or form.name == "null":
+        return None
+    source = _source(event)
+    if live and source == "environment":
+        if not (isinstance(form, ObservationForm) and form.name in LIVE_FROM_ENVIRONMENT):
+            return None
+        source = "agent"
+    if not live and form.name == "recall" and isinstance(form, ActionForm):
+        return None
+    return _envelope(event, form, source)
+
+
+def wire_time(moment: datetime) -> str:
+    """A moment as clients read it: ISO 8601 in UTC, microseconds, ending in ``Z``."""
+    utc = moment if moment.tzinfo is UTC else moment.astimezone(UTC)
+    return utc.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+
+
+def _envelope(event: AnyEvent, form: Form, source: str) -> dict[str, Any]:
+    """All keys in the protocol's order; those without a value are left out."""
+    wire: dict[str, Any] = {"id": event.id} if event.id >= 0 else {}
+    wire["timestamp"] = wire_time(event.timestamp)
+    wire["source"] = source
+    wire["message"] = form.message
+    if isinstance(form, ObservationForm):
+        if (cause := _cause(event)) is not None:
+            wire["cause"] = cause
+        wire["observation"] = form.name
+        wire["content"] = form.content
+        wire["extras"] = form.extras
+        if form.success is not None:
+            wire["success"] = form.success
+        return wire
+    wire["action"] = form.name
+    call = event.action if isinstance(event, ActionDecision) else event
+    if isinstance(call, ActionEvent) and call.tool_call is not None:
+        wire["tool_call_metadata"] = _tool_call_metadata(call)
+    if isinstance(call, ActionEvent | MessageEvent) and call.metrics is not None:
+        wire["llm_metrics"] = _llm_metrics(call.metrics)
+    wire["args"] = form.args
+    if form.timeout is not None:
+        wire["timeout"] = form.timeout
+    return wire
+
+
+def _source(event: AnyEvent) -> str:
+    """The protocol's source: an answer belongs to whoever acted, and a hook to the environment."""
+    if isinstance(event, ActionDecision):
+        return event.action.source
+    if isinstance(event, UserRejectObservation):
+        return "agent"
+    return "environment" if event.source == "hook" else event.source
+
+
+def _cause(event: AnyEvent) -> int | None:
+    """The action as clients know it: a decided one has the id under which it was sent again."""
+    if isinstance(event, ObservationEvent | UserRejectObservation | AgentErrorEvent) and event.reissued_as is not None:
+        return event.reissued_as
+    return event.cause
+
+
+def _tool_call_metadata(event: ActionEvent) -> dict[str, Any]:
+    metrics = event.metrics
+    return {
+        "function_name": event.tool_name,
+        "tool_call_id": event.tool_call_id,
+        # No client reads the response; its text and calls are in the events themselves.
+        "model_response": {
+            "id": event.llm_response_id,
+            "created": int(event.timestamp.timestamp()),
+            "model": metrics.usage.model if metrics is not None else "",
+            "object": "chat.completion",
+            "choices": [],
+        },
+        "total_calls_in_response": event.calls_in_response,
+    }
+
+
+def _llm_metrics(metrics: MetricsSnapshot) -> dict[str, Any]:
+    usage = metrics.usage
+    return {
+        "accumulated_cost": metrics.accumulated_cost,
+        "max_budget_per_task": metrics.max_budget,
+        "accumulated_token_usage": {
+            "model": usage.model or DEFAULT_USAGE_MODEL,
+            "prompt_tokens": usage.prompt_tokens,
+            "completion_tokens": usage.completion_tokens,
+            "cache_read_tokens": usage.cache_read_tokens,
+            "cache_write_tokens": usage.cache_write_tokens,
+            "context_window": usage.context_window,
+            "per_turn_token": usage.per_turn_token,
+            "response_id": usage.response_id,
+        },
+        "costs": [],
+        "response_latencies": [],
+        "token_usages": [],
+    }
+
+
+def _foreign(event: ForeignEvent) -> Form:
+    payload = event.payload
+    if event.is_action:
+        return ActionForm(event.name, payload.get("args", {}), payload.get("timeout"))
+    return ObservationForm(event.name, payload.get("content", ""), payload.get("extras", {}))
+
+
+# What is missing here, `ConversationError`, is not sent: the state event that follows it says what clients need.
+_FORMS: Final[dict[type[Event], Callable[[Any], Form | None]]] = {
+    SystemPromptEvent: system_form,
+    MessageEvent: message_form,
+    ActionEvent: tool_call_form,
+    ActionDecision: decision_form,
+    RecallAction: recall_form,
+    ChangeAgentState: change_agent_state_form,
+    Condensation: condensation_form,
+    CondensationRequest: condensation_request_form,
+    ObservationEvent: result_form,
+    UserRejectObservation: user_rejected_form,
+    AgentErrorEvent: error_form,
+    AgentStateChanged: agent_state_form,
+    RecallObservation: recalled_form,
+    ForeignEvent: _foreign,
+}

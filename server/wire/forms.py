@@ -1,0 +1,50 @@
+"""An event on its way to the public JSON: the part that its type decides; `envelope` adds the rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from agent_core.events.llm_events import SecurityRisk
+from server.wire.texts import action_text, observation_text
+
+RISK_NUMBERS: Final[dict[SecurityRisk, int]] = {"UNKNOWN": -1, "LOW": 0, "MEDIUM": 1, "HIGH": 2}
+"""`security_risk` as the protocol writes it (wire-protocol 3.1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActionForm:
+    """A public action: its type and args, in the protocol's order; `timeout` in seconds."""
+
+    name: str
+    args: dict[str, Any]
+    timeout: float | None = None
+
+    @property
+    def message(self) -> str:
+        """The line for people."""
+        return action_text(self.name, self.args)
+
+
+@dataclass(frozen=True, slots=True)
+class ObservationForm:
+    """A public observation: its type, content and extras, in the protocol's order."""
+
+    name: str
+    content: str
+    extras: dict[str, Any]
+
+    @property
+    def message(self) -> str:
+        """The line for people."""
+        return observation_text(self.name, self.content, self.extras)
+
+    @property
+    def success(self) -> bool | None:
+        """The top-level ``success``; None where the type has none."""
+        if self.name == "run":
+            return bool(self.extras["metadata"]["exit_code"] == 0)
+        return True if self.name == "run_ipython" else None
+
+
+Form = ActionForm | ObservationForm

@@ -1,0 +1,51 @@
+"""Frames that are no events of the log: statuses, errors, news of the conversation, deltas (wire-protocol 3.6, 1.6)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final
+
+from agent_core.events.transient import OutputDelta, StatusNotice, TextDelta, TextDiscarded
+from server.wire.envelope import wire_time
+
+GENERAL_ERROR: Final = "STATUS$ERROR"
+
+Frame = dict[str, Any]
+
+
+def status_frame(notice: StatusNotice, now: datetime) -> Frame:
+    """A status update. An error also says its source and time: only then does the client show it."""
+    frame: Frame = {"status_update": True, "type": notice.level, "id": notice.status_id, "message": notice.message}
+    if notice.level == "error":
+        frame |= {"source": "environment", "timestamp": wire_time(now)}
+    return frame
+
+
+def error_frames(message: str, now: datetime) -> list[Frame]:
+    """A refusal of what a client sent: the protocol's error frame, and a status, which browser clients show."""
+    return [
+        {"error": True, "message": message},
+        status_frame(StatusNotice(GENERAL_ERROR, message, "error"), now),
+    ]
+
+
+def title_frame(conversation_id: str, title: str) -> Frame:
+    """The conversation has a new title."""
+    return {"status_update": True, "type": "info", "message": conversation_id, "conversation_title": title}
+
+
+def closed_frame() -> Frame:
+    """The session was closed; there is no agent until the conversation is started again (wire-protocol 1.6)."""
+    extras = {"agent_state": "stopped", "reason": ""}
+    return {"message": "", "observation": "agent_state_changed", "content": "", "extras": extras}
+
+
+def delta_frame(delta: TextDelta | TextDiscarded | OutputDelta) -> Frame:
+    """Text on its way (``oh_delta``, an addition to the protocol): a later event of the log replaces it."""
+    match delta:
+        case TextDelta():
+            return {"kind": delta.channel, "response_id": delta.response_id, "text": delta.text}
+        case TextDiscarded():
+            return {"kind": "discard", "response_id": delta.response_id}
+        case OutputDelta():
+            return {"kind": "output", "cause": delta.cause, "text": delta.text}

@@ -1,0 +1,268 @@
+"""What clients send, checked and turned into our events (wire-protocol 2)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from agent_core.events.control import AgentState, ChangeAgentState, CondensationRequest, ForeignEvent, RecallAction
+from agent_core.events.llm_events import ActionEvent, MessageEvent, SecurityRisk
+from agent_core.events.messages import Message, TextContent
+from agent_core.events.schema import Action
+from agent_core.events.serialization import AnyEvent
+from agent_core.tools.file_editor import FileEditorAction, FileEditorTool
+from agent_core.tools.terminal import TerminalAction, TerminalTool
+from agent_core.tools.think import ThinkAction, ThinkTool
+from server.wire import action_fields as args_of
+from server.wire.errors import WireError
+from server.wire.fields import Fields, NoFields
+from server.wire.forms import RISK_NUMBERS
+from server.wire.json_data import MAX_CHARS, check_json
+from server.wire.observation_fields import OBSERVATIONS
+
+MAX_TIMEOUT_SECONDS: Final = 24 * 3600.0
+EDIT_COMMANDS: Final = ("view", "create", "str_replace", "insert", "undo_edit")
+
+_RISKS: Final[dict[int, SecurityRisk]] = {number: risk for risk, number in RISK_NUMBERS.items()}
+_RENAMED_ARGS: Final = {"images_urls": "image_urls", "is_confirmed": "confirmation_state"}
+_DROPPED_ARGS: Final = frozenset({"timestamp", "keep_prompt", "task_completed", "translated_ipython_code"})
+
+
+def from_wire(data: object, *, max_chars: int = MAX_CHARS) -> AnyEvent:
+    """The event that a client's message stands for: without an id, source ``user``.
+
+    Every public type is accepted. What has a meaning inside becomes the typed event; the rest is kept as it is, with
+    its defaults filled in, and echoed. Keys at the top that the protocol does not read are ignored.
+
+    Raises:
+        WireError: it cannot be taken; whatever the data is, nothing else is raised.
+    """
+    check_json(data, max_chars=max_chars)
+    if not isinstance(data, dict):
+        raise WireError(f"the message is {_json_type(data)}; send a JSON object with `action` and `args`")
+    if data.get("id") not in (None, -1):
+        raise WireError("id is set, but the server numbers the events; leave it out")
+    if "action" in data and "observation" in data:
+        raise WireError("the message has both `action` and `observation`; send one of them")
+    if "observation" in data:
+        return _observation(data)
+    if "action" in data:
+        return _action(data)
+    raise WireError("the message has no `action`; send for example `message` with args.content")
+
+
+def _action(data: dict[str, Any]) -> AnyEvent:
+    name = _type_name(data, "action", args_of.ACTIONS)
+    timeout = _timeout(data)
+    args = _checked(args_of.ACTIONS[name], _modern_args(_object(data, "args")), name=name, where="args")
+    translate = _TRANSLATIONS.get(name)
+    if translate is not None:
+        return translate(args, timeout)
+    if name in _NOT_EXECUTABLE:
+        raise WireError(f"action: {name!r} cannot be executed for a user by this server; use `run`, `edit` or `read`")
+    payload: dict[str, Any] = {"args": args.model_dump(by_alias=True)}
+    if timeout is not None:
+        payload["timeout"] = timeout
+    return ForeignEvent(source="user", name=name, is_action=True, payload=payload)
+
+
+def _observation(data: dict[str, Any]) -> AnyEvent:
+    name = _type_name(data, "observation", OBSERVATIONS)
+    if name == "agent_state_changed":
+        raise WireError("observation: only the server says the agent's state; send the action `change_agent_state`")
+    content = data.get("content", "" if name == "null" else None)
+    if not isinstance(content, str):
+        raise WireError(f"content: {name!r} needs a text, not {_json_type(content)}")
+    extras = _checked(OBSERVATIONS[name], _object(data, "extras"), name=name, where="extras")
+    payload = {"content": content, "extras": extras.model_dump(by_alias=True)}
+    cause = data.get("cause")
+    if cause is not None and (not isinstance(cause, int) or isinstance(cause, bool) or cause < 0):
+        raise WireError("cause: is not the id of an event; send the id of an action, or leave it out")
+    return ForeignEvent(source="user", cause=cause, name=name, is_action=False, payload=payload)
+
+
+def _type_name(data: dict[str, Any], key: str, known: dict[str, type[Fields]]) -> str:
+    name = data[key]
+    if not isinstance(name, str):
+        raise WireError(f"{key} is {_json_type(name)}; send the name of one: {', '.join(sorted(known))}")
+    if name not in known:
+        raise WireError(f"{key} {name[:80]!r} is unknown; send one of {', '.join(sorted(known))}")
+    return name
+
+
+def _object(data: dict[str, Any], key: str) -> dict[str, Any]:
+    value = data.get(key, {})
+    if not isinstance(value, dict):
+        raise WireError(f"{key} is {_json_type(value)}; send a JSON object")
+    return value
+
+
+def _modern_args(args: dict[str, Any]) -> dict[str, Any]:
+    """Args with the old names replaced and what the protocol drops left out (wire-protocol 2.2)."""
+    modern = {key: value for key, value in args.items() if key not in _RENAMED_ARGS and key not in _DROPPED_ARGS}
+    for old, new in _RENAMED_ARGS.items():
+        if old in args:
+            modern.setdefault(new, args[old])
+    risk = modern.get("security_risk")
+    if "security_risk" in modern and (isinstance(risk, bool) or not isinstance(risk, int) or risk not in _RISKS):
+        del modern["security_risk"]
+    return modern
+
+
+def _timeout(data: dict[str, Any]) -> float | None:
+    value = data.get("timeout")
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise WireError(f"timeout is {_json_type(value)}; send seconds as a number, or leave it out")
+    if not 0 < value <= MAX_TIMEOUT_SECONDS:
+        raise WireError(f"timeout is {value:g}; send more than 0 and at most {MAX_TIMEOUT_SECONDS:g} seconds")
+    return float(value)
+
+
+def _checked(model: type[Fields], value: dict[str, Any], *, name: str, where: str) -> Any:
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise WireError(_problem(error, name=name, where=where)) from error
+
+
+def _problem(error: ValidationError, *, name: str, where: str) -> str:
+    """The first problem, without the value: it may be large, or a secret."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    path = ".".join([where, *(str(part)[:80] for part in first["loc"])])
+    match first["type"]:
+        case "missing":
+            return f"{path} is missing; {name!r} needs it"
+        case "extra_forbidden":
+            return f"{path} is not known for {name!r}; leave it out"
+        case _:
+            text = first["msg"].removeprefix("Value error, ")
+            return f"{path}: {text[:1].lower()}{text[1:]} for {name!r}"
+
+
+def _message(args: args_of.MessageArgs, timeout: float | None) -> AnyEvent:
+    if not (args.content.strip() or args.image_urls or args.file_urls):
+        raise WireError("args.content is empty; write something, or add an image or a file")
+    return MessageEvent(
+        source="user",
+        llm_message=Message.user(args.content, image_urls=args.image_urls),
+        file_urls=args.file_urls,
+        wait_for_response=args.wait_for_response,
+    )
+
+
+def _change_agent_state(args: args_of.ChangeAgentStateArgs, timeout: float | None) -> AnyEvent:
+    try:
+        state = AgentState(args.agent_state)
+    except ValueError as error:
+        known = ", ".join(AgentState)
+        raise WireError(f"args.agent_state {args.agent_state[:80]!r} is unknown; send one of {known}") from error
+    return ChangeAgentState(source="user", agent_state=state)
+
+
+def _recall(args: args_of.RecallArgs, timeout: float | None) -> AnyEvent:
+    return RecallAction(source="user", recall_type=args.recall_type, query=args.query)
+
+
+def _condensation_request(args: NoFields, timeout: float | None) -> AnyEvent:
+    return CondensationRequest(source="user")
+
+
+def _run(args: args_of.RunArgs, timeout: float | None) -> AnyEvent:
+    if args.cwd is not None:
+        raise WireError("args.cwd is not supported: the shell keeps its directory; put `cd …` into the command")
+    if args.is_static:
+        raise WireError("args.is_static is not supported: there is one shell; leave it out")
+    action = TerminalAction(command=args.command, is_input=args.is_input)
+    return _tool_call(TerminalTool.tool_name, action, args, timeout, hidden=args.hidden)
+
+
+def _read(args: args_of.ReadArgs, timeout: float | None) -> AnyEvent:
+    view_range = args.view_range
+    if view_range is None and (args.start, args.end) != (0, -1):
+        # `start` counts from 0, `end` is the line after the last one.
+        view_range = [args.start + 1, args.end]
+    return _edit_file(args, timeout, command="view", path=args.path, view_range=view_range)
+
+
+def _write(args: args_of.WriteArgs, timeout: float | None) -> AnyEvent:
+    if (args.start, args.end) != (0, -1):
+        raise WireError("args.start and args.end are not supported for 'write'; use `edit` to change a part of a file")
+    return _edit_file(args, timeout, command="create", path=args.path, file_text=args.content)
+
+
+def _edit(args: args_of.EditArgs, timeout: float | None) -> AnyEvent:
+    if args.command not in EDIT_COMMANDS:
+        commands = ", ".join(EDIT_COMMANDS)
+        raise WireError(f"args.command {args.command[:80]!r} is not supported for 'edit'; send one of {commands}")
+    texts = {"file_text": args.file_text, "old_str": args.old_str, "new_str": args.new_str}
+    return _edit_file(args, timeout, command=args.command, path=args.path, insert_line=args.insert_line, **texts)
+
+
+def _think(args: args_of.ThinkArgs, timeout: float | None) -> AnyEvent:
+    return ActionEvent(source="user", action=ThinkAction(thought=args.thought), tool_name=ThinkTool.tool_name)
+
+
+def _edit_file(
+    args: args_of.ReadArgs | args_of.WriteArgs | args_of.EditArgs, timeout: float | None, **arguments: Any
+) -> AnyEvent:
+    try:
+        action = FileEditorAction.model_validate(arguments)
+    except ValidationError as error:
+        raise WireError(_problem(error, name=arguments["command"], where="args")) from error
+    return _tool_call(FileEditorTool.tool_name, action, args, timeout)
+
+
+def _tool_call(
+    tool_name: str,
+    action: Action,
+    args: args_of.RunArgs | args_of.ReadArgs | args_of.WriteArgs | args_of.EditArgs,
+    timeout: float | None,
+    *,
+    hidden: bool = False,
+) -> AnyEvent:
+    """A user's own action: it needs nobody's confirmation."""
+    return ActionEvent(
+        source="user",
+        thought=[TextContent(text=args.thought)] if args.thought else [],
+        action=action,
+        tool_name=tool_name,
+        security_risk=_RISKS[args.security_risk],
+        hidden=hidden,
+        hard_timeout=timeout,
+    )
+
+
+def _json_type(value: object) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a text"
+        case list():
+            return "a list"
+    return "an object"
+
+
+_TRANSLATIONS: Final[dict[str, Callable[[Any, float | None], AnyEvent]]] = {
+    "message": _message,
+    "change_agent_state": _change_agent_state,
+    "recall": _recall,
+    "condensation_request": _condensation_request,
+    "run": _run,
+    "read": _read,
+    "write": _write,
+    "edit": _edit,
+    "think": _think,
+}
+
+_NOT_EXECUTABLE: Final = frozenset({"run_ipython", "browse", "browse_interactive", "call_tool_mcp", "delegate"})
+"""Types that a client would wait in vain for an answer to."""

@@ -1,0 +1,95 @@
+"""Bounds on data from outside, checked before anything else looks at it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final, TypeAlias
+
+from server.wire.errors import WireError
+
+MAX_CHARS: Final = 4 * 1024 * 1024
+MAX_DEPTH: Final = 64
+MAX_VALUES: Final = 100_000
+MAX_INTEGER: Final = 2**53
+"""Beyond it JavaScript loses digits."""
+
+_Path: TypeAlias = "tuple[_Path, str | int] | None"
+
+
+def check_json(data: object, *, max_chars: int = MAX_CHARS) -> None:
+    """Make sure that `data` is JSON data that can be stored and sent on as it is.
+
+    Raises:
+        WireError: it is too large, too deep, or holds something that is no JSON or that some store or client cannot
+            carry (NUL characters, half characters, huge or infinite numbers).
+    """
+    chars = 0
+    values = 0
+    waiting: list[tuple[object, int, _Path]] = [(data, 0, None)]
+    while waiting:
+        value, depth, path = waiting.pop()
+        values += 1
+        if isinstance(value, str):
+            chars += len(value)
+            _check_text(value, path)
+        elif isinstance(value, dict):
+            chars += _check_keys(value, path)
+            waiting.extend((item, depth + 1, (path, key)) for key, item in value.items())
+        elif isinstance(value, list):
+            waiting.extend((item, depth + 1, (path, index)) for index, item in enumerate(value))
+        else:
+            _check_scalar(value, path)
+        if depth > MAX_DEPTH:
+            raise WireError(f"{_name(path)} lies deeper than {MAX_DEPTH} levels; send flatter data")
+        if values + len(waiting) > MAX_VALUES:
+            raise WireError(f"the message holds more than {MAX_VALUES} values; send fewer at a time")
+        if chars > max_chars:
+            raise WireError(too_large(max_chars))
+
+
+def too_large(limit: int) -> str:
+    """What to tell the sender of a message over the limit."""
+    return f"the message is larger than the {limit} bytes that this server takes; send less, or upload it as a file"
+
+
+def _check_keys(value: dict[Any, Any], path: _Path) -> int:
+    chars = 0
+    for key in value:
+        if not isinstance(key, str):
+            raise WireError(f"{_name(path)} has a key that is no text; use JSON objects")
+        chars += len(key)
+        _check_text(key, path)
+    return chars
+
+
+def _check_text(value: str, path: _Path) -> None:
+    if "\0" in value:
+        raise WireError(f"{_name(path)} contains a NUL character; leave it out")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise WireError(f"{_name(path)} contains half a character (a lone surrogate); send whole ones") from error
+
+
+def _check_scalar(value: object, path: _Path) -> None:
+    if value is None or isinstance(value, bool):
+        return
+    if isinstance(value, int):
+        if abs(value) > MAX_INTEGER:
+            raise WireError(f"{_name(path)} is an integer beyond 2^53; send it as a text")
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise WireError(f"{_name(path)} is not a finite number; send a finite one or null")
+    else:
+        raise WireError(f"{_name(path)} is no JSON value but {type(value).__name__}; binary data goes in files")
+
+
+def _name(path: _Path) -> str:
+    parts: list[str | int] = []
+    while path is not None:
+        path, part = path
+        parts.append(part)
+    if not parts:
+        return "the message"
+    return ".".join(str(part)[:80] for part in reversed(parts))

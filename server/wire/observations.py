@@ -1,0 +1,124 @@
+"""Internal events that are observations on the wire (wire-protocol 3.4)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+from agent_core.events.control import AgentStateChanged, RecallObservation
+from agent_core.events.llm_events import AgentErrorEvent, ObservationEvent, UserRejectObservation
+from agent_core.events.schema import Observation
+from agent_core.tools.file_editor import FileEditorObservation
+from agent_core.tools.finish import FinishObservation
+from agent_core.tools.terminal import TerminalObservation
+from agent_core.tools.think import ThinkObservation
+from server.wire.forms import ObservationForm
+
+_REJECTED_BY: Final = {"user": "the user", "hook": "a hook"}
+_PLAIN_REASON: Final = UserRejectObservation.model_fields["rejection_reason"].default
+
+
+def result_form(event: ObservationEvent) -> ObservationForm | None:
+    """A tool's result in the form of its public type; any other tool's as an MCP result.
+
+    What answers a `finish` says nothing that the action did not say: it is not sent.
+    """
+    if isinstance(event.observation, FinishObservation):
+        return None
+    return _RESULT_FORMS.get(type(event.observation), _any_tool)(event.observation, event)
+
+
+def error_form(event: AgentErrorEvent) -> ObservationForm:
+    """An action that could not be executed."""
+    return ObservationForm("error", event.error, {"error_id": event.error_id})
+
+
+def user_rejected_form(event: UserRejectObservation) -> ObservationForm:
+    """An action that was refused."""
+    reason = "It was not executed." if event.rejection_reason == _PLAIN_REASON else event.rejection_reason
+    text = f"Action has been rejected by {_REJECTED_BY[event.rejection_source]}! {reason}"
+    return ObservationForm("user_rejected", text, {})
+
+
+def agent_state_form(event: AgentStateChanged) -> ObservationForm:
+    """The agent's state."""
+    return ObservationForm("agent_state_changed", "", {"agent_state": event.agent_state.value, "reason": event.reason})
+
+
+def recalled_form(event: RecallObservation) -> ObservationForm | None:
+    """What the memory knows; nothing known is the protocol's null, which is never sent."""
+    if event.is_empty:
+        return None
+    extras = {
+        "recall_type": event.recall_type,
+        "repo_name": event.repo_name,
+        "repo_directory": event.repo_directory,
+        "repo_branch": event.repo_branch,
+        "repo_instructions": event.repo_instructions,
+        "runtime_hosts": event.runtime_hosts,
+        "additional_agent_instructions": event.additional_agent_instructions,
+        "date": event.date,
+        "custom_secrets_descriptions": event.custom_secrets_descriptions,
+        "conversation_instructions": event.conversation_instructions,
+        "working_dir": event.working_dir,
+        "microagent_knowledge": [
+            {"name": known.name, "trigger": known.trigger, "content": known.content}
+            for known in event.microagent_knowledge
+        ],
+    }
+    form = ObservationForm("recall", "", extras)
+    return ObservationForm("recall", form.message, extras)
+
+
+def _run(observation: TerminalObservation, event: ObservationEvent) -> ObservationForm:
+    metadata = {
+        "exit_code": observation.exit_code,
+        "pid": observation.pid,
+        "username": observation.username or None,
+        "hostname": observation.hostname or None,
+        "working_dir": observation.working_dir or None,
+        "py_interpreter_path": observation.python,
+        "prefix": "",
+        "suffix": f"\n{observation.suffix}" if observation.suffix else "",
+    }
+    extras = {"command": observation.command, "metadata": metadata, "hidden": event.hidden}
+    return ObservationForm("run", observation.text, extras)
+
+
+def _edit_or_read(observation: FileEditorObservation, event: ObservationEvent) -> ObservationForm:
+    content = observation.text
+    if observation.is_error and "error:" not in content.lower():
+        # The client tells success from failure by this word (wire-protocol 3.4).
+        content = f"ERROR:\n{content}"
+    if observation.command == "view":
+        return ObservationForm("read", content, {"path": observation.path, "impl_source": "oh_aci"})
+    extras = {
+        "path": observation.path,
+        "prev_exist": observation.prev_exist,
+        "old_content": observation.old_content,
+        "new_content": observation.new_content,
+        "impl_source": "oh_aci",
+        "diff": observation.diff,
+        "_diff_cache": None,
+    }
+    return ObservationForm("edit", content, extras)
+
+
+def _think(observation: ThinkObservation, event: ObservationEvent) -> ObservationForm:
+    return ObservationForm("think", observation.text, {})
+
+
+def _any_tool(observation: Observation, event: ObservationEvent) -> ObservationForm:
+    content = observation.text
+    if observation.is_error:
+        # The client tells success from failure by a JSON result's isError (wire-protocol 3.4).
+        content = json.dumps({"content": [{"type": "text", "text": content}], "isError": True}, ensure_ascii=False)
+    return ObservationForm("mcp", content, {"name": event.tool_name, "arguments": {}})
+
+
+_RESULT_FORMS: Final[dict[type[Observation], Callable[[Any, ObservationEvent], ObservationForm]]] = {
+    TerminalObservation: _run,
+    FileEditorObservation: _edit_or_read,
+    ThinkObservation: _think,
+}
