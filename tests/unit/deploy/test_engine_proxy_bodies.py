@@ -1,0 +1,197 @@
+"""What a request may make behind the proxy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deploy.engine_proxy import bodies
+from deploy.engine_proxy.errors import RefusedError
+from deploy.engine_proxy.rules import read_json
+
+
+def container(**host_config: Any) -> dict[str, Any]:
+    return {
+        "Image": "drydock/sandbox:base",
+        "HostConfig": {"CapDrop": ["ALL"], "SecurityOpt": ["no-new-privileges"], **host_config},
+    }
+
+
+@pytest.mark.parametrize(
+    "host_config",
+    [
+        {},
+        {"Privileged": False, "CapAdd": None, "Devices": [], "Binds": None, "PidMode": "", "PortBindings": {}},
+        {"NetworkMode": "none"},
+        {"NetworkMode": "drydock-0123-full"},
+        {"Binds": ["drydock-a-workspace:/workspace:rw"]},
+        {"Mounts": [{"Type": "volume", "Source": "drydock-a-workspace", "Target": "/workspace"}]},
+        {"Memory": 2**32, "NanoCpus": 2 * 10**9, "PidsLimit": 512, "Init": True, "OomScoreAdj": 500},
+        {"Tmpfs": {"/tmp": "rw,nosuid,size=1024"}, "LogConfig": {"Type": "json-file", "Config": {"max-size": "1m"}}},
+        {"MaskedPaths": None, "ReadonlyPaths": None, "Runtime": "runsc"},
+    ],
+)
+def test_a_hardened_container_passes(host_config: dict[str, Any]) -> None:
+    bodies.container(container(**host_config), "body")
+
+
+@pytest.mark.parametrize(
+    ("host_config", "named"),
+    [
+        ({"Privileged": True}, "Privileged"),
+        ({"privileged": True}, "privileged"),
+        ({"CapAdd": ["SYS_ADMIN"]}, "CapAdd"),
+        ({"CapDrop": []}, "CapDrop"),
+        ({"CapDrop": ["NET_RAW"]}, "CapDrop"),
+        ({"SecurityOpt": []}, "SecurityOpt"),
+        ({"SecurityOpt": ["no-new-privileges", "seccomp=unconfined"]}, "SecurityOpt"),
+        ({"SecurityOpt": ["no-new-privileges:false"]}, "SecurityOpt"),
+        ({"Devices": [{"PathOnHost": "/dev/sda"}]}, "Devices"),
+        ({"DeviceRequests": [{"Count": -1}]}, "DeviceRequests"),
+        ({"NetworkMode": "host"}, "NetworkMode"),
+        ({"NetworkMode": "container:drydock-b"}, "NetworkMode"),
+        ({"NetworkMode": "drydock_engine"}, "NetworkMode"),
+        ({"PidMode": "host"}, "PidMode"),
+        ({"IpcMode": "host"}, "IpcMode"),
+        ({"UTSMode": "host"}, "UTSMode"),
+        ({"UsernsMode": "host"}, "UsernsMode"),
+        ({"CgroupnsMode": "host"}, "CgroupnsMode"),
+        ({"CgroupParent": "/"}, "CgroupParent"),
+        ({"Binds": ["/:/host"]}, "Binds"),
+        ({"Binds": ["/var/run/docker.sock:/s"]}, "Binds"),
+        ({"Binds": ["drydock_data:/data"]}, "Binds"),
+        ({"Binds": ["drydock-a:/data:rshared"]}, "Binds"),
+        ({"Mounts": [{"Type": "bind", "Source": "/", "Target": "/host"}]}, "Type"),
+        ({"Mounts": [{"Type": "volume", "Source": "drydock_data", "Target": "/data"}]}, "Source"),
+        ({"Mounts": [{"Type": "volume", "Target": "/data"}]}, "Source"),
+        ({"Mounts": [{"Source": "drydock-a", "Target": "/data"}]}, "Type"),
+        (
+            {
+                "Mounts": [
+                    {
+                        "Type": "volume",
+                        "Source": "drydock-a",
+                        "Target": "/x",
+                        "VolumeOptions": {"DriverConfig": {"Options": {"o": "bind", "device": "/"}}},
+                    }
+                ]
+            },
+            "DriverConfig",
+        ),
+        ({"VolumesFrom": ["drydock_server_1"]}, "VolumesFrom"),
+        ({"PortBindings": {"80/tcp": [{"HostPort": "80"}]}}, "PortBindings"),
+        ({"PublishAllPorts": True}, "PublishAllPorts"),
+        ({"MaskedPaths": []}, "MaskedPaths"),
+        ({"ReadonlyPaths": []}, "ReadonlyPaths"),
+        ({"Runtime": "other"}, "Runtime"),
+        ({"Sysctls": {"kernel.shm_rmid_forced": "1"}}, "Sysctls"),
+        ({"OomScoreAdj": -1000}, "OomScoreAdj"),
+        ({"LogConfig": {"Type": "syslog"}}, "Type"),
+        ({"ExtraHosts": ["a:host-gateway"]}, "ExtraHosts"),
+        ({"SomethingNew": 1}, "SomethingNew"),
+    ],
+)
+def test_a_container_with_more_rights_is_refused(host_config: dict[str, Any], named: str) -> None:
+    with pytest.raises(RefusedError, match=named):
+        bodies.container(container(**host_config), "body")
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"Privileged": True},
+        {"Binds": ["/:/host"]},
+        {"hostconfig": {"Privileged": True}},
+        {"NetworkingConfig": {"EndpointsConfig": {"drydock_engine": {}}}},
+        {"NetworkingConfig": {"EndpointsConfig": {"drydock-net": {"IPAMConfig": {"IPv4Address": "1.2.3.4"}}}}},
+        {"Image": ""},
+        {"HostConfig": None},
+        {"HostConfig": []},
+    ],
+)
+def test_rights_cannot_be_had_beside_the_host_config(extra: dict[str, Any]) -> None:
+    with pytest.raises(RefusedError):
+        bodies.container({**container(), **extra}, "body")
+
+
+def test_an_exec_gets_no_privileges() -> None:
+    bodies.exec_in_container({"Cmd": ["sh"], "AttachStdin": True, "Privileged": False}, "body")
+    with pytest.raises(RefusedError, match="Privileged"):
+        bodies.exec_in_container({"Cmd": ["sh"], "Privileged": True}, "body")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"Name": "drydock-v", "DriverOpts": {"type": "none", "device": "/", "o": "bind"}},
+        {"Name": "drydock_data"},
+        {"Driver": "local"},
+        {"Name": "drydock-v", "Driver": "sshfs"},
+    ],
+)
+def test_a_volume_is_a_plain_one_of_ours(body: dict[str, Any]) -> None:
+    bodies.volume({"Name": "drydock-v", "Driver": "local", "DriverOpts": None, "Labels": {"a": "b"}}, "body")
+    with pytest.raises(RefusedError):
+        bodies.volume(body, "body")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"Name": "other"},
+        {"Name": "drydock-n", "Driver": "macvlan"},
+        {"Name": "drydock-n", "IPAM": {"Config": [{"Subnet": "10.0.0.0/8"}]}},
+        {"Name": "drydock-n", "Options": {"com.docker.network.bridge.name": "docker0"}},
+        {"Name": "drydock-n", "ConfigFrom": {"Network": "x"}},
+    ],
+)
+def test_a_network_is_a_plain_one_of_ours(body: dict[str, Any]) -> None:
+    bodies.network({"Name": "drydock-n", "Driver": "bridge", "Internal": True, "IPAM": None}, "body")
+    with pytest.raises(RefusedError):
+        bodies.network(body, "body")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"HostConfig": {}, "HostConfig": {}}',
+        b'{"HostConfig": {}, "hostconfig": {}}',
+        '{"SecurityOpt": [], "\u017fecurityOpt": []}'.encode(),
+        b'{"a": NaN}',
+        b"[]",
+        b"",
+        b"{} {}",
+        b'{"a": 1',
+        b"\xff\xfe{\x00}\x00",
+        b'{"a":' * 5000,
+    ],
+)
+def test_a_body_with_two_readings_is_refused(text: bytes) -> None:
+    with pytest.raises(RefusedError):
+        read_json(text)
+
+
+def test_an_escaped_key_is_read_as_what_it_means() -> None:
+    value = read_json(b'{"Image": "x", "HostConfig": {"CapDrop": ["ALL"], "\\u0050rivileged": true}}')
+    with pytest.raises(RefusedError, match="Privileged"):
+        bodies.container(value, "body")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.sampled_from(["Privileged", "CapAdd", "Binds", "PidMode", "Devices", "Mounts"]), JSON))
+def test_no_value_of_another_type_breaks_the_rules(host_config: dict[str, Any]) -> None:
+    try:
+        bodies.container(container(**host_config), "body")
+    except RefusedError:
+        return
+    for key in ("Privileged", "CapAdd", "PidMode", "Devices", "Binds", "Mounts"):
+        assert not host_config.get(key)

@@ -1,0 +1,144 @@
+"""Which calls of the Engine API pass the proxy, and in what form."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deploy.engine_proxy.calls import find_call
+from deploy.engine_proxy.errors import RefusedError
+
+EXEC = "0f" * 32
+CONTAINER = "ab" * 32
+
+
+@pytest.mark.parametrize(
+    ("method", "target"),
+    [
+        ("GET", "/_ping"),
+        ("HEAD", "/_ping"),
+        ("GET", "/version"),
+        ("GET", "/v1.41/info"),
+        ("GET", "/v1.41/containers/json?all=1&limit=-1&size=0&trunc_cmd=0"),
+        ("GET", "/v1.41/images/drydock/sandbox:base/json"),
+        ("GET", "/v1.41/distribution/python:3.12/json"),
+        ("POST", "/v1.41/images/create?tag=3.12&fromImage=python"),
+        ("POST", "/v1.41/containers/create?name=drydock-a-1"),
+        ("POST", "/v1.41/containers/drydock-a-1/start"),
+        ("POST", "/v1.41/containers/drydock-a-1/stop?t=5"),
+        ("POST", "/v1.41/containers/drydock-a-1/kill?signal=SIGKILL"),
+        ("POST", "/v1.41/containers/drydock-a-1/wait"),
+        ("POST", "/v1.41/containers/drydock-a-1/pause"),
+        ("POST", "/v1.41/containers/drydock-a-1/unpause"),
+        ("GET", "/v1.41/containers/drydock-a-1/logs?stdout=1&stderr=1&tail=15"),
+        ("DELETE", "/v1.41/containers/drydock-a-1?v=True&link=False&force=True"),
+        ("PUT", "/v1.41/containers/drydock-a-1/archive?path=%2F"),
+        ("GET", "/v1.41/containers/drydock-a-1/archive?path=%2Fworkspace"),
+        ("POST", "/v1.41/containers/drydock-a-1/exec"),
+        ("POST", f"/v1.41/exec/{EXEC}/start"),
+        ("POST", f"/v1.41/exec/{EXEC}/resize?h=24&w=80"),
+        ("GET", f"/v1.41/exec/{EXEC}/json"),
+        ("POST", "/v1.41/volumes/create"),
+        ("GET", "/v1.41/volumes?filters=%7B%7D"),
+        ("DELETE", "/v1.41/volumes/drydock-a-1-workspace?force=True"),
+        ("POST", "/v1.41/networks/create"),
+        ("DELETE", "/v1.41/networks/drydock-0123-full"),
+    ],
+)
+def test_a_call_that_sandboxes_need_passes(method: str, target: str) -> None:
+    assert find_call(method, target).unproven is None
+
+
+@pytest.mark.parametrize(
+    ("method", "target"),
+    [
+        ("POST", "/v1.41/build"),
+        ("POST", "/v1.41/commit?container=drydock-a"),
+        ("POST", "/v1.41/containers/drydock-a/update"),
+        ("POST", "/v1.41/containers/drydock-a/rename?name=x"),
+        ("POST", "/v1.41/containers/drydock-a/attach?stream=1"),
+        ("POST", "/v1.41/containers/prune"),
+        ("POST", "/v1.41/volumes/prune"),
+        ("POST", "/v1.41/swarm/init"),
+        ("POST", "/v1.41/plugins/pull"),
+        ("POST", "/v1.41/auth"),
+        ("GET", "/v1.41/events"),
+        ("GET", "/v1.41/secrets"),
+        ("DELETE", "/v1.41/images/python:3.12"),
+        ("POST", "/v1.41/networks/drydock-n/connect"),
+        ("POST", "/session"),
+        ("CONNECT", "/_ping"),
+        ("POST", "/v1.41/images/create?fromSrc=http%3A%2F%2Fx%2Fy.tar"),
+        ("POST", "/v1.41/images/create?fromImage=a&fromSrc=-"),
+        ("POST", "/v1.41/images/create"),
+        ("GET", "/v1.41/images/drydock/sandbox:base/get"),
+    ],
+)
+def test_any_other_call_is_refused(method: str, target: str) -> None:
+    with pytest.raises(RefusedError):
+        find_call(method, target)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/v1.41/containers/postgres/json",
+        "/v1.41/containers/drydock_server_1/json",
+        "/v1.41/containers/xdrydock-a/json",
+        "/v1.41/containers/drydock-a%2F..%2Fpostgres/json",
+        "/v1.41/containers/drydock-a/../postgres/json",
+        "/v1.41/containers/drydock-a%2e%2e/json",
+        "/v1.41/containers/DRYDOCK-a/json",
+        "/v1.41/volumes/drydock_data",
+        "/v1.41/volumes/" + CONTAINER,
+        "/v1.41/networks/bridge",
+        "/v1.23/containers/drydock-a/json",
+        "//v1.41/containers/drydock-a/json",
+        "/v1.41/v1.41/version",
+    ],
+)
+def test_things_of_others_are_out_of_reach(target: str) -> None:
+    with pytest.raises(RefusedError):
+        find_call("GET", target)
+
+
+@pytest.mark.parametrize("name", ["postgres", "drydock_x", "", "drydock-a/b", "drydock-ä"])
+def test_a_container_is_made_only_under_a_name_of_ours(name: str) -> None:
+    with pytest.raises(RefusedError):
+        find_call("POST", f"/v1.41/containers/create?name={name}")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "",
+        "?name=drydock-a&name=postgres",
+        "?n%61me=postgres&name=drydock-a",
+        "?name=drydock-a&x=1",
+        "?name=drydock-a;x",
+    ],
+)
+def test_a_name_cannot_be_given_in_two_ways(query: str) -> None:
+    with pytest.raises(RefusedError):
+        find_call("POST", f"/v1.41/containers/create{query}")
+
+
+def test_an_id_has_to_be_proven_first() -> None:
+    assert find_call("DELETE", f"/v1.41/containers/{CONTAINER}?force=True").unproven == CONTAINER
+    assert find_call("DELETE", f"/v1.41/networks/{CONTAINER}").unproven == CONTAINER
+
+
+def test_path_and_query_are_written_anew() -> None:
+    call = find_call("GET", "/v1.41/containers/drydock-a/archive?path=%2Fwork%20space%26x%3D1")
+    assert call.target == "/v1.41/containers/drydock-a/archive?path=%2Fwork+space%26x%3D1"
+
+
+@given(st.text(alphabet=st.characters(min_codepoint=0x21, max_codepoint=0x7E), max_size=60))
+def test_whatever_is_asked_for_the_engine_sees_only_plain_paths_of_ours(text: str) -> None:
+    try:
+        call = find_call("DELETE", f"/v1.41/containers/{text}")
+    except RefusedError:
+        return
+    reference = call.target.partition("?")[0].removeprefix("/v1.41/containers/")
+    assert reference.startswith("drydock-") or call.unproven == reference
