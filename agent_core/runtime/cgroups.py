@@ -1,0 +1,155 @@
+"""Limits on a group of processes through the kernel's control groups, version 1 or 2, where this process may make them.
+
+Only for sandboxes without an engine. Whatever cannot be had here is left to resource limits of single processes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from agent_core.runtime.sandbox import SandboxLimits
+
+_MOUNTS = Path("/proc/self/mounts")
+_PARENT = "drydock"
+_CONTROLLERS = ("pids", "memory", "cpu", "freezer")
+_CPU_PERIOD = 100_000
+_REMOVE_SECONDS = 2.0
+
+
+def find_hierarchies(mounts: Iterable[str]) -> dict[str, Path]:
+    """Where each controller is mounted, from the lines of a mount table; ``unified`` is version 2."""
+    found: dict[str, Path] = {}
+    for line in mounts:
+        fields = line.split()
+        if len(fields) < 4:
+            continue
+        point, kind, options = Path(fields[1]), fields[2], fields[3].split(",")
+        if kind == "cgroup2":
+            found["unified"] = point
+        elif kind == "cgroup":
+            found.update({name: point for name in _CONTROLLERS if name in options})
+    return found
+
+
+class ControlGroup:
+    """The control groups of one sandbox, one folder in each hierarchy. Methods block for at most a few milliseconds."""
+
+    def __init__(self, name: str, hierarchies: dict[str, Path] | None = None) -> None:
+        self._name = name
+        self._hierarchies = hierarchies
+
+    def make(self, limits: SandboxLimits) -> tuple[list[str], frozenset[str]]:
+        """Make the groups and set their limits.
+
+        Returns:
+            The files to which a process writes its id in order to join, and which of pids, memory and cpu are limited.
+        """
+        joins: list[str] = []
+        limited: set[str] = set()
+        wishes: dict[str, Callable[[Path], None]] = {
+            "pids": lambda folder: _write(folder / "pids.max", limits.processes),
+            "memory": lambda folder: self._limit_memory(folder, limits.memory),
+            "cpu": lambda folder: self._limit_cpu(folder, limits.cpus),
+            "freezer": lambda folder: None,
+        }
+        for folder, names in self._folders().items():
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError:
+                continue
+            if not (folder / "cgroup.procs").exists():
+                continue
+            joins.append(str(folder / "cgroup.procs"))
+            for name in names:
+                with contextlib.suppress(OSError):  # a controller that is not to be had here
+                    wishes[name](folder)
+                    limited.add(name)
+        return joins, frozenset(limited - {"freezer"})
+
+    def freeze(self, frozen: bool) -> bool:
+        """Stop or continue all processes of the group; False when this cannot be done here."""
+        done = False
+        for folder, names in self._folders().items():
+            with contextlib.suppress(OSError):
+                if self._is_unified(folder):
+                    _write(folder / "cgroup.freeze", int(frozen))
+                    done = True
+                elif "freezer" in names:
+                    _write(folder / "freezer.state", "FROZEN" if frozen else "THAWED")
+                    done = True
+        return done
+
+    def processes(self) -> set[int]:
+        """Ids of the processes in the group."""
+        found: set[int] = set()
+        for folder in self._folders():
+            with contextlib.suppress(OSError, ValueError):
+                found.update(int(line) for line in (folder / "cgroup.procs").read_text().split())
+        return found
+
+    def remove(self) -> None:
+        """Remove the groups once their processes have ended; gives up after two seconds."""
+        end = time.monotonic() + _REMOVE_SECONDS
+        for folder in self._folders():
+            while folder.exists():
+                try:
+                    folder.rmdir()
+                except OSError:
+                    if time.monotonic() > end:
+                        break
+                    time.sleep(0.005)
+
+    def _folders(self) -> dict[Path, list[str]]:
+        if self._hierarchies is None:
+            self._hierarchies = find_hierarchies(_MOUNTS.read_text().splitlines())
+        folders: dict[Path, list[str]] = {}
+        for name in _CONTROLLERS:
+            if name in self._hierarchies:
+                folders.setdefault(self._hierarchies[name] / _PARENT / self._name, []).append(name)
+        if "unified" in self._hierarchies:
+            root = self._hierarchies["unified"]
+            missing = [name for name in ("pids", "memory", "cpu") if name not in self._hierarchies]
+            if missing:
+                _delegate(root, missing)
+            folders[root / _PARENT / self._name] = missing
+        return folders
+
+    def _is_unified(self, folder: Path) -> bool:
+        return self._hierarchies is not None and self._hierarchies.get("unified") in folder.parents
+
+    def _limit_memory(self, folder: Path, limit: int) -> None:
+        if self._is_unified(folder):
+            _write(folder / "memory.max", limit)
+            with contextlib.suppress(OSError):  # only where swap is counted
+                _write(folder / "memory.swap.max", 0)
+        else:
+            _write(folder / "memory.limit_in_bytes", limit)
+            with contextlib.suppress(OSError):
+                _write(folder / "memory.memsw.limit_in_bytes", limit)
+
+    def _limit_cpu(self, folder: Path, cpus: float) -> None:
+        quota = max(1000, int(cpus * _CPU_PERIOD))
+        if self._is_unified(folder):
+            _write(folder / "cpu.max", f"{quota} {_CPU_PERIOD}")
+        else:
+            _write(folder / "cpu.cfs_period_us", _CPU_PERIOD)
+            _write(folder / "cpu.cfs_quota_us", quota)
+
+
+def _delegate(root: Path, controllers: list[str]) -> None:
+    """Let groups below `root` use these controllers; refused where this process may not, or where they are not."""
+    for folder in (root, root / _PARENT):
+        with contextlib.suppress(OSError):
+            folder.mkdir(exist_ok=True)
+        for name in controllers:
+            with contextlib.suppress(OSError):
+                _write(folder / "cgroup.subtree_control", f"+{name}")
+
+
+def _write(path: Path, value: object) -> None:
+    # Control files exist already; opening without creating keeps a stray ordinary file from appearing.
+    with path.open("r+") as file:
+        file.write(str(value))

@@ -1,0 +1,116 @@
+"""The provider of sandboxes without an engine: under bubblewrap, or unconfined by explicit wish."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from agent_core.errors import SandboxError
+from agent_core.runtime.local_sandbox import LocalSandbox
+from agent_core.runtime.naming import object_name
+from agent_core.runtime.sandbox import Availability, Sandbox, SandboxLimits, SandboxSpec, SandboxState
+
+_CHECK_SECONDS = 8.0
+_INSTALL = "Install it: sudo apt-get install bubblewrap (or your system's equivalent)."
+
+
+class LocalProvider:
+    """Makes a sandbox of processes on this host for each conversation (`SandboxProvider`).
+
+    Args:
+        data_dir: folder under which ``sandboxes/`` is kept; the same as in the specs.
+        confined: False only by the user's explicit wish: then commands run as this server's user, with all it may do.
+    """
+
+    def __init__(self, data_dir: str, *, confined: bool = True, threads: int = 4) -> None:
+        self.name = "local" if confined else "unconfined"
+        self._data_dir = data_dir
+        self._confined = confined
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="local-sandbox")
+
+    async def check(self) -> Availability:
+        if not self._confined:
+            return Availability(True, "commands run as this server's user, WITHOUT ISOLATION, as was asked for")
+        if shutil.which("bwrap") is None:
+            return Availability(False, "bubblewrap (bwrap) is not installed", _INSTALL)
+        try:
+            await self._try()
+        except SandboxError as error:
+            return Availability(False, _first_line(str(error)), _advice(str(error)))
+        return Availability(True, "bubblewrap isolates processes of this host")
+
+    def create(self, spec: SandboxSpec) -> Sandbox:
+        return self._sandbox(spec, object_name(spec.instance_id, spec.conversation_id))
+
+    def restore(self, spec: SandboxSpec, state: SandboxState) -> Sandbox:
+        name = state.get("name", "")
+        known = name if name and "/" not in name and not name.startswith(".") else ""
+        return self._sandbox(spec, known or object_name(spec.instance_id, spec.conversation_id))
+
+    async def reap(self, instance_id: str, keep: Collection[str]) -> list[str]:
+        kept, gone = set(keep), []
+        loop = asyncio.get_running_loop()
+        for name, conversation in await loop.run_in_executor(self._pool, self._found, instance_id):
+            if conversation not in kept:
+                spec = SandboxSpec(conversation, instance_id, image="", data_dir=self._data_dir)
+                await self._sandbox(spec, name).destroy()
+                gone.append(conversation)
+        return sorted(gone)
+
+    async def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _sandbox(self, spec: SandboxSpec, name: str) -> LocalSandbox:
+        bwrap = (shutil.which("bwrap") or "/usr/bin/bwrap") if self._confined else None
+        return LocalSandbox(spec, name, bwrap=bwrap, pool=self._pool)
+
+    def _found(self, instance_id: str) -> list[tuple[str, str]]:
+        found = []
+        for path in sorted(Path(self._data_dir, "sandboxes").glob("*/sandbox.json")):
+            try:
+                record = json.loads(path.read_text())
+            except (OSError, ValueError):
+                continue
+            if record.get("instance") == instance_id:
+                found.append((path.parent.name, str(record.get("conversation", ""))))
+        return found
+
+    async def _try(self) -> None:
+        """Start a sandbox and remove it: the only honest test."""
+        with tempfile.TemporaryDirectory(prefix="drydock-check-") as folder:
+            os.chmod(folder, 0o700)
+            limits = SandboxLimits(start_seconds=_CHECK_SECONDS, tmp_size=1024**2, stop_seconds=1)
+            spec = SandboxSpec("check", os.urandom(4).hex(), image="", data_dir=folder, network="none", limits=limits)
+            sandbox = self._sandbox(spec, object_name(spec.instance_id, spec.conversation_id))
+            try:
+                await sandbox.start(lambda _status, _text: None)
+            finally:
+                await sandbox.destroy()
+
+
+def _first_line(text: str) -> str:
+    return text.split("\n", 1)[0][:500]
+
+
+def _advice(text: str) -> str:
+    """What to do about bubblewrap's words."""
+    if "No permissions to create" in text or "user namespace" in text or "uid map" in text:
+        return (
+            "Allow user namespaces: sudo sysctl kernel.unprivileged_userns_clone=1 (Debian), "
+            "sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0 (Ubuntu 24.04 and later), "
+            "or sudo sysctl user.max_user_namespaces=15000."
+        )
+    if "Unknown option" in text:
+        return "This bubblewrap is too old; version 0.8 or newer is needed."
+    if "proc" in text:
+        return (
+            "This looks like a container that hides /proc; give it --security-opt systempaths=unconfined, "
+            "or use Docker."
+        )
+    return ""

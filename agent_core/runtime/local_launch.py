@@ -1,0 +1,134 @@
+"""Starts one local sandbox, as a program of its own: ``python local_launch.py JSON``.
+
+Runs outside of the server so that nothing of a multi-threaded process is forked, and ends at once: what it starts has a
+session of its own and outlives the server. Writes a record of it, and prints the same as JSON. Standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import resource
+import select
+import sys
+from collections.abc import Callable
+from typing import Any
+
+_INFO_SECONDS = 10.0
+_CLONE_NEWNS = 0x00020000
+_MS_BIND = 0x1000
+_MS_REC = 0x4000
+_MS_PRIVATE = 1 << 18
+INFO_MARK = "@info-fd@"
+
+
+def main(order: dict[str, Any]) -> None:
+    """Carry out an order of `agent_core.runtime.local_sandbox`.
+
+    Args:
+        order: ``argv`` and ``env`` of the program; ``folder`` to write ``process.json`` and the log to; ``uid`` to run
+            as, or None; ``mount`` (place where a root server shows `folder` to that user); ``joins`` (files of control
+            groups); ``limits`` (resource limits by name); ``oom_score_adj``.
+    """
+    folder = order["folder"]
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        _become(order, writing)
+    os.close(writing)
+    info = _read_info(reading) if INFO_MARK in order["argv"] else {}
+    inner = int(info.get("child-pid", child))
+    record = {"pid": child, "start": _start_time(child), "init": inner, "init_start": _start_time(inner)}
+    path = os.path.join(folder, "process.json")
+    with open(path + ".new", "w", encoding="utf-8") as file:
+        json.dump(record, file)
+    os.replace(path + ".new", path)
+    sys.stdout.write(json.dumps(record))
+
+
+def _become(order: dict[str, Any], info: int) -> None:
+    """In the child: take on limits and user, and turn into the program; never returns."""
+    try:
+        os.setsid()
+        os.umask(0o022)
+        null = os.open(os.devnull, os.O_RDONLY)
+        log = os.open(
+            os.path.join(order["folder"], "log"),
+            os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW,
+            0o600,
+        )
+        os.dup2(null, 0)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        for path in order["joins"]:
+            with open(path, "w", encoding="ascii") as file:
+                file.write(str(os.getpid()))
+        with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+            file.write(str(order["oom_score_adj"]))
+        for name, value in order["limits"].items():
+            kind = getattr(resource, f"RLIMIT_{name}")
+            hard = resource.getrlimit(kind)[1]
+            bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
+            resource.setrlimit(kind, (bound, bound))
+        if order["uid"] is not None:
+            if order["mount"] is not None:
+                _show(order["folder"], order["mount"])
+            os.setgroups([])
+            os.setresgid(order["uid"], order["uid"], order["uid"])
+            os.setresuid(order["uid"], order["uid"], order["uid"])
+        os.set_inheritable(info, True)
+        os.chdir("/")
+        argv = [str(info) if word == INFO_MARK else word for word in order["argv"]]
+        if INFO_MARK not in order["argv"]:
+            os.close(info)
+            os.chdir(order["cwd"])
+        os.execve(argv[0], argv, order["env"])  # noqa: S606 - becoming the program is the purpose
+    except OSError as error:
+        os.write(2, f"cannot start {order['argv'][0]}: {error}\n".encode())
+    finally:
+        os._exit(127)
+
+
+def _show(folder: str, place: str) -> None:
+    """Mount `folder` at `place` for this process and its children only: its user may not walk the way to it."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    calls: tuple[Callable[[], int], ...] = (
+        lambda: libc.unshare(_CLONE_NEWNS),
+        lambda: libc.mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None),
+        lambda: libc.mount(folder.encode(), place.encode(), None, _MS_BIND | _MS_REC, None),
+    )
+    for call in calls:
+        if call() != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), place)
+
+
+def _read_info(reading: int) -> dict[str, Any]:
+    """What bubblewrap says about the sandbox's first process; empty when it ended before."""
+    text = b""
+    while select.select([reading], [], [], _INFO_SECONDS)[0]:
+        piece = os.read(reading, 4096)
+        text += piece
+        if not piece or b"}" in piece:
+            break
+    try:
+        info = json.loads(text)
+    except ValueError:
+        return {}
+    return info if isinstance(info, dict) else {}
+
+
+def _start_time(pid: int) -> int:
+    """When a process began, in clock ticks since boot; 0 when it is gone. With it a reused id is told apart."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

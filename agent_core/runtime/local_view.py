@@ -1,0 +1,160 @@
+"""What a local sandbox sees: bubblewrap's arguments for a small read-only view of the host and folders of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from agent_core.runtime.local_launch import INFO_MARK
+from agent_core.runtime.naming import RUNNER_ROOT, STATE_DIR, WORKSPACE
+from agent_core.runtime.sandbox import SandboxLimits
+
+HOME = "/home/agent"
+INNER_UID = 1000
+SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+_SYSTEM_FOLDERS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+_SHARED_MEMORY = 64 * 1024**2
+_HOST_FILES = (
+    "/etc/alternatives",
+    "/etc/bash.bashrc",
+    "/etc/ca-certificates",
+    "/etc/crypto-policies",
+    "/etc/debian_version",
+    "/etc/fonts",
+    "/etc/inputrc",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/localtime",
+    "/etc/magic",
+    "/etc/mime.types",
+    "/etc/os-release",
+    "/etc/pki/ca-trust",
+    "/etc/pki/tls/certs",
+    "/etc/protocols",
+    "/etc/services",
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
+    "/etc/terminfo",
+    "/etc/timezone",
+)
+"""Read-only, where the host has them; nothing that names its users, keys or machines."""
+
+OWN_FILES: Mapping[str, str] = {
+    "passwd": f"root:x:0:0:root:/:/bin/sh\nagent:x:{INNER_UID}:{INNER_UID}:agent:{HOME}:/bin/bash\n"
+    "nobody:x:65534:65534:nobody:/:/bin/sh\n",
+    "group": f"root:x:0:\nagent:x:{INNER_UID}:\nnogroup:x:65534:\n",
+    "hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
+    "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
+    "gitconfig": "[init]\n\tdefaultBranch = main\n[safe]\n\tdirectory = *\n"
+    "[user]\n\tname = Drydock agent\n\temail = agent@drydock.invalid\n",
+}
+"""Files of the sandbox's own /etc."""
+
+BOOT = f"""
+import resource, runpy, sys
+sys.path[0] = "{RUNNER_ROOT}"
+limit = int(sys.argv.pop(1))
+if limit:
+    resource.setrlimit(resource.RLIMIT_NPROC, (limit, limit))
+runpy.run_module("runner", run_name="__main__", alter_sys=True)
+"""
+"""Limits the number of processes from inside, where newer kernels count this sandbox alone; then the runner."""
+
+
+def isolation(folder: str, network: bool, resolver: str | None = None) -> list[str]:
+    """Arguments for namespaces, users and file systems, up to the command.
+
+    Args:
+        folder: the sandbox's folder as bubblewrap sees it.
+        network: share the network namespace that bubblewrap is started in; otherwise an empty one.
+        resolver: file to use as /etc/resolv.conf.
+    """
+    arguments = [
+        *("--unshare-user", "--uid", str(INNER_UID), "--gid", str(INNER_UID), "--disable-userns"),
+        *("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--hostname", "sandbox"),
+        *("--new-session", "--cap-drop", "ALL"),
+        *("--ro-bind", "/usr", "/usr"),
+        *("--proc", "/proc", "--dev", "/dev", "--dir", "/etc", "--dir", "/run", "--dir", "/var"),
+        *("--symlink", "/tmp", "/var/tmp"),  # noqa: S108 - a path inside the sandbox
+    ]
+    if not network:
+        arguments.append("--unshare-net")
+    for path in _SYSTEM_FOLDERS:
+        if os.path.islink(path):
+            arguments += ["--symlink", os.readlink(path), path]
+        elif os.path.isdir(path):
+            arguments += ["--ro-bind", path, path]
+    for path in _HOST_FILES:
+        arguments += ["--ro-bind-try", path, path]
+    for name in OWN_FILES:
+        arguments += ["--ro-bind", f"{folder}/etc/{name}", f"/etc/{name}"]
+    if resolver is not None:
+        arguments += ["--ro-bind", resolver, "/etc/resolv.conf"]
+    prefix = interpreter().prefix
+    if prefix is not None:
+        arguments += ["--ro-bind", prefix, prefix]
+    return arguments
+
+
+def places(folder: str, limits: SandboxLimits) -> list[str]:
+    """Arguments for the folders that belong to the sandbox, and the bounds of those in memory."""
+    return [
+        *("--size", str(limits.tmp_size), "--perms", "1777", "--tmpfs", "/tmp"),  # noqa: S108 - inside the sandbox
+        *("--size", str(_SHARED_MEMORY), "--perms", "1777", "--tmpfs", "/dev/shm"),  # noqa: S108
+        *("--ro-bind", f"{folder}/runner", f"{RUNNER_ROOT}/runner"),
+        *("--bind", f"{folder}/state", STATE_DIR),
+        *("--bind", f"{folder}/home", HOME),
+        *("--bind", f"{folder}/workspace", WORKSPACE),
+        *("--remount-ro", "/dev", "--remount-ro", "/"),  # both are in memory and would be without a bound
+        *("--chdir", RUNNER_ROOT, "--info-fd", INFO_MARK),
+    ]
+
+
+def environment(home: str, extra: Mapping[str, str]) -> dict[str, str]:
+    """Variables of every process: nothing of the server's own."""
+    own_bin = "" if interpreter().prefix is None else f"{os.path.dirname(interpreter().path)}:"
+    return {
+        "PATH": f"{home}/.local/bin:{own_bin}{SYSTEM_PATH}",
+        "HOME": home,
+        "USER": "agent",
+        "LOGNAME": "agent",
+        "SHELL": "/bin/bash",
+        "LANG": "C.UTF-8",
+        **extra,
+    }
+
+
+class Interpreter:
+    """A Python for the runner: the system's, or, where that is missing or too old, the one that runs this server."""
+
+    def __init__(self, path: str, prefix: str | None) -> None:
+        self.path = path
+        self.prefix = prefix
+
+
+@cache
+def interpreter() -> Interpreter:
+    """Find it once per process; `prefix` is the folder to show to the sandbox in addition, if any."""
+    system = "/usr/bin/python3"
+    if os.access(system, os.X_OK):
+        try:
+            answer = subprocess.run(  # noqa: S603 - a fixed path
+                [system, "-I", "-S", "-c", "import sys; print(sys.version_info >= (3, 8))"],
+                capture_output=True,
+                timeout=10,
+                check=False,
+                env={},
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            answer = None
+        if answer is not None and answer.stdout.strip() == b"True":
+            return Interpreter(system, None)
+    prefix = os.path.realpath(sys.base_prefix)
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    path = Path(prefix, "bin", f"python{version}")
+    return Interpreter(str(path), None if path.is_relative_to("/usr") else prefix)

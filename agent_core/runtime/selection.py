@@ -1,0 +1,80 @@
+"""Which kind of sandbox to use: what was asked for, or the best that works here, with the reason in words."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from agent_core.errors import SandboxError
+from agent_core.runtime.docker_provider import DockerProvider
+from agent_core.runtime.images import DEFAULT_IMAGE
+from agent_core.runtime.local import LocalProvider
+from agent_core.runtime.sandbox import Availability, SandboxProvider
+
+SandboxWish = Literal["auto", "docker", "local", "unconfined"]
+
+
+class Choice(NamedTuple):
+    """A provider that works here, and why it is this one (one sentence for people)."""
+
+    provider: SandboxProvider
+    reason: str
+
+
+async def choose_provider(
+    wish: SandboxWish, *, data_dir: str, image: str = DEFAULT_IMAGE, docker_host: str | None = None
+) -> Choice:
+    """Find the provider to use; takes at most a few seconds.
+
+    ``auto`` takes Docker where an engine answers and `image` is there or can be pulled, otherwise ``local``.
+    ``unconfined`` is never chosen unless asked for.
+
+    Raises:
+        SandboxError: ``no_sandbox`` (auto), ``engine_unavailable``, ``image_missing`` or ``no_isolation``; the message
+            says what is wrong and what to do.
+    """
+    if wish == "docker":
+        return await _docker(image, docker_host)
+    if wish == "local":
+        return await _local(data_dir)
+    if wish == "unconfined":
+        provider = LocalProvider(data_dir, confined=False)
+        return Choice(provider, f"unconfined: {(await provider.check()).reason}")
+    try:
+        return await _docker(image, docker_host)
+    except SandboxError as no_docker:
+        try:
+            chosen = await _local(data_dir)
+        except SandboxError as no_local:
+            raise SandboxError(
+                f"No sandbox can be had here. Docker: {no_docker} Local: {no_local}",
+                code="no_sandbox",
+                fix="Mend one of them, or accept the risk in so many words: --sandbox unconfined.",
+            ) from no_local
+        return Choice(chosen.provider, f"{chosen.reason}, because of Docker: {no_docker}")
+
+
+async def _docker(image: str, host: str | None) -> Choice:
+    provider = DockerProvider(host)
+    engine = await provider.check()
+    if not engine.ok:
+        await provider.close()
+        raise _error(engine, "engine_unavailable")
+    present = await provider.check_image(image)
+    if not present.ok:
+        await provider.close()
+        raise _error(present, "image_missing")
+    return Choice(provider, f"docker: {engine.reason}, and {present.reason}")
+
+
+async def _local(data_dir: str) -> Choice:
+    provider = LocalProvider(data_dir)
+    found = await provider.check()
+    if not found.ok:
+        await provider.close()
+        raise _error(found, "no_isolation")
+    return Choice(provider, f"local: {found.reason}")
+
+
+def _error(found: Availability, code: str) -> SandboxError:
+    reason = found.reason.rstrip(".")
+    return SandboxError(f"{reason[:1].upper()}{reason[1:]}.", code=code, fix=found.fix)
