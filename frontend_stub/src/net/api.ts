@@ -87,6 +87,11 @@ export class Api {
     this.#request = request;
   }
 
+  /** Asks whether the server accepts a token. Fails with status 401 when it does not. */
+  async checkToken(token: string): Promise<void> {
+    await this.#request("GET", "/api/conversations?limit=1", undefined, token);
+  }
+
   async config(): Promise<ServerConfig> {
     const fields = asFields(await this.#request("GET", "/api/options/config"));
     const drydock = objectField(fields, "DRYDOCK");

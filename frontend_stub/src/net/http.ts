@@ -20,7 +20,8 @@ const TIMEOUT_MILLISECONDS = 30_000;
 
 export type Method = "GET" | "POST" | "PATCH" | "DELETE";
 
-export type Request = (method: Method, path: string, body?: unknown) => Promise<unknown>;
+/** A `token` given here is tried instead of the one that is kept. */
+export type Request = (method: Method, path: string, body?: unknown, token?: string) => Promise<unknown>;
 
 function describeDetail(detail: unknown): string {
   if (typeof detail === "string") return detail;
@@ -56,10 +57,10 @@ async function readBody(response: Response): Promise<unknown> {
 }
 
 export function createRequest(keeper: TokenKeeper, fetcher: typeof fetch = (...args) => window.fetch(...args)): Request {
-  return async (method, path, body) => {
+  return async (method, path, body, token = keeper.token ?? undefined) => {
     const headers: Record<string, string> = { Accept: "application/json" };
     if (body !== undefined) headers["Content-Type"] = "application/json";
-    if (keeper.token !== null) headers["X-Session-API-Key"] = keeper.token;
+    if (token !== undefined) headers["X-Session-API-Key"] = token;
     let response: Response;
     try {
       response = await fetcher(path, {

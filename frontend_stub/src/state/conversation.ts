@@ -56,6 +56,8 @@ export interface ConversationModel {
   lastEventId: number;
   /** `unknown` until the first page of history is there. */
   older: "unknown" | "more" | "loading" | "none";
+  /** How often older history was put in front of the timeline. */
+  prepends: number;
   agentState: AgentState;
   agentReason: string;
   agentStateSince: number;
@@ -104,6 +106,7 @@ export function createModel(conversationId: string): ConversationModel {
     history: [],
     lastEventId: -1,
     older: "unknown",
+    prepends: 0,
     agentState: "loading",
     agentReason: "",
     agentStateSince: 0,
@@ -355,6 +358,7 @@ function prependHistory(model: ConversationModel, frames: readonly Frame[], hasM
   const numbered = [...events, ...model.history.filter((event) => event.id !== UNNUMBERED)];
   model.history = [...numbered.sort((first, second) => first.id - second.id), ...unnumbered];
   model.timeline = createTimeline();
+  model.prepends += 1;
   for (const event of model.history) addEvent(model.timeline, event);
   for (const event of events) takeEcho(model, event);
 }

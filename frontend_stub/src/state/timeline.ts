@@ -137,10 +137,10 @@ function addObservation(timeline: Timeline, event: ObservationEvent): void {
     if (timeline.awaiting === event.cause) timeline.awaiting = null;
     return;
   }
-  if (booleanField(event.extras, "hidden")) return;
+  // The receipt for a thought says nothing by itself.
+  if (booleanField(event.extras, "hidden") || event.observation === "think") return;
   // The answer to an action that is hidden or not loaded yet stands alone, under its action's key.
-  const answersUnknown = event.cause !== undefined && position === undefined;
-  const owner = answersUnknown && event.cause !== undefined ? event.cause : event.id;
+  const owner = position === undefined ? (event.cause ?? event.id) : event.id;
   timeline.positions.set(owner, timeline.items.length);
   timeline.items.push({
     key: `e${owner}`,

@@ -1,0 +1,36 @@
+import { useEffect } from "react";
+import { Route, Switch } from "wouter";
+import { loadServerFacts, ServicesContext } from "./app/services";
+import type { Services } from "./app/services";
+import { Shell } from "./components/shell/Shell";
+import { ConversationPage } from "./pages/ConversationPage";
+import { HomePage } from "./pages/HomePage";
+import { LoginPage } from "./pages/LoginPage";
+import { NotFoundPage } from "./pages/NotFoundPage";
+import { SettingsPage } from "./pages/SettingsPage";
+import { useReadable } from "./state/store";
+
+export function App({ services }: { readonly services: Services }) {
+  const loginNeeded = useReadable(services.keeper.loginNeeded);
+  return <ServicesContext.Provider value={services}>{loginNeeded ? <LoginPage /> : <Pages services={services} />}</ServicesContext.Provider>;
+}
+
+function Pages({ services }: { readonly services: Services }) {
+  useEffect(() => {
+    void loadServerFacts(services);
+    return services.conversations.watch();
+  }, [services]);
+
+  return (
+    <Shell>
+      <Switch>
+        <Route path="/" component={HomePage} />
+        <Route path="/settings" component={SettingsPage} />
+        <Route path="/conversations/:id">{({ id }) => <ConversationPage key={id} id={id} />}</Route>
+        <Route>
+          <NotFoundPage />
+        </Route>
+      </Switch>
+    </Shell>
+  );
+}

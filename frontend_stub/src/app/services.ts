@@ -1,0 +1,51 @@
+/** The long-lived parts of the page, made once and handed down. */
+import { createContext, useContext } from "react";
+import { Api } from "../net/api";
+import { ConversationsKeeper } from "../net/conversations";
+import { createRequest } from "../net/http";
+import { TokenKeeper } from "../net/token";
+import type { ServerConfig, Settings } from "../protocol/rest";
+import { Cell } from "../state/store";
+import { Toasts } from "./toasts";
+
+export interface Services {
+  readonly api: Api;
+  readonly keeper: TokenKeeper;
+  readonly conversations: ConversationsKeeper;
+  readonly config: Cell<ServerConfig | null>;
+  /** undefined: not loaded yet; null: nothing is stored on the server. */
+  readonly settings: Cell<Settings | null | undefined>;
+  readonly toasts: Toasts;
+  /** First messages of conversations this page has just created, until the server echoes them. */
+  readonly created: Map<string, string>;
+}
+
+export function createServices(): Services {
+  const keeper = new TokenKeeper();
+  keeper.takeFromAddress();
+  const api = new Api(createRequest(keeper));
+  return {
+    api,
+    keeper,
+    conversations: new ConversationsKeeper(api),
+    config: new Cell<ServerConfig | null>(null),
+    settings: new Cell<Settings | null | undefined>(undefined),
+    toasts: new Toasts(),
+    created: new Map(),
+  };
+}
+
+/** Loads what the whole page shows. A failure leaves the defaults: the page works without both. */
+export async function loadServerFacts(services: Services): Promise<void> {
+  const [config, settings] = await Promise.allSettled([services.api.config(), services.api.settings()]);
+  if (config.status === "fulfilled") services.config.set(config.value);
+  if (settings.status === "fulfilled") services.settings.set(settings.value);
+}
+
+export const ServicesContext = createContext<Services | null>(null);
+
+export function useServices(): Services {
+  const services = useContext(ServicesContext);
+  if (services === null) throw new Error("useServices needs a ServicesContext above it");
+  return services;
+}

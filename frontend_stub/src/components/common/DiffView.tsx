@@ -1,0 +1,47 @@
+import { useFold } from "./folds";
+import type { DiffLine, FileDiff } from "./diff";
+
+const SHOWN_LINES = 40;
+const SIGNS: Readonly<Record<DiffLine["kind"], string>> = { added: "+", removed: "−", same: " ", gap: "⋯" };
+const SPOKEN: Readonly<Record<DiffLine["kind"], string>> = { added: "added", removed: "removed", same: "", gap: "" };
+
+/** Lines added and removed, with their numbers where these are known. Long ones are folded. */
+export function DiffView({ diff, foldKey }: { readonly diff: FileDiff; readonly foldKey: string }) {
+  const [open, setOpen] = useFold(`${foldKey}:diff`);
+  const folded = !open && diff.lines.length > SHOWN_LINES + 5;
+  const shown = folded ? diff.lines.slice(0, SHOWN_LINES) : diff.lines;
+  const numbered = diff.lines.some((line) => line.oldNumber !== null || line.newNumber !== null);
+  return (
+    <div className="diff" data-testid="diff">
+      {/* eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- a scrollable region must take focus */}
+      <div className="diff-scroll" role="group" aria-label="Changed lines" tabIndex={0}>
+        <table className="diff-table">
+          <tbody>
+            {shown.map((line, index) => (
+              <tr key={index} className={`diff-line ${line.kind}`}>
+                {numbered && <td className="diff-number">{line.oldNumber}</td>}
+                {numbered && <td className="diff-number">{line.newNumber}</td>}
+                <td className="diff-sign">
+                  <span aria-hidden="true">{SIGNS[line.kind]}</span>
+                  <span className="visually-hidden">{SPOKEN[line.kind]}</span>
+                </td>
+                <td className="diff-text">{line.text}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      {(folded || open) && (
+        <button
+          type="button"
+          className="unfold"
+          onClick={() => {
+            setOpen(!open);
+          }}
+        >
+          {folded ? `Show all ${diff.lines.length} lines` : "Show fewer lines"}
+        </button>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,86 @@
+/** The conversation's name, and what can be done with the whole of it. */
+import { useState } from "react";
+import { useServices } from "../../app/services";
+import { errorText } from "../../net/http";
+import type { ConversationModel } from "../../state/conversation";
+import type { Phase } from "../../state/phase";
+import { ConfirmDialog } from "../common/ConfirmDialog";
+import { MoreIcon } from "../common/icons";
+import { Menu } from "../common/Menu";
+import type { MenuEntry } from "../common/Menu";
+import { RenameField } from "../shell/ConversationRow";
+import { DrawerButton } from "../shell/Shell";
+
+interface ConversationHeaderProps {
+  readonly model: ConversationModel;
+  readonly phase: Phase;
+  readonly onSleep: () => void;
+  readonly onDeleted: () => void;
+}
+
+const CONNECTION_WORDS = {
+  idle: "",
+  live: "",
+  connecting: "Connecting",
+  reconnecting: "Reconnecting",
+  refused: "Not connected",
+} as const;
+
+export function ConversationHeader({ model, phase, onSleep, onDeleted }: ConversationHeaderProps) {
+  const services = useServices();
+  const [renaming, setRenaming] = useState(false);
+  const [deleting, setDeleting] = useState(false);
+  const id = model.conversationId;
+  const title = model.info?.title ?? "";
+
+  const rename = (next: string) => {
+    setRenaming(false);
+    if (next === "" || next === title) return;
+    services.conversations.rename(id, next).catch((error: unknown) => {
+      services.toasts.error(`The new name could not be stored. ${errorText(error)}`);
+    });
+  };
+
+  const remove = () => {
+    setDeleting(false);
+    services.conversations.remove(id).then(onDeleted, (error: unknown) => {
+      services.toasts.error(`The conversation could not be deleted. ${errorText(error)}`);
+    });
+  };
+
+  const entries: MenuEntry[] = [
+    { label: "Rename", testId: "header-rename", onSelect: () => { setRenaming(true); } },
+    ...(phase === "asleep" || phase === "archived"
+      ? []
+      : [{ label: "Put to sleep", testId: "header-sleep", onSelect: onSleep }]),
+    { label: "Delete", testId: "header-delete", danger: true, onSelect: () => { setDeleting(true); } },
+  ];
+
+  return (
+    <header className="topbar">
+      <DrawerButton />
+      {renaming ? (
+        <RenameField title={title} onDone={rename} onCancel={() => { setRenaming(false); }} />
+      ) : (
+        <h1 className="topbar-title" data-testid="conversation-title">
+          {title}
+        </h1>
+      )}
+      <span className={`connection ${model.connection}`} role="status" data-testid="connection-state" data-connection={model.connection}>
+        {CONNECTION_WORDS[model.connection]}
+      </span>
+      <Menu label="More for this conversation" entries={entries} testId="header-menu">
+        <MoreIcon />
+      </Menu>
+      {deleting && (
+        <ConfirmDialog
+          title="Delete this conversation?"
+          text={`“${title}”, its history and its sandbox with all files in it will be gone for good.`}
+          confirmLabel="Delete"
+          onCancel={() => { setDeleting(false); }}
+          onConfirm={remove}
+        />
+      )}
+    </header>
+  );
+}

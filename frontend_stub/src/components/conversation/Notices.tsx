@@ -1,0 +1,35 @@
+/** What went wrong outside the agent's own work, and what can be done. */
+import { Link } from "wouter";
+import { explain } from "../../protocol/status";
+import type { Notice } from "../../state/conversation";
+import { AlertIcon, CloseIcon } from "../common/icons";
+
+export function Notices({ notices, onDismiss }: { readonly notices: readonly Notice[]; readonly onDismiss: (key: string) => void }) {
+  if (notices.length === 0) return null;
+  return (
+    <div className="notices" role="alert">
+      {notices.map((notice) => {
+        const told = explain(notice.statusId) ?? explain(notice.text);
+        const text = explain(notice.text) === null ? notice.text : "";
+        return (
+          <div key={notice.key} className="notice" data-testid="notice">
+            <AlertIcon size={17} />
+            <div className="notice-text">
+              {told !== null && <strong>{told.title}</strong>}
+              {text !== "" && <span>{text}</span>}
+              {told !== null && (
+                <span className="notice-advice">
+                  {told.advice} {told.link === "settings" && <Link href="/settings">Open settings</Link>}
+                </span>
+              )}
+              {told === null && text === "" && <span>Something went wrong. Send a message to try again.</span>}
+            </div>
+            <button type="button" className="icon-button small" aria-label="Dismiss" data-testid="notice-dismiss" onClick={() => { onDismiss(notice.key); }}>
+              <CloseIcon size={15} />
+            </button>
+          </div>
+        );
+      })}
+    </div>
+  );
+}

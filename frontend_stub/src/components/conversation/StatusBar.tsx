@@ -1,0 +1,92 @@
+/** One line above the writing box: what is going on, for how long, and how to change it. Always there, so nothing jumps. */
+import { useNow } from "../../app/hooks";
+import type { RequestedState } from "../../protocol/client-actions";
+import { explainReason, isErrorStatus, progressLabel } from "../../protocol/status";
+import type { ConversationModel } from "../../state/conversation";
+import type { Phase } from "../../state/phase";
+import { formatElapsed } from "../../state/time";
+import { PauseIcon, PlayIcon, StopIcon } from "../common/icons";
+import { Spinner } from "../common/Spinner";
+
+const WORDS: Readonly<Record<Phase, string>> = {
+  opening: "Opening",
+  missing: "Not found",
+  starting: "Starting",
+  working: "Working",
+  ready: "Waiting for you",
+  finished: "Finished. Send a message to go on",
+  paused: "Paused",
+  stopped: "Stopped. Resume or send a message to go on",
+  asleep: "Asleep. Sending a message wakes it",
+  confirming: "Waiting for your approval",
+  throttled: "The model asks to slow down; trying again",
+  error: "Stopped by an error",
+  failed: "The sandbox failed",
+  archived: "Archived: can be read, not continued",
+};
+
+const BUSY: ReadonlySet<Phase> = new Set(["opening", "starting", "working", "throttled"]);
+
+function statusText(model: ConversationModel, phase: Phase): string {
+  if (model.infoState === "failed" && phase === "opening") return "The server cannot be reached; trying again";
+  if (model.connection === "reconnecting" && phase !== "asleep") return "Connection lost; reconnecting";
+  if (model.connection === "refused" && phase !== "asleep") return "Connection refused; trying again";
+  const runtime = model.info?.runtime_status ?? null;
+  if (phase === "failed") return runtime === null ? WORDS.failed : progressLabel(runtime);
+  if (model.retry !== "" && (phase === "working" || phase === "throttled")) return model.retry;
+  if (phase === "starting") return model.progress.at(-1)?.label ?? (runtime === null ? WORDS.starting : startLabel(runtime));
+  if (phase === "error" && model.agentReason !== "") return explainReason(model.agentReason).title;
+  return WORDS[phase];
+}
+
+function startLabel(runtime: string): string {
+  // A conversation that is ready but whose agent is not says so in other words.
+  return runtime === "STATUS$READY" || runtime === "STATUS$STOPPED" || isErrorStatus(runtime)
+    ? WORDS.starting
+    : progressLabel(runtime);
+}
+
+function Clock({ since }: { readonly since: number }) {
+  const now = useNow(1_000);
+  return <span className="status-time">{formatElapsed(now - since)}</span>;
+}
+
+interface StatusBarProps {
+  readonly model: ConversationModel;
+  readonly phase: Phase;
+  readonly onRequest: (state: RequestedState) => void;
+}
+
+export function StatusBar({ model, phase, onRequest }: StatusBarProps) {
+  const away = model.connection === "reconnecting" || model.connection === "refused";
+  const busy = BUSY.has(phase) && !away;
+  const active = phase === "working" || phase === "throttled";
+  const resumable = phase === "paused" || phase === "stopped" || phase === "error";
+  const wakeable = phase === "asleep" || phase === "failed";
+  return (
+    <div className={`status ${phase}${away ? " away" : ""}`} data-testid="agent-status" data-phase={phase} data-connection={model.connection}>
+      <span className="status-mark">{busy || away ? <Spinner /> : <span className="status-dot" />}</span>
+      <span className="status-text" data-testid="status-text">
+        {statusText(model, phase)}
+      </span>
+      {active && !away && model.agentStateSince > 0 && <Clock since={model.agentStateSince} />}
+      <span className="status-actions">
+        {active && (
+          <>
+            <button type="button" className="chip" data-testid="pause-button" onClick={() => { onRequest("paused"); }}>
+              <PauseIcon size={14} /> Pause
+            </button>
+            <button type="button" className="chip" data-testid="stop-button" onClick={() => { onRequest("stopped"); }}>
+              <StopIcon size={14} /> Stop
+            </button>
+          </>
+        )}
+        {(resumable || wakeable) && (
+          <button type="button" className="chip" data-testid="resume-button" onClick={() => { onRequest("running"); }}>
+            <PlayIcon size={13} /> {wakeable ? "Wake" : phase === "error" ? "Try again" : "Resume"}
+          </button>
+        )}
+      </span>
+    </div>
+  );
+}

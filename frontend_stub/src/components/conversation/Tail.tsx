@@ -1,0 +1,88 @@
+/** What stands below the history: text being written, the start of the sandbox, messages on their way. */
+import { memo, useDeferredValue } from "react";
+import { useNow } from "../../app/hooks";
+import type { PendingMessage, ProgressStep } from "../../state/conversation";
+import type { ResponseStream } from "../../state/streams";
+import { formatElapsed } from "../../state/time";
+import { CheckIcon } from "../common/icons";
+import { Markdown } from "../common/Markdown";
+import { Spinner } from "../common/Spinner";
+import { UserBubble } from "../items/messages";
+
+/** Only the end of a long train of thought is of interest while it runs. */
+const REASONING_CHARACTERS = 600;
+
+const Writing = memo(function Writing({ stream }: { readonly stream: ResponseStream }) {
+  // Drawing markdown is slow for long text; the deferred value lets typing and scrolling go first.
+  const text = useDeferredValue(stream.text);
+  return (
+    <div className="step speech" data-testid="streaming-message">
+      <div className="step-rail">
+        <span className="step-mark busy">
+          <Spinner />
+        </span>
+      </div>
+      <div className="step-content">
+        {text === "" && stream.reasoning !== "" && (
+          <div className="reasoning" data-testid="streaming-reasoning">
+            {stream.reasoning.slice(-REASONING_CHARACTERS)}
+          </div>
+        )}
+        {text !== "" && (
+          <div className="writing">
+            <Markdown text={text} />
+          </div>
+        )}
+      </div>
+    </div>
+  );
+});
+
+export function Streaming({ streams }: { readonly streams: readonly ResponseStream[] }) {
+  return streams.map((stream) => (
+    <div className="row" key={stream.responseId}>
+      <Writing stream={stream} />
+    </div>
+  ));
+}
+
+export function StartProgress({ steps, since }: { readonly steps: readonly ProgressStep[]; readonly since: number }) {
+  const now = useNow(1_000);
+  const start = steps[0]?.at ?? since;
+  const shown = steps.length === 0 ? [{ label: "Making the sandbox ready", at: start }] : steps;
+  return (
+    <div className="row">
+      <div className="launch" data-testid="start-progress">
+        <div className="launch-head">
+          <span>Launching</span>
+          {start > 0 && <span className="launch-time">{formatElapsed(now - start)}</span>}
+        </div>
+        <ol className="launch-steps">
+          {shown.map((step, index) => {
+            const current = index === shown.length - 1;
+            return (
+              <li key={`${step.at}-${index}`} className={current ? "launch-step current" : "launch-step"}>
+                <span className="launch-mark">{current ? <Spinner /> : <CheckIcon size={13} />}</span>
+                {step.label}
+              </li>
+            );
+          })}
+        </ol>
+      </div>
+    </div>
+  );
+}
+
+const WAITING: Readonly<Record<PendingMessage["state"], string>> = {
+  held: "Waiting to be sent",
+  sent: "Sending",
+  created: "Sending",
+};
+
+export function Pending({ messages }: { readonly messages: readonly PendingMessage[] }) {
+  return messages.map((message) => (
+    <div className="row" key={message.key}>
+      <UserBubble text={message.text} waiting={WAITING[message.state]} />
+    </div>
+  ));
+}

@@ -1,0 +1,177 @@
+/** A command (or a notebook cell) as a terminal: what was typed, what came back, how it ended. */
+import { useEffect, useRef } from "react";
+import { useNow } from "../../app/hooks";
+import type { ActionEvent, ObservationEvent } from "../../protocol/events";
+import { booleanField, numberField, objectField, stringField } from "../../protocol/fields";
+import { formatDuration, formatElapsed, parseTimestamp } from "../../state/time";
+import { Ansi } from "../common/Ansi";
+import { CopyButton } from "../common/CopyButton";
+import { useFold } from "../common/folds";
+import { TerminalIcon } from "../common/icons";
+import { Spinner } from "../common/Spinner";
+import { Step } from "./Step";
+import type { Tone } from "./Step";
+
+/** Longer output is folded to its last lines: they hold the result. */
+const SHOWN_LINES = 14;
+/** While a command runs, only the end of its output is drawn. */
+const LIVE_CHARACTERS = 16_000;
+
+export type CommandStatus = "waiting" | "running" | "ok" | "failed" | "unfinished" | "rejected" | "not-run";
+
+export interface CommandFacts {
+  readonly status: CommandStatus;
+  readonly exitCode: number | null;
+}
+
+/** How a command stands. Exit code -1 means that it still runs, or that its end is not known. */
+export function commandFacts(action: ActionEvent | null, observation: ObservationEvent | null): CommandFacts {
+  if (observation === null) {
+    const state = action === null ? "" : stringField(action.args, "confirmation_state");
+    return { status: state === "awaiting_confirmation" ? "waiting" : "running", exitCode: null };
+  }
+  if (observation.observation === "user_rejected") return { status: "rejected", exitCode: null };
+  if (observation.observation === "error") return { status: "not-run", exitCode: null };
+  if (observation.observation === "run_ipython") {
+    return { status: observation.success === false ? "failed" : "ok", exitCode: null };
+  }
+  const metadata = objectField(observation.extras, "metadata") ?? {};
+  const exitCode = numberField(metadata, "exit_code") ?? -1;
+  if (exitCode === -1) return { status: "unfinished", exitCode };
+  return { status: exitCode === 0 ? "ok" : "failed", exitCode };
+}
+
+const TONES: Readonly<Record<CommandStatus, Tone>> = {
+  waiting: "warn",
+  running: "busy",
+  ok: "ok",
+  failed: "bad",
+  unfinished: "warn",
+  rejected: "plain",
+  "not-run": "plain",
+};
+
+function verdict(facts: CommandFacts): string {
+  switch (facts.status) {
+    case "waiting":
+      return "waits for you";
+    case "running":
+      return "running";
+    case "ok":
+      return facts.exitCode === null ? "done" : "exit 0";
+    case "failed":
+      return facts.exitCode === null ? "failed" : `exit ${facts.exitCode}`;
+    case "unfinished":
+      return "still running";
+    case "rejected":
+      return "rejected";
+    case "not-run":
+      return "not run";
+  }
+}
+
+function Elapsed({ since }: { readonly since: string }) {
+  const now = useNow(1_000);
+  const start = parseTimestamp(since);
+  return start === null ? null : <span className="term-time">{formatElapsed(now - start)}</span>;
+}
+
+function LiveOutput({ text }: { readonly text: string }) {
+  const box = useRef<HTMLPreElement>(null);
+  useEffect(() => {
+    if (box.current !== null) box.current.scrollTop = box.current.scrollHeight;
+  }, [text]);
+  return (
+    <pre ref={box} className="term-output live" data-testid="live-output">
+      <Ansi text={text.slice(-LIVE_CHARACTERS)} />
+    </pre>
+  );
+}
+
+function FinalOutput({ text, foldKey }: { readonly text: string; readonly foldKey: string }) {
+  const [open, setOpen] = useFold(`${foldKey}:output`);
+  const body = text.replace(/\s+$/, "");
+  if (body === "") return <p className="term-empty">No output</p>;
+  const lines = body.split("\n");
+  const long = lines.length > SHOWN_LINES + 4;
+  const shown = long && !open ? lines.slice(-SHOWN_LINES).join("\n") : body;
+  return (
+    <>
+      {long && (
+        <button
+          type="button"
+          className="unfold term-unfold"
+          aria-expanded={open}
+          onClick={() => {
+            setOpen(!open);
+          }}
+        >
+          {open ? "Show the end only" : `Show ${lines.length - SHOWN_LINES} earlier lines`}
+        </button>
+      )}
+      {/* eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- a scrollable region must take focus */}
+      <pre className="term-output" tabIndex={0} aria-label="Output">
+        <Ansi text={shown} />
+      </pre>
+    </>
+  );
+}
+
+function duration(action: ActionEvent | null, observation: ObservationEvent | null): string {
+  const start = parseTimestamp(action?.timestamp ?? "");
+  const end = parseTimestamp(observation?.timestamp ?? "");
+  return start === null || end === null ? "" : formatDuration(end - start);
+}
+
+interface CommandCardProps {
+  readonly foldKey: string;
+  readonly action: ActionEvent | null;
+  readonly observation: ObservationEvent | null;
+  readonly liveOutput: string;
+}
+
+export function CommandCard({ foldKey, action, observation, liveOutput }: CommandCardProps) {
+  const facts = commandFacts(action, observation);
+  const isPython = (action?.action ?? observation?.observation) === "run_ipython";
+  const typed = isPython ? "code" : "command";
+  const command =
+    (action === null ? "" : stringField(action.args, typed)) ||
+    (observation === null ? "" : stringField(observation.extras, typed));
+  const isInput = action !== null && booleanField(action.args, "is_input");
+  const byUser = (action ?? observation)?.source === "user";
+  const prompt = isPython ? ">>>" : isInput ? "›" : "$";
+  const took = duration(action, observation);
+  return (
+    <Step
+      icon={<TerminalIcon size={14} />}
+      tone={TONES[facts.status]}
+      testId="command-card"
+      action={action}
+      data={{ "data-status": facts.status }}
+    >
+      <div className="term">
+        <div className="term-head">
+          <pre className="term-command">
+            <span className="term-prompt" aria-hidden="true">
+              {prompt}{" "}
+            </span>
+            <code>{command}</code>
+          </pre>
+          <CopyButton text={command} label="Copy command" />
+        </div>
+        {facts.status === "running" && liveOutput !== "" && <LiveOutput text={liveOutput} />}
+        {observation !== null && <FinalOutput text={observation.content || observation.message} foldKey={foldKey} />}
+        <div className="term-foot">
+          <span className={`term-verdict ${facts.status}`} data-testid="command-verdict">
+            {facts.status === "running" && <Spinner />}
+            {verdict(facts)}
+          </span>
+          {facts.status === "running" && action !== null && <Elapsed since={action.timestamp} />}
+          {took !== "" && facts.status !== "rejected" && <span className="term-time">{took}</span>}
+          {byUser && <span className="term-note">run by you</span>}
+          {isInput && <span className="term-note">typed into the running command</span>}
+        </div>
+      </div>
+    </Step>
+  );
+}

@@ -1,0 +1,162 @@
+/** What happened to files: edits as diffs, and files that were looked at. */
+import { useMemo } from "react";
+import type { ActionEvent, ObservationEvent } from "../../protocol/events";
+import { numberField, stringField } from "../../protocol/fields";
+import { Code, languageOf } from "../common/CodeBlock";
+import { diffOf } from "../common/diff";
+import { DiffView } from "../common/DiffView";
+import { FileIcon, PencilIcon } from "../common/icons";
+import { Spinner } from "../common/Spinner";
+import { Fold, Step } from "./Step";
+
+interface FileCardProps {
+  readonly foldKey: string;
+  readonly action: ActionEvent | null;
+  readonly observation: ObservationEvent | null;
+}
+
+const WORKSPACE = "/workspace/";
+
+function shortPath(path: string): string {
+  return path.startsWith(WORKSPACE) ? path.slice(WORKSPACE.length) : path;
+}
+
+function pathOf({ action, observation }: FileCardProps): string {
+  return (
+    (action === null ? "" : stringField(action.args, "path")) ||
+    (observation === null ? "" : stringField(observation.extras, "path"))
+  );
+}
+
+function Path({ path }: { readonly path: string }) {
+  return (
+    <code className="path" title={path}>
+      {shortPath(path)}
+    </code>
+  );
+}
+
+function failed(observation: ObservationEvent | null): boolean {
+  return observation !== null && ["error", "user_rejected"].includes(observation.observation);
+}
+
+const DOING: Readonly<Record<string, string>> = {
+  create: "Creating",
+  insert: "Editing",
+  str_replace: "Editing",
+  undo_edit: "Undoing an edit of",
+  write: "Writing",
+  view: "Reading",
+};
+
+const DONE: Readonly<Record<string, string>> = {
+  create: "Created",
+  insert: "Edited",
+  str_replace: "Edited",
+  undo_edit: "Undid an edit of",
+  write: "Wrote",
+  view: "Read",
+};
+
+function editCommand({ action, observation }: FileCardProps): string {
+  if (action?.action === "write" || observation?.observation === "write") return "write";
+  const command = action === null ? "" : stringField(action.args, "command");
+  if (command !== "") return command;
+  return observation?.extras.prev_exist === false ? "create" : "str_replace";
+}
+
+function nullableText(event: ObservationEvent | null, name: string): string | null {
+  const value = event?.extras[name];
+  return typeof value === "string" ? value : null;
+}
+
+function useEditDiff({ action, observation }: FileCardProps) {
+  return useMemo(() => {
+    const asked = (name: string) => (action === null ? "" : stringField(action.args, name));
+    return diffOf({
+      diff: nullableText(observation, "diff") ?? "",
+      oldContent: nullableText(observation, "old_content"),
+      newContent: nullableText(observation, "new_content"),
+      command: asked("command"),
+      oldText: asked("old_str"),
+      newText: asked("new_str"),
+      fileText: asked("file_text") || (action?.action === "write" ? asked("content") : ""),
+    });
+  }, [action, observation]);
+}
+
+export function EditCard(props: FileCardProps) {
+  const { action, observation, foldKey } = props;
+  const command = editCommand(props);
+  const diff = useEditDiff(props);
+  if (command === "view") return <ReadCard {...props} />;
+  const bad = failed(observation);
+  const words = observation === null || bad ? DOING : DONE;
+  return (
+    <Step
+      icon={<PencilIcon size={14} />}
+      tone={bad ? "bad" : observation === null ? "busy" : "plain"}
+      testId="edit-card"
+      action={action}
+    >
+      <div className="card">
+        <div className="card-head">
+          <span className="card-title">
+            {words[command] ?? "Edited"} <Path path={pathOf(props)} />
+          </span>
+          {diff !== null && (
+            <span className="diff-count">
+              <span className="count-added">+{diff.added}</span> <span className="count-removed">−{diff.removed}</span>
+            </span>
+          )}
+          {observation === null && <Spinner />}
+        </div>
+        {bad && <p className="card-error">{observation === null ? "" : observation.content || observation.message}</p>}
+        {diff !== null && !bad && <DiffView diff={diff} foldKey={foldKey} />}
+      </div>
+    </Step>
+  );
+}
+
+export function ReadCard(props: FileCardProps) {
+  const { action, observation, foldKey } = props;
+  const path = pathOf(props);
+  const bad = failed(observation);
+  const start = action === null ? 0 : (numberField(action.args, "start") ?? 0);
+  const content = observation?.content ?? "";
+  const lines = content === "" ? 0 : content.replace(/\n$/, "").split("\n").length;
+  const title = (
+    <>
+      {observation === null || bad ? "Reading" : "Read"} <Path path={path} />
+      {start > 1 ? ` from line ${start}` : ""}
+    </>
+  );
+  return (
+    <Step
+      icon={<FileIcon size={14} />}
+      tone={bad ? "bad" : observation === null ? "busy" : "plain"}
+      testId="read-card"
+      action={action}
+    >
+      {observation === null ? (
+        <div className="line">
+          {title} <Spinner />
+        </div>
+      ) : bad ? (
+        <div className="card">
+          <div className="card-head">
+            <span className="card-title">{title}</span>
+          </div>
+          <p className="card-error">{content || observation.message}</p>
+        </div>
+      ) : (
+        <Fold foldKey={foldKey} title={title} aside={`${lines} ${lines === 1 ? "line" : "lines"}`}>
+          {/* eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- a scrollable region must take focus */}
+          <pre className="file-text" tabIndex={0} aria-label="File content">
+            <Code text={content} language={languageOf(path)} />
+          </pre>
+        </Fold>
+      )}
+    </Step>
+  );
+}

@@ -1,0 +1,278 @@
+/** Everything else that can stand in the history: thoughts, facts, tasks, tools, errors, and what is unknown. */
+import type { ActionEvent, ObservationEvent, TaskItem } from "../../protocol/events";
+import { objectField, objectListField, stringField, taskListField } from "../../protocol/fields";
+import { explainReason } from "../../protocol/status";
+import { Link } from "wouter";
+import { AlertIcon, CompassIcon, CompressIcon, InfoIcon, ListIcon, PlugIcon, ThoughtIcon } from "../common/icons";
+import { Markdown } from "../common/Markdown";
+import { Spinner } from "../common/Spinner";
+import { Fold, Step } from "./Step";
+
+interface PairProps {
+  readonly foldKey: string;
+  readonly action: ActionEvent | null;
+  readonly observation: ObservationEvent | null;
+}
+
+function Json({ value }: { readonly value: unknown }) {
+  return (
+    // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- a scrollable region must take focus
+    <pre className="file-text" tabIndex={0} aria-label="Details">
+      <code>{JSON.stringify(value, null, 2)}</code>
+    </pre>
+  );
+}
+
+function textOf(observation: ObservationEvent | null): string {
+  return observation === null ? "" : observation.content || observation.message;
+}
+
+export function ThinkCard({ foldKey, action, observation }: PairProps) {
+  const thought = action === null ? textOf(observation) : stringField(action.args, "thought");
+  const firstLine = thought.trim().split("\n", 1)[0] ?? "";
+  return (
+    <Step icon={<ThoughtIcon size={14} />} testId="think-card">
+      <Fold
+        foldKey={foldKey}
+        title={
+          <>
+            Thought <span className="dim ellipsis">{firstLine}</span>
+          </>
+        }
+      >
+        <Markdown text={thought} />
+      </Fold>
+    </Step>
+  );
+}
+
+export function ErrorCard({ foldKey, observation }: { readonly foldKey: string; readonly observation: ObservationEvent }) {
+  const errorId = stringField(observation.extras, "error_id");
+  const isState = observation.extras.agent_state === "error";
+  const text = textOf(observation);
+  const told = explainReason(errorId || text);
+  const title = errorId === "" && !isState ? "That did not work" : told.title;
+  const details = errorId === "" && !isState ? text : errorId === "" ? told.details : text;
+  const advice = errorId === "" && !isState ? "" : told.advice;
+  const short = details.length <= 400 && details.split("\n").length <= 6;
+  return (
+    <Step icon={<AlertIcon size={14} />} tone="bad" testId="error-card">
+      <div className="card error-card">
+        <div className="card-head">
+          <span className="card-title">{title}</span>
+        </div>
+        {details !== "" && short && <p className="card-error">{details}</p>}
+        {details !== "" && !short && (
+          <Fold foldKey={foldKey} title="Details">
+            <pre className="file-text">{details}</pre>
+          </Fold>
+        )}
+        {advice !== "" && (
+          <p className="card-advice">
+            {advice} {told.link === "settings" && <Link href="/settings">Open settings</Link>}
+          </p>
+        )}
+      </div>
+    </Step>
+  );
+}
+
+export function CondensationCard({ foldKey, action, observation }: PairProps) {
+  const summary = action === null ? textOf(observation) : stringField(action.args, "summary");
+  const title =
+    action?.action === "condensation_request" ? "Shortening the history for the model" : "Earlier history was shortened for the model";
+  return (
+    <Step icon={<CompressIcon size={14} />} testId="condensation-card">
+      {summary === "" ? (
+        <div className="line">{title}</div>
+      ) : (
+        <Fold foldKey={foldKey} title={title}>
+          <Markdown text={summary} />
+        </Fold>
+      )}
+    </Step>
+  );
+}
+
+const TASK_WORDS: Readonly<Record<string, string>> = { done: "done", in_progress: "in progress", todo: "to do" };
+
+function TaskRow({ task }: { readonly task: TaskItem }) {
+  return (
+    <li className={`task ${task.status}`}>
+      <span className="task-box" aria-hidden="true" />
+      <span>
+        <span className="task-title">{task.title}</span>
+        <span className="visually-hidden"> ({TASK_WORDS[task.status] ?? task.status})</span>
+        {task.notes !== "" && <span className="task-notes">{task.notes}</span>}
+      </span>
+    </li>
+  );
+}
+
+export function TasksCard({ action, observation }: PairProps) {
+  const seen = observation === null ? [] : taskListField(observation.extras);
+  const tasks = seen.length > 0 || action === null ? seen : taskListField(action.args);
+  const done = tasks.filter((task) => task.status === "done").length;
+  return (
+    <Step icon={<ListIcon size={14} />} testId="tasks-card" action={action}>
+      {tasks.length === 0 ? (
+        <div className="line">{textOf(observation) || "Looked at the task list"}</div>
+      ) : (
+        <div className="card">
+          <div className="card-head">
+            <span className="card-title">Tasks</span>
+            <span className="dim">
+              {done} of {tasks.length} done
+            </span>
+          </div>
+          <ul className="tasks">
+            {tasks.map((task) => (
+              <TaskRow key={task.id} task={task} />
+            ))}
+          </ul>
+        </div>
+      )}
+    </Step>
+  );
+}
+
+export function McpCard({ foldKey, action, observation }: PairProps) {
+  const name =
+    (action === null ? "" : stringField(action.args, "name")) ||
+    (observation === null ? "" : stringField(observation.extras, "name"));
+  const bad = observation?.observation === "error" || /"isError"\s*:\s*true/.test(observation?.content ?? "");
+  return (
+    <Step
+      icon={<PlugIcon size={14} />}
+      tone={bad ? "bad" : observation === null ? "busy" : "plain"}
+      testId="mcp-card"
+      action={action}
+    >
+      <Fold
+        foldKey={foldKey}
+        title={
+          <>
+            Used the tool <code className="path">{name}</code>
+          </>
+        }
+        {...(observation === null ? { aside: <Spinner /> } : {})}
+      >
+        {action !== null && <Json value={objectField(action.args, "arguments") ?? {}} />}
+        {observation !== null && <pre className="file-text">{textOf(observation)}</pre>}
+      </Fold>
+    </Step>
+  );
+}
+
+const FACTS: readonly (readonly [string, string])[] = [
+  ["working_dir", "Folder"],
+  ["repo_name", "Repository"],
+  ["repo_branch", "Branch"],
+  ["date", "Date"],
+  ["repo_instructions", "Instructions"],
+  ["conversation_instructions", "For this conversation"],
+  ["additional_agent_instructions", "More"],
+];
+
+export function RecallLine({ foldKey, observation }: { readonly foldKey: string; readonly observation: ObservationEvent }) {
+  const extras = observation.extras;
+  const facts = FACTS.map(([name, label]) => [label, stringField(extras, name)] as const).filter(([, value]) => value !== "");
+  const knowledge = objectListField(extras, "microagent_knowledge");
+  const hosts = Object.entries(objectField(extras, "runtime_hosts") ?? {});
+  const isKnowledge = stringField(extras, "recall_type") === "knowledge";
+  if (isKnowledge && knowledge.length === 0) return null;
+  return (
+    <Step icon={<CompassIcon size={14} />} testId="recall-line">
+      <Fold foldKey={foldKey} title={<span className="dim">{isKnowledge ? "Knowledge for this request" : "Workspace facts"}</span>}>
+        <dl className="facts">
+          {facts.map(([label, value]) => (
+            <div key={label} className="fact">
+              <dt>{label}</dt>
+              <dd>{value}</dd>
+            </div>
+          ))}
+          {hosts.map(([host, port]) => (
+            <div key={host} className="fact">
+              <dt>Host</dt>
+              <dd>
+                {host}:{String(port)}
+              </dd>
+            </div>
+          ))}
+          {knowledge.map((entry, index) => (
+            <div key={index} className="fact">
+              <dt>{stringField(entry, "name")}</dt>
+              <dd>{stringField(entry, "content")}</dd>
+            </div>
+          ))}
+          {facts.length + hosts.length + knowledge.length === 0 && <p className="dim">{textOf(observation)}</p>}
+        </dl>
+      </Fold>
+    </Step>
+  );
+}
+
+export function SystemLine({ foldKey, action }: { readonly foldKey: string; readonly action: ActionEvent }) {
+  const tools = objectListField(action.args, "tools")
+    .map((tool) => stringField(objectField(tool, "function") ?? {}, "name"))
+    .filter((name) => name !== "");
+  const agent = stringField(action.args, "agent_class");
+  return (
+    <Step icon={<InfoIcon size={14} />} testId="system-line">
+      <Fold
+        foldKey={foldKey}
+        title={
+          <span className="dim">
+            Agent briefed{tools.length > 0 ? ` with ${tools.length} tools` : ""}
+          </span>
+        }
+      >
+        {agent !== "" && <p className="dim">{agent}</p>}
+        {tools.length > 0 && (
+          <p className="tools">
+            {tools.map((tool) => (
+              <code key={tool}>{tool}</code>
+            ))}
+          </p>
+        )}
+        <pre className="file-text wrap">{stringField(action.args, "content")}</pre>
+      </Fold>
+    </Step>
+  );
+}
+
+export function NoticeLine({ action, observation }: PairProps) {
+  const text = action === null ? textOf(observation) : action.message;
+  return (
+    <Step icon={<InfoIcon size={14} />} tone="warn" testId="notice-line" action={action}>
+      <div className="line">{text || "The agent was found repeating itself."}</div>
+    </Step>
+  );
+}
+
+function words(name: string): string {
+  const text = name.replaceAll("_", " ");
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+/** A type this page does not know yet: its name, and all of it on request. */
+export function GenericCard({ foldKey, action, observation }: PairProps) {
+  const name = action?.action ?? observation?.observation ?? "";
+  const message = action === null ? textOf(observation) : action.message || textOf(observation);
+  const bad = observation?.observation === "error";
+  return (
+    <Step icon={<InfoIcon size={14} />} tone={bad ? "bad" : "plain"} testId="generic-card" action={action}>
+      <Fold
+        foldKey={foldKey}
+        title={
+          <>
+            {words(name)} <span className="dim ellipsis">{message.split("\n", 1)[0]}</span>
+          </>
+        }
+      >
+        {action !== null && <Json value={action.args} />}
+        {observation !== null && <Json value={{ content: observation.content, ...observation.extras }} />}
+      </Fold>
+    </Step>
+  );
+}

@@ -1,0 +1,63 @@
+/** Chooses how an item is drawn. Rows are compared by identity, so an unchanged one costs nothing. */
+import { memo } from "react";
+import type { TimelineItem } from "../../state/timeline";
+import { CommandCard } from "./CommandCard";
+import { EditCard, ReadCard } from "./FileCards";
+import { AgentMessage, FinishCard, UserMessage } from "./messages";
+import {
+  CondensationCard,
+  ErrorCard,
+  GenericCard,
+  McpCard,
+  NoticeLine,
+  RecallLine,
+  SystemLine,
+  TasksCard,
+  ThinkCard,
+} from "./SmallCards";
+
+interface TimelineRowProps {
+  readonly item: TimelineItem;
+  readonly liveOutput: string;
+}
+
+function draw({ item, liveOutput }: TimelineRowProps) {
+  const { key, kind, action, observation } = item;
+  const pair = { foldKey: key, action, observation };
+  switch (kind) {
+    case "user":
+      return action === null ? null : <UserMessage event={action} />;
+    case "agent":
+      return action === null ? null : <AgentMessage event={action} />;
+    case "finish":
+      return action === null ? null : <FinishCard event={action} />;
+    case "command":
+      return <CommandCard {...pair} liveOutput={liveOutput} />;
+    case "edit":
+      return <EditCard {...pair} />;
+    case "read":
+      return <ReadCard {...pair} />;
+    case "think":
+      return <ThinkCard {...pair} />;
+    case "error":
+      return observation === null ? null : <ErrorCard foldKey={key} observation={observation} />;
+    case "condensation":
+      return <CondensationCard {...pair} />;
+    case "tasks":
+      return <TasksCard {...pair} />;
+    case "mcp":
+      return <McpCard {...pair} />;
+    case "recall":
+      return observation === null ? null : <RecallLine foldKey={key} observation={observation} />;
+    case "system":
+      return action === null ? null : <SystemLine foldKey={key} action={action} />;
+    case "notice":
+      return <NoticeLine {...pair} />;
+    case "generic":
+      return <GenericCard {...pair} />;
+  }
+}
+
+export const TimelineRow = memo(function TimelineRow(props: TimelineRowProps) {
+  return <div className="row">{draw(props)}</div>;
+});

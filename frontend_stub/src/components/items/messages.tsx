@@ -1,0 +1,79 @@
+/** What was said: by the user, by the agent, and the agent's closing words. */
+import type { ActionEvent } from "../../protocol/events";
+import { stringField, stringListField } from "../../protocol/fields";
+import { CheckIcon } from "../common/icons";
+import { Markdown } from "../common/Markdown";
+import { Step } from "./Step";
+
+export function UserBubble({
+  text,
+  images = [],
+  files = [],
+  waiting = "",
+}: {
+  readonly text: string;
+  readonly images?: readonly string[];
+  readonly files?: readonly string[];
+  readonly waiting?: string;
+}) {
+  return (
+    <div className="user-row" data-testid={waiting === "" ? "user-message" : "pending-message"}>
+      <div className={waiting === "" ? "user-bubble" : "user-bubble waiting"}>
+        <span className="visually-hidden">You said: </span>
+        <div className="user-text">{text}</div>
+        {images.length > 0 && (
+          <div className="user-images">
+            {images.map((image, index) => (
+              <img key={index} src={image} alt={`Attachment ${index + 1}`} />
+            ))}
+          </div>
+        )}
+        {files.map((file) => (
+          <code key={file} className="user-file">
+            {file}
+          </code>
+        ))}
+        {waiting !== "" && <span className="user-waiting">{waiting}</span>}
+      </div>
+    </div>
+  );
+}
+
+export function UserMessage({ event }: { readonly event: ActionEvent }) {
+  return (
+    <UserBubble
+      text={stringField(event.args, "content") || event.message}
+      images={stringListField(event.args, "image_urls").filter((url) => url.startsWith("data:image/"))}
+      files={stringListField(event.args, "file_urls")}
+    />
+  );
+}
+
+export function AgentMessage({ event }: { readonly event: ActionEvent }) {
+  const text = event.message || stringField(event.args, "content");
+  if (text.trim() === "") return null;
+  return (
+    <div className="step speech" data-testid="agent-message">
+      <div className="step-rail" />
+      <div className="step-content">
+        <span className="visually-hidden">The agent said: </span>
+        <Markdown text={text} />
+      </div>
+    </div>
+  );
+}
+
+export function FinishCard({ event }: { readonly event: ActionEvent }) {
+  const text = stringField(event.args, "final_thought") || event.message;
+  return (
+    <Step icon={<CheckIcon size={14} />} tone="ok" testId="finish-card" action={event}>
+      <div className="finish">
+        <div className="waterline" aria-hidden="true" />
+        <div className="finish-body">
+          <h3 className="finish-title">Finished</h3>
+          <Markdown text={text} />
+        </div>
+      </div>
+    </Step>
+  );
+}

@@ -1,0 +1,194 @@
+import { useId, useState } from "react";
+import type { ReactNode } from "react";
+import { useServices } from "../../app/services";
+import { errorText } from "../../net/http";
+import { DEMO_MODEL } from "../../protocol/rest";
+import type { Settings } from "../../protocol/rest";
+import { check, toChange, toText } from "./form";
+import type { FieldErrors, SettingsText } from "./form";
+
+interface FieldProps {
+  readonly label: string;
+  readonly help?: ReactNode;
+  readonly error?: string | undefined;
+  readonly children: (ids: { readonly id: string; readonly describedBy: string }) => ReactNode;
+}
+
+function Field({ label, help, error, children }: FieldProps) {
+  const id = useId();
+  return (
+    <div className={error === undefined ? "field" : "field wrong"}>
+      <label className="field-label" htmlFor={id}>
+        {label}
+      </label>
+      {children({ id, describedBy: `${id}-help` })}
+      <p className="field-help" id={`${id}-help`}>
+        {error ?? help}
+      </p>
+    </div>
+  );
+}
+
+interface SettingsFormProps {
+  readonly stored: Settings | null;
+  readonly models: readonly string[];
+}
+
+export function SettingsForm({ stored, models }: SettingsFormProps) {
+  const services = useServices();
+  const [text, setText] = useState<SettingsText>(() => toText(stored));
+  const [errors, setErrors] = useState<FieldErrors>({});
+  const [saving, setSaving] = useState(false);
+  const [failure, setFailure] = useState("");
+  const modelsId = useId();
+  const keySet = stored?.llm_api_key_set ?? false;
+
+  const change = (part: Partial<SettingsText>) => {
+    setText((before) => ({ ...before, ...part }));
+  };
+  const input = (name: "model" | "apiKey" | "baseUrl" | "maxIterations" | "budget" | "gitName" | "gitEmail") => ({
+    value: text[name],
+    "aria-invalid": errors[name] !== undefined,
+    onChange: (event: { readonly target: { readonly value: string } }) => {
+      change({ [name]: event.target.value });
+    },
+  });
+
+  const save = async () => {
+    const found = check(text);
+    setErrors(found);
+    if (Object.keys(found).length > 0) return;
+    setSaving(true);
+    setFailure("");
+    try {
+      await services.api.saveSettings(stored, toChange(text));
+      const fresh = await services.api.settings();
+      services.settings.set(fresh);
+      setText(toText(fresh));
+      services.toasts.done("Saved. New conversations use it; one that is awake does after it has slept.");
+    } catch (error) {
+      setFailure(errorText(error));
+    }
+    setSaving(false);
+  };
+
+  return (
+    <form
+      className="settings-form"
+      noValidate
+      onSubmit={(event) => {
+        event.preventDefault();
+        void save();
+      }}
+    >
+      <section className="panel" aria-labelledby="settings-model">
+        <h2 id="settings-model">Model</h2>
+        <p className="panel-note">Without a model the built-in demo agent runs. Set one, with its key, to have real work done.</p>
+        <Field
+          label="Model"
+          help={
+            <>
+              Written as provider/model, such as anthropic/claude-sonnet-4-5 or ollama/qwen3.{" "}
+              <button type="button" className="link-button" data-testid="use-demo" onClick={() => { change({ model: DEMO_MODEL }); }}>
+                Use the demo
+              </button>
+            </>
+          }
+        >
+          {({ id, describedBy }) => (
+            <>
+              <input id={id} aria-describedby={describedBy} list={modelsId} spellCheck={false} autoCapitalize="none" autoComplete="off" placeholder={DEMO_MODEL} data-testid="settings-model" {...input("model")} />
+              <datalist id={modelsId}>
+                {models.map((model) => (
+                  <option key={model} value={model} />
+                ))}
+              </datalist>
+            </>
+          )}
+        </Field>
+        <Field
+          label="API key"
+          help={
+            text.removeKey ? (
+              "The stored key will be removed when you save."
+            ) : keySet ? (
+              <>
+                A key is set. It is never shown; write a new one to replace it.{" "}
+                <button type="button" className="link-button" data-testid="remove-key" onClick={() => { change({ removeKey: true, apiKey: "" }); }}>
+                  Remove it
+                </button>
+              </>
+            ) : (
+              "Stored on the server, encrypted, and never shown again. Local models need none."
+            )
+          }
+        >
+          {({ id, describedBy }) => (
+            <input
+              id={id}
+              aria-describedby={describedBy}
+              type="password"
+              autoComplete="off"
+              placeholder={keySet && !text.removeKey ? "•••••••• (set)" : ""}
+              data-testid="settings-api-key"
+              data-set={keySet}
+              {...input("apiKey")}
+            />
+          )}
+        </Field>
+        <Field label="Base URL" help="Only for a server of your own or a proxy, such as http://127.0.0.1:11434 for Ollama." error={errors.baseUrl}>
+          {({ id, describedBy }) => (
+            <input id={id} aria-describedby={describedBy} type="url" inputMode="url" spellCheck={false} data-testid="settings-base-url" {...input("baseUrl")} />
+          )}
+        </Field>
+      </section>
+
+      <section className="panel" aria-labelledby="settings-agent">
+        <h2 id="settings-agent">Agent</h2>
+        <label className="tick">
+          <input type="checkbox" checked={text.confirmation} data-testid="settings-confirmation" onChange={(event) => { change({ confirmation: event.target.checked }); }} />
+          <span>
+            Ask before risky actions
+            <span className="field-help">The agent waits for your approval before it runs what is rated risky or unknown.</span>
+          </span>
+        </label>
+        <div className="field-pair">
+          <Field label="Steps at most" help="Then the agent halts and asks. Empty: the server's limit." error={errors.maxIterations}>
+            {({ id, describedBy }) => (
+              <input id={id} aria-describedby={describedBy} inputMode="numeric" data-testid="settings-max-iterations" {...input("maxIterations")} />
+            )}
+          </Field>
+          <Field label="Budget in dollars" help="For one conversation. Empty: no limit." error={errors.budget}>
+            {({ id, describedBy }) => (
+              <input id={id} aria-describedby={describedBy} inputMode="decimal" data-testid="settings-budget" {...input("budget")} />
+            )}
+          </Field>
+        </div>
+      </section>
+
+      <section className="panel" aria-labelledby="settings-git">
+        <h2 id="settings-git">Git</h2>
+        <p className="panel-note">Who commits are by. Optional.</p>
+        <div className="field-pair">
+          <Field label="Name">
+            {({ id }) => <input id={id} autoComplete="name" data-testid="settings-git-name" {...input("gitName")} />}
+          </Field>
+          <Field label="Mail address">
+            {({ id }) => <input id={id} type="email" autoComplete="email" data-testid="settings-git-email" {...input("gitEmail")} />}
+          </Field>
+        </div>
+      </section>
+
+      {failure !== "" && (
+        <p className="form-error" role="alert" data-testid="settings-error">
+          The settings could not be stored. {failure}
+        </p>
+      )}
+      <div className="form-actions">
+        <button type="submit" className="button primary" disabled={saving} data-testid="settings-save">
+          {saving ? "Saving" : "Save"}
+        </button>
+      </div>
+    </form>
+  );
+}

@@ -1,0 +1,62 @@
+/** The settings form's text and its meaning. */
+import type { Settings, SettingsChange } from "../../protocol/rest";
+
+export interface SettingsText {
+  readonly model: string;
+  /** A new key; empty means that the stored one stays. */
+  readonly apiKey: string;
+  readonly removeKey: boolean;
+  readonly baseUrl: string;
+  readonly confirmation: boolean;
+  readonly maxIterations: string;
+  readonly budget: string;
+  readonly gitName: string;
+  readonly gitEmail: string;
+}
+
+export function toText(stored: Settings | null): SettingsText {
+  return {
+    model: stored?.llm_model ?? "",
+    apiKey: "",
+    removeKey: false,
+    baseUrl: stored?.llm_base_url ?? "",
+    confirmation: stored?.confirmation_mode ?? false,
+    maxIterations: stored?.max_iterations?.toString() ?? "",
+    budget: stored?.max_budget_per_task?.toString() ?? "",
+    gitName: stored?.git_user_name ?? "",
+    gitEmail: stored?.git_user_email ?? "",
+  };
+}
+
+export type FieldErrors = Partial<Readonly<Record<keyof SettingsText, string>>>;
+
+export function check(text: SettingsText): FieldErrors {
+  const errors: Partial<Record<keyof SettingsText, string>> = {};
+  if (text.baseUrl.trim() !== "" && !/^https?:\/\/\S+$/.test(text.baseUrl.trim())) {
+    errors.baseUrl = "Write the whole address, beginning with http:// or https://.";
+  }
+  if (text.maxIterations.trim() !== "" && !/^[1-9]\d{0,6}$/.test(text.maxIterations.trim())) {
+    errors.maxIterations = "Write a whole number from 1 on, or leave it empty.";
+  }
+  const budget = Number(text.budget.trim().replace(",", "."));
+  if (text.budget.trim() !== "" && !(budget > 0)) {
+    errors.budget = "Write an amount above 0, or leave it empty.";
+  }
+  return errors;
+}
+
+/** What to send. Only call it with text that `check` accepts. */
+export function toChange(text: SettingsText): SettingsChange {
+  const number = (value: string) => (value.trim() === "" ? null : Number(value.trim().replace(",", ".")));
+  const key = text.removeKey ? "" : text.apiKey.trim();
+  return {
+    ...(text.model.trim() === "" ? {} : { llm_model: text.model.trim() }),
+    ...(key !== "" || text.removeKey ? { llm_api_key: key } : {}),
+    llm_base_url: text.baseUrl.trim(),
+    confirmation_mode: text.confirmation,
+    max_iterations: number(text.maxIterations),
+    max_budget_per_task: number(text.budget),
+    git_user_name: text.gitName.trim() || null,
+    git_user_email: text.gitEmail.trim() || null,
+  };
+}

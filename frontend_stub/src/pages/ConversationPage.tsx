@@ -1,0 +1,195 @@
+/** One conversation, live. */
+import { useCallback, useEffect, useMemo, useState } from "react";
+import { useLocation } from "wouter";
+import { useDocumentTitle } from "../app/hooks";
+import { useServices } from "../app/services";
+import type { Services } from "../app/services";
+import { Folds, FoldsContext } from "../components/common/folds";
+import { ApprovalBar } from "../components/conversation/ApprovalBar";
+import { Composer } from "../components/conversation/Composer";
+import { ConversationHeader } from "../components/conversation/ConversationHeader";
+import { Notices } from "../components/conversation/Notices";
+import { StatusBar } from "../components/conversation/StatusBar";
+import { Pending, StartProgress, Streaming } from "../components/conversation/Tail";
+import { TimelineView } from "../components/conversation/TimelineView";
+import { Usage } from "../components/conversation/Usage";
+import { ConversationSession } from "../net/session";
+import { openLine } from "../net/socket";
+import type { RequestedState } from "../protocol/client-actions";
+import type { ActionEvent } from "../protocol/events";
+import type { ConversationModel } from "../state/conversation";
+import { createModel, reduce } from "../state/conversation";
+import { acceptsMessage, phaseOf } from "../state/phase";
+import type { Phase } from "../state/phase";
+import { ModelStore, useReadable } from "../state/store";
+import { NotFoundPage } from "./NotFoundPage";
+
+function createSession(id: string, services: Services) {
+  const store = new ModelStore(createModel(id), reduce);
+  const session = new ConversationSession(id, {
+    api: services.api,
+    keeper: services.keeper,
+    store,
+    openLine,
+    origin: window.location.origin,
+    onInfo: services.conversations.refreshSoon,
+  });
+  return { store, session };
+}
+
+export function ConversationPage({ id }: { readonly id: string }) {
+  const services = useServices();
+  const [parts, setParts] = useState<ReturnType<typeof createSession> | null>(null);
+
+  // A session is a resource: made and ended with the page, so not while drawing.
+  useEffect(() => {
+    const made = createSession(id, services);
+    const created = services.created.get(id);
+    if (created !== undefined) made.session.showCreated(created);
+    void made.session.open();
+    // eslint-disable-next-line react-hooks/set-state-in-effect -- the session exists only from here on
+    setParts(made);
+    return () => {
+      made.session.close();
+    };
+  }, [id, services]);
+
+  return parts === null ? <div className="conversation-page" /> : <OpenConversation id={id} {...parts} />;
+}
+
+function awaitedAction(model: ConversationModel): ActionEvent | null {
+  const { awaiting, positions, items } = model.timeline;
+  const position = awaiting === null ? undefined : positions.get(awaiting);
+  return position === undefined ? null : (items[position]?.action ?? null);
+}
+
+const HINTS: Partial<Readonly<Record<Phase, string>>> = {
+  opening: "The conversation is being opened",
+  starting: "The sandbox is being made ready; you can write already",
+  confirming: "Approve or reject first",
+  archived: "This conversation is archived",
+};
+
+const PLACEHOLDERS: Partial<Readonly<Record<Phase, string>>> = {
+  working: "Write to the agent while it works",
+  asleep: "Write a message to wake the conversation",
+  confirming: "Approve or reject first",
+  archived: "This conversation can only be read",
+};
+
+interface OpenConversationProps {
+  readonly id: string;
+  readonly store: ReturnType<typeof createSession>["store"];
+  readonly session: ConversationSession;
+}
+
+function OpenConversation({ id, store, session }: OpenConversationProps) {
+  const services = useServices();
+  const [, navigate] = useLocation();
+  const model = useReadable(store);
+  const phase = phaseOf(model);
+  const folds = useMemo(() => new Folds(), []);
+  const [sent, setSent] = useState(0);
+  useDocumentTitle(model.info?.title ?? "");
+  useForgetCreated(services, id, model);
+
+  const request = useCallback(
+    (state: RequestedState) => {
+      session.request(state);
+    },
+    [session],
+  );
+  const answer = useCallback(
+    (approved: boolean) => {
+      session.request(approved ? "user_confirmed" : "user_rejected");
+    },
+    [session],
+  );
+
+  if (phase === "missing") return <NotFoundPage what="conversation" />;
+
+  const send = (text: string) => {
+    setSent((count) => count + 1);
+    session.send(text);
+  };
+  const launching = phase === "starting" && model.connection !== "refused";
+
+  return (
+    <FoldsContext.Provider value={folds}>
+      <div className="conversation-page" data-testid="conversation-page" data-phase={phase}>
+        <ConversationHeader
+          model={model}
+          phase={phase}
+          onSleep={() => void session.sleep()}
+          onDeleted={() => {
+            navigate("/");
+          }}
+        />
+        <TimelineView
+          items={model.timeline.items}
+          output={model.streams.output}
+          prepends={model.prepends}
+          older={model.older}
+          onLoadOlder={() => void session.loadOlder()}
+          sent={sent}
+        >
+          <Pending messages={model.pending.filter((message) => message.state === "created")} />
+          <Streaming streams={model.streams.responses} />
+          {launching && <StartProgress steps={model.progress} since={model.agentStateSince} />}
+          <Pending messages={model.pending.filter((message) => message.state !== "created")} />
+        </TimelineView>
+        <div className="dock">
+          <Notices
+            notices={model.notices}
+            onDismiss={(key) => {
+              session.dismiss(key);
+            }}
+          />
+          <div className={`dock-box ${phase}`}>
+            <StatusBar model={model} phase={phase} onRequest={request} />
+            {phase === "confirming" && <ApprovalBar action={awaitedAction(model)} onAnswer={answer} />}
+            <Composer
+              draftKey={`drydock.draft.${id}`}
+              label="Message to the agent"
+              placeholder={PLACEHOLDERS[phase] ?? "Write a message"}
+              disabled={!acceptsMessage(phase)}
+              hint={HINTS[phase] ?? ""}
+              onSend={send}
+            >
+              <Usage metrics={model.metrics} />
+            </Composer>
+          </div>
+        </div>
+        <Announcer phase={phase} model={model} />
+      </div>
+    </FoldsContext.Provider>
+  );
+}
+
+/** Once the first message is in the log, coming back to the page must not show it as on its way. */
+function useForgetCreated(services: Services, id: string, model: ConversationModel): void {
+  const arrived = model.timeline.items.length > 0 && !model.pending.some((message) => message.state === "created");
+  useEffect(() => {
+    if (arrived) services.created.delete(id);
+  }, [arrived, services, id]);
+}
+
+const SPOKEN: Partial<Readonly<Record<Phase, string>>> = {
+  working: "The agent is working",
+  ready: "The agent waits for you",
+  finished: "The agent has finished",
+  paused: "The agent is paused",
+  stopped: "The agent is stopped",
+  confirming: "The agent asks for your approval",
+  error: "The agent stopped with an error",
+};
+
+/** Tells people who do not see the page what changed; the history itself would be too much to read aloud. */
+function Announcer({ phase, model }: { readonly phase: Phase; readonly model: ConversationModel }) {
+  const text = model.connection === "reconnecting" ? "The connection is lost" : (SPOKEN[phase] ?? "");
+  return (
+    <div className="visually-hidden" role="status" aria-live="polite">
+      {text}
+    </div>
+  );
+}

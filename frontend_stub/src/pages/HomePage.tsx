@@ -1,0 +1,97 @@
+/** The first page: ask for something, and a conversation begins. */
+import { useState } from "react";
+import { Link, useLocation } from "wouter";
+import { useDocumentTitle } from "../app/hooks";
+import { useServices } from "../app/services";
+import { Lines } from "../components/common/Lines";
+import { Composer } from "../components/conversation/Composer";
+import { DrawerButton } from "../components/shell/Shell";
+import { errorText } from "../net/http";
+import { DEMO_MODEL_PREFIX } from "../protocol/rest";
+import type { ServerConfig, Settings } from "../protocol/rest";
+import { useReadable } from "../state/store";
+
+const EXAMPLES: readonly (readonly [string, string])[] = [
+  ["Find and mend a fault", "Make a small Python project with a failing test, find the fault, and get the test green."],
+  ["Write a useful script", "Write a script that lists the ten largest files below a folder, with a test, and show me how to run it."],
+  ["Explain a code base", "Look through the workspace and explain what is in it, file by file, in plain words."],
+];
+
+/** True when the built-in demo will answer: no model is set, neither by the user nor by the server. */
+function isDemo(config: ServerConfig | null, settings: Settings | null | undefined): boolean {
+  const chosen = settings?.llm_model ?? null;
+  if (chosen !== null) return chosen.startsWith(DEMO_MODEL_PREFIX);
+  return config?.DRYDOCK?.demo ?? settings === null;
+}
+
+export function HomePage() {
+  const services = useServices();
+  const config = useReadable(services.config);
+  const settings = useReadable(services.settings);
+  const [, navigate] = useLocation();
+  const [creating, setCreating] = useState(false);
+  const [error, setError] = useState("");
+  useDocumentTitle("");
+
+  const create = async (text: string) => {
+    setCreating(true);
+    setError("");
+    try {
+      const { conversation_id: id } = await services.api.createConversation(text);
+      services.created.set(id, text);
+      services.conversations.refreshSoon();
+      navigate(`/conversations/${id}`);
+    } catch (failure) {
+      setCreating(false);
+      setError(errorText(failure));
+      // What was written must not be lost with the request.
+      window.sessionStorage.setItem("drydock.draft.home", text);
+    }
+  };
+
+  return (
+    <div className="home">
+      <header className="topbar bare">
+        <DrawerButton />
+      </header>
+      <Lines />
+      <div className="home-body">
+        <h1 className="home-title">What shall we build?</h1>
+        <div className="home-composer">
+          <Composer
+            key={error}
+            draftKey="drydock.draft.home"
+            label="What shall we build?"
+            placeholder="Describe a task. The agent works on it in a sandbox of its own."
+            disabled={false}
+            busy={creating}
+            onSend={(text) => void create(text)}
+          >
+            <span className="composer-hint">Enter sends, Shift+Enter begins a new line</span>
+          </Composer>
+        </div>
+        {error !== "" && (
+          <p className="form-error" role="alert" data-testid="create-error">
+            The conversation could not be created. {error}
+          </p>
+        )}
+        <ul className="examples" aria-label="Examples">
+          {EXAMPLES.map(([title, prompt]) => (
+            <li key={title}>
+              <button type="button" className="example" data-testid="example-prompt" disabled={creating} onClick={() => void create(prompt)}>
+                <span className="example-title">{title}</span>
+                <span className="example-text">{prompt}</span>
+              </button>
+            </li>
+          ))}
+        </ul>
+        {isDemo(config, settings) && (
+          <p className="demo-note" data-testid="demo-note">
+            No model is set up yet, so the built-in demo agent answers: scripted, but with real commands in a real sandbox.{" "}
+            <Link href="/settings">Add a model and its key</Link> for the real thing.
+          </p>
+        )}
+      </div>
+    </div>
+  );
+}

@@ -1,0 +1,64 @@
+/** What the user may set, and what the server runs on. */
+import { useEffect, useState } from "react";
+import { useDocumentTitle } from "../app/hooks";
+import { useServices } from "../app/services";
+import { About } from "../components/settings/About";
+import { SettingsForm } from "../components/settings/SettingsForm";
+import { DrawerButton } from "../components/shell/Shell";
+import { Spinner } from "../components/common/Spinner";
+import { errorText } from "../net/http";
+import { useReadable } from "../state/store";
+
+export function SettingsPage() {
+  const { api, settings } = useServices();
+  const stored = useReadable(settings);
+  const [error, setError] = useState("");
+  const [models, setModels] = useState<readonly string[]>([]);
+  useDocumentTitle("Settings");
+
+  useEffect(() => {
+    let current = true;
+    api.settings().then(
+      (value) => {
+        if (current) settings.set(value);
+      },
+      (failure: unknown) => {
+        if (current) setError(errorText(failure));
+      },
+    );
+    api.models().then(
+      (value) => {
+        if (current) setModels(value);
+      },
+      () => undefined, // Suggestions only: any model name can be typed.
+    );
+    return () => {
+      current = false;
+    };
+  }, [api, settings]);
+
+  return (
+    <div className="settings-page" data-testid="settings-page">
+      <header className="topbar">
+        <DrawerButton />
+        <h1 className="topbar-title">Settings</h1>
+      </header>
+      <div className="settings-scroll">
+        <div className="settings-body">
+          {stored === undefined && error === "" && (
+            <p className="list-note">
+              <Spinner /> Loading
+            </p>
+          )}
+          {stored === undefined && error !== "" && (
+            <p className="form-error" role="alert">
+              The settings could not be loaded. {error}
+            </p>
+          )}
+          {stored !== undefined && <SettingsForm stored={stored} models={models} />}
+          <About />
+        </div>
+      </div>
+    </div>
+  );
+}
