@@ -14,10 +14,9 @@ async def _serve(host: str, port: int, engine_socket: str) -> None:
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    server = await EngineProxy(engine_socket).serve(host, port)
-    logging.getLogger("engine_proxy").info("listening on %s:%d for %s", host, port, engine_socket)
-    await stopped.wait()
-    server.close()
+    async with EngineProxy(engine_socket).serving(host, port) as bound_port:
+        logging.getLogger("engine_proxy").info("listening on %s:%d for %s", host, bound_port, engine_socket)
+        await stopped.wait()
 
 
 def main() -> None:

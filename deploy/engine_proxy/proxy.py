@@ -7,6 +7,7 @@ import contextlib
 import json
 import logging
 import re
+from collections.abc import AsyncIterator
 from typing import Final
 
 from deploy.engine_proxy.calls import Call, find_call
@@ -36,12 +37,26 @@ class EngineProxy:
     def __init__(self, engine_socket: str, max_connections: int = 1024) -> None:
         self._engine_socket = engine_socket
         self._places = asyncio.Semaphore(max_connections)
+        self._clients: set[asyncio.Task[None]] = set()
 
-    async def serve(self, host: str, port: int) -> asyncio.Server:
-        """Listen; the caller owns the server that is returned."""
-        return await asyncio.start_server(self._client_connected, host, port, limit=HEAD_LIMIT)
+    @contextlib.asynccontextmanager
+    async def serving(self, host: str, port: int) -> AsyncIterator[int]:
+        """Listen, and yield the port; 0 takes a free one. Leaving ends all connections."""
+        server = await asyncio.start_server(self._client_connected, host, port, limit=HEAD_LIMIT)
+        try:
+            yield server.sockets[0].getsockname()[1]
+        finally:
+            server.close()
+            for task in self._clients:
+                task.cancel()
+            await asyncio.gather(*self._clients, return_exceptions=True)
 
-    async def _client_connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _client_connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(self._serve_client(reader, writer), name="client of the engine proxy")
+        self._clients.add(task)
+        task.add_done_callback(self._clients.discard)
+
+    async def _serve_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         async with self._places:
             request = ""
             try:

@@ -87,9 +87,8 @@ async def engine(tmp_path: Path) -> AsyncIterator[FakeEngine]:
 
 @pytest.fixture
 async def port(engine: FakeEngine) -> AsyncIterator[int]:
-    server = await EngineProxy(str(engine.path)).serve("127.0.0.1", 0)
-    async with server:
-        yield server.sockets[0].getsockname()[1]
+    async with EngineProxy(str(engine.path)).serving("127.0.0.1", 0) as port:
+        yield port
 
 
 async def ask(port: int, request: bytes, *, then_close_half: bool = False) -> bytes:
@@ -235,8 +234,7 @@ async def test_an_id_passes_only_when_its_name_is_ours(port: int, engine: FakeEn
 
 
 async def test_an_engine_that_is_down_is_named_as_the_cause(tmp_path: Path) -> None:
-    async with await EngineProxy(str(tmp_path / "nothing.sock")).serve("127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
+    async with EngineProxy(str(tmp_path / "nothing.sock")).serving("127.0.0.1", 0) as port:
         answer = await ask(port, b"GET /_ping HTTP/1.1\r\nHost: x\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 503 ")
     assert b"engine does not answer" in answer

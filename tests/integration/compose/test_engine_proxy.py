@@ -1,0 +1,122 @@
+"""The filtering proxy before a real Docker engine."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from docker.api.client import APIClient
+from docker.errors import APIError
+
+from agent_core.runtime.channel import RunnerChannel
+from agent_core.runtime.docker_provider import DockerProvider
+from agent_core.runtime.sandbox import SandboxSpec, SandboxStatus
+
+pytestmark = pytest.mark.docker
+
+IMAGE = "drydock/sandbox:base"
+HARDENED = {"CapDrop": ["ALL"], "SecurityOpt": ["no-new-privileges"]}
+
+
+def nobody_listens(_status: str, _text: str) -> None:
+    """Progress is of no interest here."""
+
+
+@pytest.fixture
+async def client(proxy_address: str) -> AsyncIterator[Any]:
+    """Docker's own client library behind the proxy."""
+    client = await asyncio.to_thread(APIClient, base_url=proxy_address, version="auto", timeout=30)
+    yield client
+    client.close()
+
+
+async def refusal(call: Any, *args: Any, **options: Any) -> str:
+    with pytest.raises(APIError) as raised:
+        await asyncio.to_thread(call, *args, **options)
+    assert raised.value.status_code == 403
+    return str(raised.value.explanation)
+
+
+async def test_a_privileged_container_is_refused(client: Any, own_name: str, engine: Any) -> None:
+    config = {"Image": IMAGE, "HostConfig": {**HARDENED, "Privileged": True}}
+    reason = await refusal(client.create_container_from_config, config, own_name)
+    assert "Privileged is not allowed" in reason
+    assert engine.containers(all=True, filters={"name": own_name}) == []
+
+
+async def test_a_container_with_a_folder_of_the_host_is_refused(client: Any, own_name: str) -> None:
+    config = {"Image": IMAGE, "HostConfig": {**HARDENED, "Binds": ["/:/host"]}}
+    assert "Binds" in await refusal(client.create_container_from_config, config, own_name)
+
+
+async def test_a_container_of_somebody_else_is_out_of_reach(client: Any, engine: Any) -> None:
+    name = f"other-{secrets.token_hex(4)}"
+    config = {"Image": IMAGE, "Cmd": ["sleep", "60"], "HostConfig": {"NetworkMode": "none"}}
+    other = engine.create_container_from_config(config, name)["Id"]
+    try:
+        for reference in (name, other, other[:12]):
+            await refusal(client.inspect_container, reference)
+            await refusal(client.start, reference)
+            await refusal(client.exec_create, reference, ["id"])
+            await refusal(client.put_archive, reference, "/", b"")
+            await refusal(client.remove_container, reference, force=True)
+        assert engine.inspect_container(other)["State"]["Status"] == "created"
+    finally:
+        engine.remove_container(other, force=True)
+
+
+async def test_building_and_committing_images_is_refused(client: Any, own_name: str) -> None:
+    await refusal(client.commit, own_name)
+    await refusal(client.remove_image, IMAGE)
+    await refusal(client.import_image_from_data, b"", repository="x")
+
+
+async def test_dockers_own_client_can_use_a_hardened_container(client: Any, own_name: str) -> None:
+    def use() -> tuple[bytes, int]:
+        config = {"Image": IMAGE, "Cmd": ["sleep", "60"], "HostConfig": {**HARDENED, "NetworkMode": "none"}}
+        made = client.create_container_from_config(config, own_name)
+        client.start(own_name)
+        exec_id = client.exec_create(own_name, ["sh", "-c", "seq 20000; exit 3"])["Id"]
+        output = client.exec_start(exec_id)
+        code = client.exec_inspect(exec_id)["ExitCode"]
+        client.remove_container(made["Id"], force=True)  # by id: the proxy asks whose it is
+        return output, code
+
+    output, code = await asyncio.to_thread(use)
+    assert output.split()[-1] == b"20000"
+    assert code == 3
+
+
+async def test_a_whole_sandbox_lives_behind_the_proxy(proxy_address: str, tmp_path: Path, engine: Any) -> None:
+    instance = f"test-{secrets.token_hex(4)}"
+    spec = SandboxSpec("through-the-proxy", instance, IMAGE, str(tmp_path), network="internal")
+    provider = DockerProvider(proxy_address)
+    try:
+        assert (await provider.check()).ok
+        assert (await provider.check_image(IMAGE)).ok
+        sandbox = provider.create(spec)
+        await sandbox.start(nobody_listens)
+        channel = await RunnerChannel.open(await sandbox.attach())
+        reply = await channel.request("shell.run", {"command": "echo $((6 * 7)) | tee answer"})
+        assert reply.result["output"].strip() == "42"
+        await channel.close()
+        await sandbox.pause()
+        assert await sandbox.poll() is SandboxStatus.PAUSED
+        await sandbox.resume()
+        snapshot = await sandbox.snapshot()
+        await sandbox.stop()
+        assert await sandbox.poll() is SandboxStatus.STOPPED
+        assert snapshot in [volume["Name"] for volume in engine.volumes()["Volumes"]]
+        await provider.reap(instance, ())
+        assert await sandbox.poll() is SandboxStatus.ABSENT
+    finally:
+        await provider.reap(instance, ())
+        await provider.close()
+    filters = {"label": [f"drydock.instance={instance}"]}
+    assert engine.containers(all=True, filters=filters) == []
+    assert (engine.volumes(filters=filters)["Volumes"] or []) == []
+    assert engine.networks(filters=filters) == []
