@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
-from sqlalchemy import URL, make_url
-from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, InternalError, OperationalError
+from sqlalchemy import URL, make_url, text
+from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, InternalError, OperationalError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from server.db import event_rows, sqlite
@@ -16,6 +16,7 @@ from server.db.errors import DatabaseError
 from server.db.event_rows import EventRow
 
 InsertEvents = Callable[[AsyncConnection, Sequence[EventRow]], Awaitable[set[str]]]
+FetchRows = Callable[[AsyncEngine, str, Mapping[str, object]], Awaitable[Sequence[Sequence[Any]]]]
 
 
 class DatabaseSettings(BaseModel):
@@ -44,12 +45,26 @@ class DatabaseSettings(BaseModel):
 
 
 class Engines(NamedTuple):
-    """One engine for the single writer, one with a pool for the readers, and the way to append events."""
+    """One engine for the single writer, one with a pool for the readers, and this database's ways to use them."""
 
     write: AsyncEngine
     read: AsyncEngine
     insert_events: InsertEvents
     max_rows: int
+    fetch_rows: FetchRows
+
+    async def fetch(self, statement: str, **parameters: object) -> Sequence[Sequence[Any]]:
+        """All rows of a plain statement with `:name` parameters, read in no transaction.
+
+        Raises:
+            DatabaseError: the database cannot be read.
+        """
+        try:
+            return await self.fetch_rows(self.read, statement, parameters)
+        except Exception as error:
+            if is_database_failure(error):
+                raise database_error("the database could not be read", error) from error
+            raise
 
     async def dispose(self) -> None:
         """Close all connections."""
@@ -77,12 +92,19 @@ def create_file(path: Path) -> None:
 def create_engines(url: URL | str, settings: DatabaseSettings) -> Engines:
     """Engines for `url`; nothing is opened yet."""
     url = make_url(url)
-    # Neither pool rolls back a connection that comes back: outside of a transaction there is nothing to undo, and it
-    # would cost a hop to the connection's thread for every read.
     write = create_async_engine(url, pool_size=1, max_overflow=0)
-    read = create_async_engine(url, pool_size=settings.read_connections, max_overflow=0)
+    # Readers need no transaction, so nothing has to be undone when a connection goes back: that would cost every read
+    # another turn to the database.
+    read = create_async_engine(
+        url,
+        pool_size=settings.read_connections,
+        max_overflow=0,
+        isolation_level="AUTOCOMMIT",
+        skip_autocommit_rollback=True,
+        pool_reset_on_return=None,
+    )
     if url.get_backend_name() != "sqlite":
-        return Engines(write, read, event_rows.insert_events, max_rows=event_rows.MAX_ROWS)
+        return Engines(write, read, event_rows.insert_events, event_rows.MAX_ROWS, fetch_rows)
     for engine, cache_kib in ((write, 8 * 1024), (read, 2 * 1024)):
         sqlite.configure(
             engine,
@@ -91,7 +113,13 @@ def create_engines(url: URL | str, settings: DatabaseSettings) -> Engines:
             cache_kib=cache_kib,
         )
     sqlite.begin_as_writer(write)
-    return Engines(write, read, sqlite.insert_events, max_rows=sqlite.MAX_ROWS)
+    return Engines(write, read, sqlite.insert_events, sqlite.MAX_ROWS, sqlite.fetch_rows)
+
+
+async def fetch_rows(engine: AsyncEngine, statement: str, parameters: Mapping[str, object]) -> Sequence[Sequence[Any]]:
+    """All rows of a plain statement with `:name` parameters, in the way that every database understands."""
+    async with engine.connect() as connection:
+        return (await connection.execute(text(statement), parameters)).all()
 
 
 def explain(error: BaseException) -> str:
@@ -103,6 +131,11 @@ def explain(error: BaseException) -> str:
 def is_conflict(error: BaseException) -> bool:
     """Whether `error` says that a row with this key exists already."""
     return isinstance(error, IntegrityError) or sqlite.is_conflict(error)
+
+
+def is_database_failure(error: BaseException) -> bool:
+    """Whether `error` comes from the database or its driver."""
+    return isinstance(error, SQLAlchemyError) or sqlite.is_failure(error)
 
 
 def is_outage(error: BaseException) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
 
 from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -15,18 +14,10 @@ MAX_ROWS = 1000
 """Rows of one ordinary batch."""
 
 
-class EventRow(NamedTuple):
-    """One row to be inserted, and the epoch that its writer holds. The order is that of the insert statements."""
+EventRow = tuple[str, int, str, str, int | None, int, bytes | None, str | None, int]
+"""A row to be inserted: conversation_id, id, kind, source, cause, timestamp, payload, blob; then its writer's epoch."""
 
-    conversation_id: str
-    id: int
-    kind: str
-    source: str
-    cause: int | None
-    timestamp: int
-    payload: bytes | None
-    blob: str | None
-    epoch: int
+_COLUMNS = ("conversation_id", "id", "kind", "source", "cause", "timestamp", "payload", "blob")
 
 
 async def insert_events(connection: AsyncConnection, rows: Sequence[EventRow]) -> set[str]:
@@ -34,21 +25,19 @@ async def insert_events(connection: AsyncConnection, rows: Sequence[EventRow]) -
 
     All rows of one conversation carry the same epoch.
     """
-    epochs = {row.conversation_id: row.epoch for row in rows}
+    epochs = {row[0]: row[-1] for row in rows}
     async with connection.begin():
         current = await _owner_epochs(connection, epochs)
         fenced = {log for log, epoch in epochs.items() if current.get(log, epoch) > epoch}
-        accepted = [_values(row) for row in rows if row.conversation_id not in fenced]
+        accepted = [_values(row) for row in rows if row[0] not in fenced]
         if accepted:
             await connection.execute(insert(events), accepted)
     return fenced
 
 
 def _values(row: EventRow) -> dict[str, object]:
-    values = row._asdict()
-    del values["epoch"]
-    values["timestamp"] = from_microseconds(row.timestamp)
-    return values
+    values: dict[str, object] = dict(zip(_COLUMNS, row, strict=False))
+    return values | {"timestamp": from_microseconds(row[5])}
 
 
 async def _owner_epochs(connection: AsyncConnection, logs: Collection[str]) -> dict[str, int]:

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-
-from sqlalchemy import TextClause, text
-from sqlalchemy.exc import SQLAlchemyError
 
 from agent_core.events.store import NewEvent, StoredEvent
 from server.db import event_rows
 from server.db.blobs import BlobStore
 from server.db.columns import to_microseconds
-from server.db.engine import Engines, database_error
-from server.db.writer import Record, Writer
+from server.db.engine import Engines
+from server.db.pending import Record
+from server.db.writer import Writer
 
-_SELECT_AFTER = text(
+_SELECT_AFTER = (
     "SELECT id, payload, blob FROM events WHERE conversation_id = :log AND id > :position ORDER BY id LIMIT :limit"
 )
-_SELECT_BEFORE = text(
+_SELECT_BEFORE = (
     "SELECT id, payload, blob FROM events WHERE conversation_id = :log AND id < :position ORDER BY id DESC LIMIT :limit"
 )
-_SELECT_LAST = text("SELECT max(id) FROM events WHERE conversation_id = :log")
+_SELECT_LAST = "SELECT max(id) FROM events WHERE conversation_id = :log"
 
 
 class SqlEventStore:
@@ -35,14 +32,13 @@ class SqlEventStore:
 
     async def append(self, conversation_id: str, events: Sequence[NewEvent], *, epoch: int = 0) -> int:
         limit = self._inline_payload_bytes
-        if any(len(event.payload) > limit for event in events):
-            return await self._writer.append_prepared(
-                conversation_id, lambda: self._with_blobs(conversation_id, events), epoch=epoch
-            )
-        records = [
-            Record(event.kind, event.source, event.cause, to_microseconds(event.timestamp), event.payload, None)
-            for event in events
-        ]
+        records: list[Record] = []
+        for kind, source, cause, timestamp, payload in events:
+            if len(payload) > limit:
+                return await self._writer.append_prepared(
+                    conversation_id, lambda: self._with_blobs(conversation_id, events), epoch=epoch
+                )
+            records.append(Record(kind, source, cause, to_microseconds(timestamp), payload, None))
         return await self._writer.append(conversation_id, records, epoch=epoch)
 
     async def _with_blobs(self, conversation_id: str, events: Sequence[NewEvent]) -> list[Record]:
@@ -62,22 +58,15 @@ class SqlEventStore:
     async def read_before(self, conversation_id: str, *, before: int, limit: int = 100) -> list[StoredEvent]:
         return await self._read(_SELECT_BEFORE, conversation_id, before, limit)
 
-    async def _read(self, statement: TextClause, conversation_id: str, position: int, limit: int) -> list[StoredEvent]:
-        rows = await self._fetch(statement, log=conversation_id, position=position, limit=max(limit, 0))
+    async def _read(self, statement: str, conversation_id: str, position: int, limit: int) -> list[StoredEvent]:
+        rows = await self._engines.fetch(statement, log=conversation_id, position=position, limit=max(limit, 0))
         return [
             StoredEvent(event_id, payload if blob is None else await self._blobs.get(conversation_id, blob))
             for event_id, payload, blob in rows
         ]
 
-    async def _fetch(self, statement: TextClause, **parameters: object) -> Sequence[Any]:
-        try:
-            async with self._engines.read.connect() as connection:
-                return (await connection.execute(statement, parameters)).all()
-        except SQLAlchemyError as error:
-            raise database_error("the log could not be read", error) from error
-
     async def last_id(self, conversation_id: str) -> int:
-        last = (await self._fetch(_SELECT_LAST, log=conversation_id))[0][0]
+        last = (await self._engines.fetch(_SELECT_LAST, log=conversation_id))[0][0]
         return -1 if last is None else int(last)
 
     async def claim(self, conversation_id: str) -> int:

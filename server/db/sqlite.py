@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal
 
 import aiosqlite
 from sqlalchemy import Connection, event
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.pool import PoolProxiedConnection
 
 from server.db.event_rows import EventRow
 
@@ -18,7 +19,9 @@ Synchronous = Literal["FULL", "NORMAL"]
 MAX_ROWS = 512
 """Rows of one statement: nine parameters each, far below SQLite's limit of 32,766."""
 
-_WAL_PAGES_BEFORE_CHECKPOINT = 4000
+_WAL_PAGES_BEFORE_CHECKPOINT = 1000
+"""SQLite's default. More would make the log of changes a larger file, and a file that grows is slow to sync."""
+
 _WAL_BYTES_KEPT = 32 * 1024 * 1024
 
 _INSERT = (
@@ -76,20 +79,25 @@ def _insert_statement(rows: int) -> str:
     return _INSERT.format(rows=",".join(["(?,?,?,?,?,?,?,?,?)"] * rows))
 
 
+def _driver(connection: PoolProxiedConnection) -> aiosqlite.Connection:
+    driver = connection.driver_connection
+    if not isinstance(driver, aiosqlite.Connection):
+        raise TypeError(f"this engine's driver is {type(driver).__name__}, not aiosqlite")
+    return driver
+
+
 async def insert_events(connection: AsyncConnection, rows: Sequence[EventRow]) -> set[str]:
     """Append `rows` (at most `MAX_ROWS`) durably in one statement; see `event_rows.insert_events`.
 
     One statement is one transaction and one hop to the connection's thread, where the transaction of
     `event_rows.insert_events` needs several; that halves the time of a lone append. So it goes to the driver directly.
     """
-    driver = (await connection.get_raw_connection()).driver_connection
-    assert isinstance(driver, aiosqlite.Connection)  # noqa: S101 - states for the type checker what this engine is
+    driver = _driver(await connection.get_raw_connection())
     parameters: list[object] = []
     for row in rows:
         parameters += row
-    stored = await driver.execute_fetchall(_insert_statement(len(rows)), parameters)
-    accepted = {conversation_id for (conversation_id,) in stored}
-    return {row.conversation_id for row in rows} - accepted
+    stored = list(await driver.execute_fetchall(_insert_statement(len(rows)), parameters))
+    return set() if len(stored) == len(rows) else {row[0] for row in rows} - {log for (log,) in stored}
 
 
 def reason(error: BaseException) -> str | None:
@@ -103,8 +111,25 @@ def is_conflict(error: BaseException) -> bool:
     return isinstance(error, sqlite3.IntegrityError)
 
 
+def is_failure(error: BaseException) -> bool:
+    """Whether `error` comes from the driver."""
+    return isinstance(error, sqlite3.Error)
+
+
 def is_outage(error: BaseException) -> bool:
     """Whether `error` is the driver's own way to say that the database as a whole fails (full, locked, disk error)."""
     return isinstance(error, sqlite3.OperationalError) or (
         type(error) is sqlite3.DatabaseError and reason(error) is not None
     )
+
+
+async def fetch_rows(engine: AsyncEngine, statement: str, parameters: Mapping[str, object]) -> Sequence[Sequence[Any]]:
+    """All rows of a plain statement with `:name` parameters; see `engine.fetch_rows`.
+
+    One hop to the connection's thread, where SQLAlchemy's cursor needs four: reading is what a client waits for.
+    """
+    connection = await engine.raw_connection()
+    try:
+        return list(await _driver(connection).execute_fetchall(statement, dict(parameters)))
+    finally:
+        connection.close()
