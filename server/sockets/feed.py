@@ -1,0 +1,158 @@
+"""A feed: one client's cursor over its conversation, from history into the present without a seam."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Final
+
+from agent_core.errors import EventStoreError
+from agent_core.events.control import AgentState, AgentStateChanged
+from agent_core.events.event import utc_now
+from agent_core.events.llm_events import ActionDecision, AgentErrorEvent, ObservationEvent, UserRejectObservation
+from agent_core.events.serialization import AnyEvent
+from agent_core.events.stream import EventStream
+from agent_core.events.subscription import Subscription
+from agent_core.events.transient import OutputDelta, StatusNotice, TextDelta, TextDiscarded, Transient
+from server.sockets.outlet import Outlet
+from server.sockets.ports import JoinedConversation
+from server.sockets.replay import Replay, state_before
+from server.wire.encoding import to_json
+from server.wire.envelope import to_wire
+from server.wire.frames import closed_frame, delta_frame, error_frames, status_frame
+
+EVENT: Final = "oh_event"
+DELTA: Final = "oh_delta"
+READ_RETRY_SECONDS: Final = (0.2, 1.0, 5.0)
+YIELD_AFTER: Final = 64
+"""Frames after which other tasks get their turn: a long history must not delay everybody's live events."""
+
+Notice = TextDelta | TextDiscarded | OutputDelta | StatusNotice
+
+logger = logging.getLogger(__name__)
+
+
+class Feed:
+    """Sends one client its conversation: history after `after` by the rules of 1.4, then live events by those of 3.2.
+
+    Each event is sent once and in order, whatever is appended meanwhile. When the conversation's session ends, the
+    feed waits for the next one and goes on where it was.
+    """
+
+    def __init__(
+        self, joined: JoinedConversation, outlet: Outlet, *, after: int, clock: Callable[[], datetime] = utc_now
+    ) -> None:
+        self._joined = joined
+        self._outlet = outlet
+        self._clock = clock
+        self._position = after
+        self._replay: Replay | None = None
+        self._replay_end = -1
+        self._was_stopped = False
+        self._reissued: dict[int, int] = {}
+        self._sent = 0
+
+    async def run(self) -> None:
+        """Feed until there will be no more streams.
+
+        Raises:
+            EventStoreError: the log cannot be read, after several attempts.
+        """
+        stream = await self._joined.next_stream(None)
+        if stream is not None:
+            await self._begin(stream)
+        while stream is not None:
+            await self._follow(stream)
+            if self._was_stopped:
+                await self._send(EVENT, closed_frame())
+            stream = await self._joined.next_stream(stream)
+
+    async def _begin(self, stream: EventStream) -> None:
+        self._position = min(self._position, stream.last_id)
+        self._replay = Replay()
+        self._replay_end = stream.last_id
+        if self._position == stream.last_id:
+            await self._end_replay(stream, self._replay)
+
+    async def _end_replay(self, stream: EventStream, replay: Replay) -> None:
+        # A client needs a state on every connection; one that comes back may have missed none and lost it all the same.
+        earlier = None if replay.has_state else await state_before(stream, self._replay_end + 1)
+        self._replay = None
+        for frame in replay.finish(earlier):
+            await self._send(EVENT, frame)
+
+    async def _follow(self, stream: EventStream) -> None:
+        """Send what the stream holds, until it is closed and read to its end."""
+        after = min(self._position, stream.last_id)
+        async with stream.subscribe(after=after, transients=True) as items:
+            while (item := await self._next(items)) is not None:
+                if isinstance(item, Notice):
+                    await self._show_notice(item)
+                else:
+                    await self._show_event(stream, item)
+
+    async def _next(self, items: Subscription) -> AnyEvent | Transient | None:
+        for delay in (*READ_RETRY_SECONDS, None):
+            try:
+                return await anext(items, None)
+            except EventStoreError as error:
+                if delay is None:
+                    raise
+                logger.warning(
+                    "reading %s failed, trying again in %g s: %s", self._joined.conversation_id, delay, error
+                )
+                await asyncio.sleep(delay)
+        raise AssertionError("unreachable: the last attempt raises")
+
+    async def _show_event(self, stream: EventStream, event: AnyEvent) -> None:
+        self._position = event.id
+        self._note(event)
+        try:
+            frames = self._frames(event)
+        except Exception:
+            # A boundary: one event that cannot be shown must not hide all those after it.
+            logger.exception("event %d of %s cannot be sent", event.id, self._joined.conversation_id)
+            frames = []
+        for frame in frames:
+            await self._send(EVENT, frame)
+        if self._replay is not None and event.id >= self._replay_end:
+            await self._end_replay(stream, self._replay)
+
+    def _frames(self, event: AnyEvent) -> list[dict[str, Any]]:
+        if self._replay is not None:
+            return self._replay.take(event)
+        frame = to_wire(event, live=True)
+        return [] if frame is None else [frame]
+
+    def _note(self, event: AnyEvent) -> None:
+        match event:
+            case AgentStateChanged():
+                self._was_stopped = event.agent_state is AgentState.STOPPED
+            case ActionDecision(decision="confirmed"):
+                self._reissued[event.cause] = event.id
+            case ObservationEvent() | UserRejectObservation() | AgentErrorEvent() if event.cause is not None:
+                self._reissued.pop(event.cause, None)
+
+    async def _show_notice(self, notice: Notice) -> None:
+        match notice:
+            case StatusNotice():
+                await self._send(EVENT, status_frame(notice, self._clock()))
+            case OutputDelta() if notice.cause in self._reissued:
+                # Clients know a confirmed action under the id with which it was sent again.
+                await self._send(DELTA, delta_frame(OutputDelta(self._reissued[notice.cause], notice.text)))
+            case _:
+                await self._send(DELTA, delta_frame(notice))
+
+    async def _send(self, event: str, frame: dict[str, Any]) -> None:
+        await self._outlet.send(event, to_json(frame))
+        self._sent += 1
+        if self._sent % YIELD_AFTER == 0:
+            await asyncio.sleep(0)
+
+
+async def send_error(outlet: Outlet, message: str, now: datetime) -> None:
+    """Tell one client that what it sent, or what it asked for, was refused."""
+    for frame in error_frames(message, now):
+        await outlet.send(EVENT, to_json(frame))

@@ -1,0 +1,219 @@
+"""The Socket.IO endpoint: connections come and go, what they send is passed on, and each has its feed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Final, Self
+
+import socketio
+from socketio.exceptions import ConnectionRefusedError as RefusedError
+from starlette.types import ASGIApp
+
+from agent_core.errors import DrydockError
+from agent_core.events.event import utc_now
+from server.auth.identity import Authenticator
+from server.sockets.feed import EVENT, Feed, send_error
+from server.sockets.handshake import read_handshake
+from server.sockets.limits import SocketLimits
+from server.sockets.line import SCOPE_KEY, Line, LineKeeper
+from server.sockets.outlet import Outlet
+from server.sockets.packets import Malformed, client_packet_class
+from server.sockets.ports import Conversations, JoinRefusedError
+from server.wire.encoding import to_json
+from server.wire.errors import WireError
+from server.wire.frames import title_frame
+from server.wire.incoming import from_wire
+
+USER_EVENTS: Final = ("oh_user_action", "oh_action")
+END_SECONDS: Final = 5.0
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Connection:
+    """One client in one conversation."""
+
+    conversation_id: str
+    outlet: Outlet
+    line: Line | None
+    feed: asyncio.Task[None]
+
+
+class SocketGateway:
+    """Serves the protocol's sockets (wire-protocol 1 and 2) on top of `Conversations`.
+
+    Mount `asgi_app`, and keep the gateway entered (``async with``) while the server runs: leaving it ends all
+    connections' feeds.
+    """
+
+    def __init__(
+        self,
+        conversations: Conversations,
+        authenticator: Authenticator,
+        *,
+        limits: SocketLimits | None = None,
+        clock: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self.limits = limits or SocketLimits()
+        self._conversations = conversations
+        self._authenticator = authenticator
+        self._clock = clock
+        self._connections: dict[str, Connection] = {}
+        self._server = _make_server(self.limits)
+        self._server.on("connect", self._on_connect)
+        self._server.on("disconnect", self._on_disconnect)
+        self._server.on("*", self._on_event)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for connection_id, connection in list(self._connections.items()):
+            await self._leave(connection_id)
+            if connection.line is not None:
+                connection.line.end()
+        await self._server.shutdown()
+
+    def asgi_app(self, other: ASGIApp) -> ASGIApp:
+        """The ASGI application: Socket.IO under ``/socket.io/``, everything else (lifespan too) is `other`'s."""
+        return LineKeeper(socketio.ASGIApp(self._server, other_asgi_app=other), self.limits)
+
+    @property
+    def connection_count(self) -> int:
+        """How many clients are in a conversation now."""
+        return len(self._connections)
+
+    async def announce_title(self, conversation_id: str, title: str) -> None:
+        """Tell every client of the conversation its new title (`ports.Announcer`)."""
+        body = to_json(title_frame(conversation_id, title))
+        for connection in list(self._connections.values()):
+            if connection.conversation_id == conversation_id:
+                await connection.outlet.send_now(EVENT, body)
+
+    # The library's handlers. It calls a handler again, with fewer arguments, when a TypeError comes out of it, and a
+    # connect handler that raises leaves the client hanging: so these let nothing out but refusals.
+
+    async def _on_connect(self, connection_id: str, environ: Mapping[str, Any], auth: object = None) -> None:
+        try:
+            await self._connect(connection_id, environ)
+        except JoinRefusedError as error:
+            raise RefusedError(*((str(error),) if error.data is None else (str(error), dict(error.data)))) from error
+        except DrydockError as error:
+            raise RefusedError(str(error)) from error
+        except TimeoutError as error:
+            raise RefusedError("The conversation does not answer; try again in a moment") from error
+        except Exception as error:
+            logger.exception("a client could not be connected")
+            raise RefusedError("The server failed to connect you; its log says why") from error
+
+    async def _on_disconnect(self, connection_id: str, reason: str = "") -> None:
+        try:
+            await self._leave(connection_id)
+        except Exception:
+            logger.exception("connection %s did not end cleanly", connection_id)
+
+    async def _on_event(self, event: str, connection_id: str, *args: object) -> None:
+        connection = self._connections.get(connection_id)
+        if connection is None:
+            return
+        try:
+            async with asyncio.timeout(self.limits.send_seconds):
+                await self._take(connection, event, args)
+            return
+        except DrydockError as error:
+            problem = str(error)
+        except TimeoutError:
+            problem = "The message was not taken in time; look whether it is there before you send it again."
+        except Exception:
+            logger.exception("a message to conversation %s could not be taken", connection.conversation_id)
+            problem = "The server failed to take the message; its log says why."
+        await send_error(connection.outlet, problem, self._clock())
+
+    async def _connect(self, connection_id: str, environ: Mapping[str, Any]) -> None:
+        handshake = read_handshake(environ, self._authenticator)
+        async with asyncio.timeout(self.limits.join_seconds):
+            joined = await self._conversations.join(handshake.conversation_id, connection_id, handshake.identity)
+        outlet = Outlet(self._server, connection_id, max_buffer_bytes=self.limits.max_buffer_bytes)
+        line = environ["asgi.scope"].get(SCOPE_KEY)
+        feed = Feed(joined, outlet, after=handshake.after, clock=self._clock)
+        task = asyncio.create_task(self._run_feed(connection_id, feed, outlet), name=f"feed:{connection_id}")
+        self._connections[connection_id] = Connection(handshake.conversation_id, outlet, line, task)
+        if line is not None:
+            line.joined()
+
+    async def _take(self, connection: Connection, event: str, args: tuple[object, ...]) -> None:
+        if event not in USER_EVENTS:
+            raise WireError(f"event {event[:80]!r} is unknown; send {USER_EVENTS[0]}")
+        if len(args) != 1:
+            raise WireError(f"{event} came with {len(args)} arguments; send one, a JSON object")
+        if isinstance(args[0], Malformed):
+            raise WireError(args[0].problem)
+        taken = from_wire(args[0], max_chars=self.limits.max_message_bytes)
+        await self._conversations.send(connection.conversation_id, taken)
+
+    async def _run_feed(self, connection_id: str, feed: Feed, outlet: Outlet) -> None:
+        try:
+            await feed.run()
+        except DrydockError as error:
+            await send_error(outlet, str(error), self._clock())
+        except Exception:
+            logger.exception("the feed of connection %s failed", connection_id)
+            await send_error(outlet, "The server cannot show this conversation; its log says why.", self._clock())
+        await self._hang_up(connection_id)
+
+    async def _hang_up(self, connection_id: str) -> None:
+        """End a connection so that its client comes back by itself (a Socket.IO disconnect would keep it away)."""
+        connection = self._connections.get(connection_id)
+        if connection is None:
+            return
+        if connection.line is not None:
+            connection.line.end()
+            return
+        try:
+            async with asyncio.timeout(END_SECONDS):
+                await self._server.eio.disconnect(connection.outlet.transport_id)
+        except TimeoutError:
+            logger.info("a client that polls did not take its last messages")
+
+    async def _leave(self, connection_id: str) -> None:
+        connection = self._connections.pop(connection_id, None)
+        if connection is None:
+            return
+        connection.outlet.close()
+        if connection.line is not None:
+            connection.line.left()
+        if connection.feed is not asyncio.current_task():
+            connection.feed.cancel()
+            await asyncio.wait([connection.feed])
+        await self._conversations.leave(connection_id)
+
+
+def _make_server(limits: SocketLimits) -> socketio.AsyncServer:
+    """The library's server. Hosts and origins are checked before it (`server.gate`), so its own check is off."""
+    return socketio.AsyncServer(
+        async_mode="asgi",
+        serializer=client_packet_class(limits.max_message_bytes),
+        # One message of a client after the other: order is kept, and a flood waits in the client's own socket.
+        async_handlers=False,
+        cors_allowed_origins=[],
+        max_http_buffer_size=limits.max_transport_bytes,
+        ping_interval=limits.ping_interval_seconds,
+        ping_timeout=limits.ping_timeout_seconds,
+        logger=_library_logger("socketio"),
+        engineio_logger=_library_logger("engineio"),
+    )
+
+
+def _library_logger(name: str) -> logging.Logger:
+    """At INFO the libraries log every packet with its content."""
+    library = logging.getLogger(f"{__name__}.{name}")
+    library.setLevel(logging.WARNING)
+    return library

@@ -1,0 +1,32 @@
+"""What one connection may cost and how long each step of it may take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+MEBIBYTE: Final = 1024 * 1024
+TRANSPORT_FACTOR: Final = 4
+"""How much longer than allowed a message may be and still be answered in words; beyond, the connection is closed."""
+
+
+@dataclass(frozen=True, slots=True)
+class SocketLimits:
+    """Limits of each connection. Sizes in bytes, times in seconds."""
+
+    max_message_bytes: int = 4 * MEBIBYTE
+    max_buffer_bytes: int = MEBIBYTE
+    """What may wait for a client before its feed pauses."""
+    stall_seconds: float = 60.0
+    """A client that takes nothing for so long while something waits for it is disconnected."""
+    handshake_seconds: float = 20.0
+    """A connection that has not joined a conversation by then is closed."""
+    join_seconds: float = 15.0
+    send_seconds: float = 30.0
+    ping_interval_seconds: float = 25.0
+    ping_timeout_seconds: float = 20.0
+
+    @property
+    def max_transport_bytes(self) -> int:
+        """The largest WebSocket message that is read at all."""
+        return self.max_message_bytes * TRANSPORT_FACTOR

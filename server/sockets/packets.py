@@ -1,0 +1,115 @@
+"""Packets as this server reads and writes them: bounded, never failing on what a client sends, and fast."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import engineio.packet
+import orjson
+import socketio.packet
+
+from server.wire.json_data import too_large
+
+_MAX_UTF8_BYTES: Final = 4
+_BINARY: Final = (socketio.packet.BINARY_EVENT, socketio.packet.BINARY_ACK)
+_BINARY_PROBLEM: Final = "the message is binary; send JSON, and binary data as files"
+
+_RESERVED: Final = frozenset({"connect", "disconnect", "*"})
+"""Names of handlers: the library would call them for a client's event of the same name."""
+_EMPTY_PROBLEM: Final = "the message is no event; send a list of the event's name and its argument"
+
+
+class Malformed:
+    """Stands in the place of a message that could not be read; `problem` says why."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+
+
+class _Json:
+    """The JSON functions in the form that the library asks for."""
+
+    @staticmethod
+    def dumps(value: Any, **_: Any) -> str:
+        return orjson.dumps(value).decode()
+
+    @staticmethod
+    def loads(text: str) -> Any:
+        return orjson.loads(text)
+
+
+def client_packet_class(max_message_bytes: int) -> type[socketio.packet.Packet]:
+    """The packet class of a server that takes messages up to this size.
+
+    An event that cannot be read (too large, no JSON, nested too deeply, binary) becomes ``oh_user_action`` with a
+    `Malformed` argument, so that its sender gets an answer.
+    """
+
+    class ClientPacket(socketio.packet.Packet):  # type: ignore[misc] # the library is not typed
+        uses_binary_events = False
+        json = _Json
+        data: Any
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            if self.packet_type == socketio.packet.EVENT and self.data is None:
+                self._set_malformed(_EMPTY_PROBLEM)  # the library skips decoding where there is nothing
+
+        def decode(self, encoded_packet: str | bytes) -> int:
+            if (problem := _refusal(encoded_packet, max_message_bytes)) is not None:
+                self._set_malformed(problem)
+                return 0
+            try:
+                attachments = super().decode(encoded_packet)
+            except (ValueError, TypeError, IndexError, RecursionError) as error:
+                self._set_malformed(f"the message cannot be read: {error}; send valid JSON")
+                return 0
+            if attachments or self.packet_type in _BINARY:
+                self._set_malformed(_BINARY_PROBLEM)
+            elif self.packet_type == socketio.packet.EVENT and not _is_event(self.data):
+                self._set_malformed(_EMPTY_PROBLEM)
+            elif self.packet_type == socketio.packet.EVENT and self.data[0] in _RESERVED:
+                self._set_malformed(f"event {self.data[0]!r} is reserved; send oh_user_action")
+            return 0
+
+        def _set_malformed(self, problem: str) -> None:
+            self.packet_type = socketio.packet.EVENT
+            self.namespace = None
+            self.id = None
+            self.data = ["oh_user_action", Malformed(problem)]
+
+    return ClientPacket
+
+
+class OutgoingPacket(engineio.packet.Packet):  # type: ignore[misc] # the library is not typed
+    """A message that is encoded already, and that tells when the transport takes it.
+
+    The transport asks for the encoded form just before it sends it, which is after it has sent everything before.
+    """
+
+    def __init__(self, event: str, body: bytes, on_taken: Callable[[int], None]) -> None:
+        super().__init__(engineio.packet.MESSAGE)
+        # Engine.IO message (4), Socket.IO event (2), its name and its one argument, JSON already.
+        self._text = f'42["{event}",{body.decode()}]'
+        self._on_taken: Callable[[int], None] | None = on_taken
+        self.size = len(self._text)
+
+    def encode(self, b64: bool = False) -> str:
+        if self._on_taken is not None:
+            self._on_taken(self.size)
+            self._on_taken = None
+        return self._text
+
+
+def _refusal(packet: object, limit: int) -> str | None:
+    if not isinstance(packet, str):
+        return _BINARY_PROBLEM
+    is_too_large = len(packet) > limit or (
+        len(packet) * _MAX_UTF8_BYTES > limit and len(packet.encode("utf-8", "surrogatepass")) > limit
+    )
+    return too_large(limit) if is_too_large else None
+
+
+def _is_event(data: object) -> bool:
+    return isinstance(data, list) and len(data) > 0 and isinstance(data[0], str)
