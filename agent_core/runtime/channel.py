@@ -260,7 +260,9 @@ class RunnerChannel:
         try:
             await self._writer.drain()
         except OSError as error:
-            raise ChannelClosedError(str(error) or type(error).__name__) from error
+            reason = str(error) or type(error).__name__
+            self._fail(reason)  # at once: nobody is to be sent to a stream that is known to be dead
+            raise ChannelClosedError(reason) from error
 
     def _fail(self, reason: str) -> None:
         if self._ended is not None:

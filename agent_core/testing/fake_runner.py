@@ -1,0 +1,209 @@
+"""A runner in memory: the protocol of the real one over a pair of sockets, with operations given by a test."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent_core.runtime.sandbox import Attachment
+from runtime_images.runner import wire
+
+
+@dataclass(slots=True)
+class FakeCall:
+    """One operation as a handler sees it: what was asked, and how to send output while it runs."""
+
+    op: str
+    args: Mapping[str, Any]
+    key: str | None
+    blob: bytes | None
+    output: Callable[[str], None]
+
+
+class FakeRunnerError(Exception):
+    """Raised by a handler: answered as an error with this code."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+FakeAnswer = Mapping[str, Any] | tuple[Mapping[str, Any], bytes]
+FakeHandler = Callable[[FakeCall], Awaitable[FakeAnswer]]
+
+
+@dataclass(slots=True, eq=False)
+class _Work:
+    task: asyncio.Task[None]
+    listeners: set[tuple[_Stream, int]]
+
+
+@dataclass(slots=True, eq=False)
+class _Stream:
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    reading: asyncio.Task[None] | None = None
+
+    def send(self, message: Mapping[str, Any], blob: bytes | None = None) -> None:
+        if not self.writer.is_closing():
+            self.writer.write(wire.encode(dict(message), blob))
+
+
+@dataclass(eq=False)
+class FakeRunner:
+    """Answers like the real runner: keys run once, results are kept, the newest stream wins, cancel interrupts.
+
+    Attributes:
+        handlers: what each operation does; one that is missing is refused with ``bad_request``.
+        ran: the operations that really ran, in order (not those answered from the journal).
+        hello: changes to the greeting.
+        mute: True to read and never answer.
+    """
+
+    handlers: dict[str, FakeHandler] = field(default_factory=dict)
+    hello: dict[str, Any] = field(default_factory=dict)
+    ran: list[FakeCall] = field(default_factory=list)
+    acked: list[str] = field(default_factory=list)
+    cancelled: list[Any] = field(default_factory=list)
+    mute: bool = False
+    boot: str = field(default_factory=lambda: secrets.token_hex(8))
+
+    def __post_init__(self) -> None:
+        self._streams: list[_Stream] = []
+        self._work: dict[object, _Work] = {}
+        self._journal: dict[str, tuple[Mapping[str, Any], bytes | None]] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    async def connect(self) -> Attachment:
+        """A new stream to this runner; older ones are closed."""
+        ours, theirs = socket.socketpair()
+        for stream in self._streams:
+            stream.writer.close()
+        self._streams = [_Stream(*await asyncio.open_connection(sock=ours))]
+        stream = self._streams[0]
+        greeting = {
+            "protocol": wire.PROTOCOL,
+            "runner": "fake",
+            "python": "3",
+            "pid": 1,
+            "boot": self.boot,
+            "workspace": "/workspace",
+            "user": "agent",
+            "hostname": "fake",
+        }
+        stream.send({"hello": {**greeting, **self.hello}})
+        stream.reading = asyncio.create_task(self._serve(stream), name="fake-runner")
+        return Attachment(*await asyncio.open_connection(sock=theirs))
+
+    async def drop(self) -> None:
+        """Close the stream, as a network does; what runs goes on."""
+        streams, self._streams = self._streams, []
+        for stream in streams:
+            stream.writer.close()
+            if stream.reading is not None:
+                await asyncio.wait({stream.reading})
+
+    async def restart(self, *, keep_journal: bool = True) -> None:
+        """End everything and be a new runner, with or without the results of the old one."""
+        await self.drop()
+        for work in list(self._work.values()):
+            work.task.cancel()
+            await asyncio.wait({work.task})
+        self._work.clear()
+        if not keep_journal:
+            self._journal.clear()
+        self.boot = secrets.token_hex(8)
+
+    async def send_raw(self, data: bytes) -> None:
+        """Write bytes of any kind to whoever is attached."""
+        for stream in self._streams:
+            stream.writer.write(data)
+            await stream.writer.drain()
+
+    async def close(self) -> None:
+        """End all tasks and streams."""
+        await self.restart()
+
+    async def _serve(self, stream: _Stream) -> None:
+        decoder = wire.Decoder()
+        try:
+            while data := await stream.reader.read(65536):
+                for frame in decoder.feed(data):
+                    if not self.mute:
+                        self._take(stream, frame)
+        except OSError:
+            return
+        finally:
+            stream.writer.close()
+
+    def _take(self, stream: _Stream, frame: wire.Frame) -> None:
+        message = frame.message
+        ident, op, args, key = message["id"], message["op"], message["args"], message.get("key")
+        if op == "ping":
+            stream.send({"id": ident, "ok": True, "result": {}})
+        elif op == "cancel":
+            self._cancel(stream, ident, args)
+        elif op == "journal.lookup":
+            asked = args["key"]
+            state = "done" if asked in self._journal else "running" if asked in self._work else "unknown"
+            stream.send({"id": ident, "ok": True, "result": {"state": state}})
+        elif op == "journal.ack":
+            self.acked.extend(args["keys"])
+            for asked in args["keys"]:
+                self._journal.pop(asked, None)
+            stream.send({"id": ident, "ok": True, "result": {}})
+        elif key is not None and key in self._journal:
+            answer, blob = self._journal[key]
+            stream.send({"id": ident, **answer}, blob)
+        elif key is not None and key in self._work:
+            self._work[key].listeners = {(stream, ident)}
+        else:
+            self._begin(stream, ident, op, args, key, frame.blob)
+
+    def _begin(
+        self, stream: _Stream, ident: int, op: str, args: Mapping[str, Any], key: str | None, blob: bytes | None
+    ) -> None:
+        name: object = key if key is not None else (stream, ident)
+
+        def output(text: str) -> None:
+            for listener, number in self._work[name].listeners:
+                listener.send({"id": number, "output": text})
+
+        call = FakeCall(op, args, key, blob, output)
+        task = asyncio.create_task(self._run(name, call), name=f"fake-runner {op}")
+        self._work[name] = _Work(task, {(stream, ident)})
+
+    async def _run(self, name: object, call: FakeCall) -> None:
+        answer: Mapping[str, Any]
+        blob: bytes | None = None
+        self.ran.append(call)
+        try:
+            handler = self.handlers.get(call.op)
+            if handler is None:
+                raise FakeRunnerError("bad_request", f"unknown operation {call.op}")
+            result = await handler(call)
+            if isinstance(result, tuple):
+                result, blob = result
+            answer = {"ok": True, "result": dict(result)}
+        except FakeRunnerError as error:
+            answer = {"ok": False, "error": {"code": error.code, "message": str(error)}}
+        except asyncio.CancelledError:
+            if name not in self.cancelled:
+                raise  # the runner itself ends
+            answer = {"ok": True, "result": {"status": "interrupted", "exit_code": 130, "output": ""}}
+        if call.key is not None:
+            self._journal[call.key] = (answer, blob)
+        work = self._work.pop(name)
+        for stream, ident in work.listeners:
+            stream.send({"id": ident, **answer}, blob)
+
+    def _cancel(self, stream: _Stream, ident: int, args: Mapping[str, Any]) -> None:
+        name: object = args["key"] if "key" in args else (stream, args["id"])
+        self.cancelled.append(name)
+        if name in self._work:
+            self._work[name].task.cancel()
+        stream.send({"id": ident, "ok": True, "result": {}})
