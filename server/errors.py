@@ -25,10 +25,6 @@ class ConfigurationError(ServerError):
     """The settings cannot be used; the message names the setting, its problem and what to do."""
 
 
-class ConversationExistsError(ServerError):
-    """A conversation of this id exists already."""
-
-
 class ConversationNotFoundError(ServerError):
     """There is no conversation of this id."""
 

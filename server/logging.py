@@ -7,7 +7,7 @@ import logging
 import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from agent_core.events.masking import SecretMasker
 from server.settings import Settings
@@ -19,7 +19,11 @@ _STANDARD = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {"m
 class TextFormatter(logging.Formatter):
     """``12:34:56 warning  server.sockets: text``, in colour on a terminal."""
 
-    _COLOURS = {logging.WARNING: "\x1b[33m", logging.ERROR: "\x1b[31m", logging.CRITICAL: "\x1b[31m"}
+    _COLOURS: ClassVar[dict[int, str]] = {
+        logging.WARNING: "\x1b[33m",
+        logging.ERROR: "\x1b[31m",
+        logging.CRITICAL: "\x1b[31m",
+    }
 
     def __init__(self, masker: SecretMasker, *, colour: bool) -> None:
         super().__init__()
@@ -74,5 +78,7 @@ def configure_logging(settings: Settings, *, secrets: Iterable[str] = ()) -> Sec
     level = settings.log_level.upper()
     root.setLevel(level)
     for name in _QUIET:
-        logging.getLogger(name).setLevel(max(root.level, logging.WARNING) if settings.log_level != "debug" else root.level)
+        logging.getLogger(name).setLevel(
+            max(root.level, logging.WARNING) if settings.log_level != "debug" else root.level
+        )
     return masker

@@ -130,7 +130,9 @@ class Settings(BaseModel):
     sandbox_processes: int = Field(512, ge=16, description="Processes and threads of one sandbox.")
     sandbox_tmp_mb: int = Field(1024, ge=1, description="Size of a sandbox's `/tmp`, in MiB.")
     sandbox_start_seconds: PositiveSeconds = Field(60, description="Bound on a sandbox's start.")
-    sandbox_grace_seconds: PositiveSeconds = Field(5, description="What a sandbox's processes get to end by themselves.")
+    sandbox_grace_seconds: PositiveSeconds = Field(
+        5, description="What a sandbox's processes get to end by themselves."
+    )
 
     # Model
     llm_model: OptionalText = Field(

@@ -11,9 +11,9 @@ from server.auth.tokens import presented_token, token_matches
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A user. `user_id` None is the only user of a server without accounts."""
+    """A user. The empty `user_id` is the only user of a server without accounts."""
 
-    user_id: str | None = None
+    user_id: str = ""
 
 
 class Authenticator(Protocol):

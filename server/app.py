@@ -1,0 +1,172 @@
+"""The application: `create_app(settings)` builds everything; importing this module does nothing."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from fastapi import FastAPI
+from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from agent_core.llm.client import aclose as close_model_clients
+from agent_core.runtime.selection import choose_provider
+from agent_core.version import VERSION
+from server.auth.identity import Authenticator, OneTokenAuthenticator
+from server.auth.origin import OriginPolicy, check_bind
+from server.auth.tokens import resolve_token
+from server.conversation_manager.conversation_manager import ManagerParts, manager_class
+from server.db.database import open_database
+from server.db.engine import DatabaseSettings
+from server.dependencies import Services
+from server.errors import install_error_replies
+from server.gate import Gate
+from server.page import Page, page_folder
+from server.routes import (
+    conversation_events,
+    conversation_workspace,
+    conversations,
+    health,
+    options,
+)
+from server.routes import (
+    settings as settings_routes,
+)
+from server.session.agents import AgentSessions
+from server.session.announcements import Announcements
+from server.session.sandboxes import Choice, Sandboxes
+from server.session.titles import TitleWriter
+from server.settings import Settings
+from server.sockets.gateway import SocketGateway
+from server.sockets.limits import SocketLimits
+
+ChooseProvider = Callable[[], Awaitable[Choice]]
+
+
+class Application:
+    """The server as one ASGI application: gate, then Socket.IO or the routes, then the page.
+
+    Its parts are made when its lifespan begins and are gone when that ends; `services` is valid in between.
+    """
+
+    services: Services
+
+    def __init__(self, settings: Settings, *, choose: ChooseProvider | None = None) -> None:
+        self.settings = settings
+        self.token = resolve_token(settings)
+        check_bind(settings, self.token)
+        self.api = _make_api(settings, self._lifespan)
+        self._choose = choose or (lambda: _choose(settings))
+        self._handler: ASGIApp = _not_started
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self.api(scope, receive, send)
+        else:
+            await self._handler(scope, receive, send)
+
+    @property
+    def socket_limits(self) -> SocketLimits:
+        """What one socket connection may cost."""
+        return SocketLimits(
+            max_message_bytes=self.settings.max_message_bytes, max_buffer_bytes=self.settings.max_feed_buffer_bytes
+        )
+
+    @asynccontextmanager
+    async def _lifespan(self, api: FastAPI) -> AsyncIterator[None]:
+        authenticator = OneTokenAuthenticator(self.token)
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(close_model_clients)
+            self.services, gateway = await self._enter_services(stack, authenticator)
+            api.state.services = self.services
+            self._handler = Gate(
+                gateway.asgi_app(api),
+                settings=self.settings,
+                authenticator=authenticator,
+                origins=OriginPolicy.from_settings(self.settings),
+            )
+            stack.callback(setattr, self, "_handler", _not_started)
+            yield
+
+    async def _enter_services(
+        self, stack: AsyncExitStack, authenticator: Authenticator
+    ) -> tuple[Services, SocketGateway]:
+        settings = self.settings
+        manager_type = manager_class(settings.conversation_manager_class)
+        database = await stack.enter_async_context(
+            open_database(
+                settings.data_dir,
+                DatabaseSettings(url=settings.database_url, synchronous=settings.database_synchronous),
+            )
+        )
+        sandboxes = await stack.enter_async_context(
+            Sandboxes(
+                settings,
+                instance_id=database.instance_id,
+                choose=self._choose,
+                known_ids=database.conversations.ids,
+            )
+        )
+        announcements = Announcements()
+        manager = await stack.enter_async_context(
+            manager_type(
+                ManagerParts(
+                    settings=settings,
+                    database=database,
+                    sandboxes=sandboxes,
+                    agents=AgentSessions(settings, database, sandboxes),
+                    titles=TitleWriter(enabled=settings.generate_titles),
+                    announcements=announcements,
+                )
+            )
+        )
+        gateway = SocketGateway(manager, authenticator, limits=self.socket_limits)
+        await stack.enter_async_context(gateway)
+        announcements.add(gateway)
+        return Services(settings, authenticator, database, sandboxes, manager), gateway
+
+
+def create_app(settings: Settings, *, choose: ChooseProvider | None = None) -> Application:
+    """The application for these settings.
+
+    Args:
+        settings: see `server.settings_loading.load_settings`.
+        choose: finds the provider of sandboxes; by default the one that the settings ask for.
+
+    Raises:
+        ConfigurationError: the settings cannot be used, for example a public address without a token.
+    """
+    return Application(settings, choose=choose)
+
+
+def _make_api(settings: Settings, lifespan: Callable[[FastAPI], object]) -> FastAPI:
+    api = FastAPI(title="Drydock", version=VERSION, lifespan=lifespan, docs_url=None, redoc_url=None)  # type: ignore[arg-type]
+    install_error_replies(api)
+    for module in (health, options, settings_routes, conversations, conversation_events, conversation_workspace):
+        api.include_router(module.router)
+    api.mount("/", Page(page_folder(settings)))
+    if settings.allowed_origins:
+        api.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(settings.allowed_origins),
+            allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
+            allow_headers=["content-type", "authorization", "x-session-api-key"],
+        )
+    return api
+
+
+async def _choose(settings: Settings) -> Choice:
+    chosen = await choose_provider(
+        settings.sandbox, data_dir=str(settings.data_dir.absolute()), image=settings.sandbox_image
+    )
+    return Choice(chosen.provider, chosen.reason)
+
+
+async def _not_started(scope: Scope, receive: Receive, send: Send) -> None:
+    """What is answered before the lifespan has begun and after it has ended."""
+    if scope["type"] == "http":
+        await JSONResponse({"detail": "The server is starting or ending."}, 503)(scope, receive, send)
+    elif scope["type"] == "websocket":
+        await receive()
+        await send({"type": "websocket.close", "code": 1012})

@@ -1,0 +1,57 @@
+"""The command line: ``drydock serve``, ``drydock doctor``, ``drydock version``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from agent_core.errors import DrydockError
+from agent_core.version import VERSION
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit status. Errors that a user can mend are one clear line, no traceback."""
+    options = _parser().parse_args(arguments)
+    if options.command == "version":
+        sys.stdout.write(f"drydock {VERSION}\n")
+        return 0
+    # Imported here: `version` and `--help` need not load the server.
+    from server.settings_loading import load_settings
+
+    given = {name: getattr(options, name) for name in ("host", "port", "data_dir", "sandbox", "page")}
+    try:
+        settings = load_settings(given, os.environ, options.config)
+        if options.command == "doctor":
+            from server.doctor import examine
+
+            return examine(settings, sys.stdout)
+        from server.serve import serve
+
+        return serve(settings, sys.stdout)
+    except DrydockError as error:
+        sys.stderr.write(f"drydock: {error}\n")
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="drydock", description="A self-hosted agent server.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, text in (("serve", "run the server"), ("doctor", "say what works here, and what to do about the rest")):
+        command = commands.add_parser(name, help=text, description=f"{text[:1].upper()}{text[1:]}.")
+        command.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
+        command.add_argument("--port", type=int, help="port to listen on, 0 for any free one (default: 3000)")
+        command.add_argument("--data-dir", type=Path, help="folder of everything that is kept (default: ./data)")
+        command.add_argument(
+            "--sandbox",
+            choices=["auto", "docker", "local", "unconfined"],
+            help="where commands run (default: auto: Docker where an engine answers, else local)",
+        )
+        command.add_argument("--page", type=Path, help="folder of the built page")
+        command.add_argument(
+            "--config", type=Path, help="TOML file with settings; docs/configuration.md lists them all"
+        )
+    commands.add_parser("version", help="print the version")
+    return parser

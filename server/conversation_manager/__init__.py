@@ -1,0 +1,1 @@
+"""Which conversations run in this process, and who is connected to them."""

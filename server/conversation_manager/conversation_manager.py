@@ -1,0 +1,129 @@
+"""The conversation manager: what routes and sockets ask for, whichever class does it (setting of that name)."""
+
+from __future__ import annotations
+
+import importlib
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from enum import StrEnum
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from agent_core.events.serialization import AnyEvent
+from server.auth.identity import Identity
+from server.db.database import Database
+from server.errors import ConfigurationError
+from server.session.agents import AgentFactory
+from server.session.announcements import Announcements
+from server.session.sandboxes import Sandboxes
+from server.session.titles import TitleWriter
+from server.settings import Settings
+from server.sockets.ports import JoinedConversation
+
+
+class ConversationStatus(StrEnum):
+    """What clients are told about a conversation (wire-protocol 6)."""
+
+    STARTING = "STARTING"
+    RUNNING = "RUNNING"
+    STOPPED = "STOPPED"
+    ARCHIVED = "ARCHIVED"
+    ERROR = "ERROR"
+
+
+class LiveConversation(NamedTuple):
+    """The part of a conversation's public facts that only its running session knows."""
+
+    status: ConversationStatus = ConversationStatus.STOPPED
+    runtime_status: str | None = None
+    num_connections: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ManagerParts:
+    """What a conversation manager is built from."""
+
+    settings: Settings
+    database: Database
+    sandboxes: Sandboxes
+    agents: AgentFactory
+    titles: TitleWriter
+    announcements: Announcements
+
+
+class ConversationManager(ABC):
+    """Runs conversations and knows who is connected to them; an async context manager.
+
+    Entering it takes up what the last process left; leaving it suspends every conversation, within a time limit, so
+    that the next process goes on where this one ended. Fulfils `server.sockets.ports.Conversations`.
+    """
+
+    def __init__(self, parts: ManagerParts) -> None:
+        self.parts = parts
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    @abstractmethod
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
+
+    @abstractmethod
+    async def join(self, conversation_id: str, connection_id: str, identity: Identity) -> JoinedConversation:
+        """See `server.sockets.ports.Conversations.join`."""
+
+    @abstractmethod
+    async def leave(self, connection_id: str) -> None:
+        """See `server.sockets.ports.Conversations.leave`."""
+
+    @abstractmethod
+    async def send(self, conversation_id: str, event: AnyEvent) -> None:
+        """See `server.sockets.ports.Conversations.send`; a conversation that does not run is started."""
+
+    @abstractmethod
+    async def maybe_start_agent_loop(self, conversation_id: str) -> LiveConversation:
+        """See to it that the conversation runs; however many ask at once, one session starts.
+
+        Returns once its log is open; its sandbox and agent may still be starting.
+
+        Raises:
+            ConversationNotFoundError: there is none of this id.
+            DrydockError: it cannot be started.
+        """
+
+    @abstractmethod
+    async def stop(self, conversation_id: str) -> LiveConversation:
+        """End its session and its sandbox's processes, keeping log and workspace; what it was before is returned."""
+
+    @abstractmethod
+    async def delete(self, conversation_id: str) -> bool:
+        """Stop it and delete log, facts and sandbox; False when there is none of this id."""
+
+    @abstractmethod
+    def live(self, conversation_id: str) -> LiveConversation:
+        """What its session says at this moment; STOPPED when it has none."""
+
+    @abstractmethod
+    async def announce_title(self, conversation_id: str, title: str) -> None:
+        """Tell its clients, wherever they are connected, its new title."""
+
+    @abstractmethod
+    def idle_seconds(self) -> float:
+        """Seconds since anything last happened in any conversation of this process."""
+
+
+def manager_class(dotted_path: str) -> type[ConversationManager]:
+    """The class of that dotted path.
+
+    Raises:
+        ConfigurationError: there is none, or it is no conversation manager.
+    """
+    module, _, name = dotted_path.rpartition(".")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigurationError(f"conversation_manager_class: {dotted_path!r} cannot be imported: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, ConversationManager)):
+        raise ConfigurationError(f"conversation_manager_class: {dotted_path!r} is no subclass of ConversationManager")
+    return found

@@ -1,0 +1,236 @@
+"""The default conversation manager: one process runs every conversation."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Coroutine
+from types import TracebackType
+from typing import Any, Self
+
+from agent_core.errors import DrydockError
+from agent_core.events.serialization import AnyEvent
+from agent_core.events.transient import StatusNotice
+from server.auth.identity import Identity
+from server.conversation_manager.conversation_manager import (
+    ConversationManager,
+    ConversationStatus,
+    LiveConversation,
+    ManagerParts,
+)
+from server.errors import ConversationNotFoundError
+from server.session.culler import cull_forever, is_idle, is_pause_over
+from server.session.recovery import find_paused, resume_interrupted
+from server.session.title_keeper import TitleKeeper
+from server.session.web_session import WebSession
+
+logger = logging.getLogger(__name__)
+
+TOO_MANY = StatusNotice(
+    "AGENT_ERROR$TOO_MANY_CONVERSATIONS",
+    "Too many conversations are running: this one was closed, since it was used least recently. "
+    "Send a message to go on with it.",
+    "error",
+)
+
+
+class StandaloneConversationManager(ConversationManager):
+    """A `ConversationManager` without any other process."""
+
+    def __init__(self, parts: ManagerParts) -> None:
+        super().__init__(parts)
+        self._conversations = parts.database.conversations
+        self._sessions: dict[str, WebSession] = {}
+        self._by_connection: dict[str, WebSession] = {}
+        self._paused_since: dict[str, float] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._titles = TitleKeeper(self._conversations, parts.titles, parts.announcements)
+        self._last_activity = time.monotonic()
+        self._is_closing = False
+
+    async def __aenter__(self) -> Self:
+        settings = self.parts.settings
+        culling = cull_forever(self._cull, interval_seconds=settings.cull_interval_seconds)
+        self._own(culling, name="culler")
+        self._own(self._recover(), name="recovery")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._is_closing = True
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        await self._titles.close()
+        ending = [asyncio.create_task(session.end(stopped=False)) for session in self._sessions.values()]
+        if not ending:
+            return
+        _, late = await asyncio.wait(ending, timeout=self.parts.settings.shutdown_seconds)
+        for task in late:
+            task.cancel()
+        if late:
+            logger.warning("%d conversations were not suspended in time; the next start takes them up", len(late))
+
+    # --- sockets ---
+
+    async def join(self, conversation_id: str, connection_id: str, identity: Identity) -> WebSession:
+        record = await self._conversations.get(conversation_id)
+        if record is None or record.user_id != identity.user_id:
+            raise ConversationNotFoundError(conversation_id)
+        session = self._session(conversation_id)
+        session.connections.add(connection_id)
+        self._by_connection[connection_id] = session
+        try:
+            await session.load()
+        except BaseException:
+            await self.leave(connection_id)
+            raise
+        return session
+
+    async def leave(self, connection_id: str) -> None:
+        session = self._by_connection.pop(connection_id, None)
+        if session is not None:
+            session.connections.discard(connection_id)
+            session.last_activity = time.monotonic()
+            self._forget_if_unused(session)
+
+    async def send(self, conversation_id: str, event: AnyEvent) -> None:
+        session = self._session(conversation_id)
+        try:
+            await session.send(event)
+        finally:
+            self._forget_if_unused(session)
+
+    # --- life ---
+
+    async def maybe_start_agent_loop(self, conversation_id: str) -> LiveConversation:
+        session = self._session(conversation_id)
+        try:
+            await session.restart_if_failed()
+            return self.live(conversation_id)
+        finally:
+            self._forget_if_unused(session)
+
+    async def stop(self, conversation_id: str) -> LiveConversation:
+        before = self.live(conversation_id)
+        session = self._sessions.get(conversation_id)
+        if session is not None and session.is_loaded:
+            await session.unload(stopped=True, sandbox="stop")
+            self._forget_if_unused(session)
+        elif (record := await self._conversations.get(conversation_id)) is not None:
+            await self.parts.sandboxes.stop(record)
+        self._paused_since.pop(conversation_id, None)
+        return before
+
+    async def delete(self, conversation_id: str) -> bool:
+        record = await self._conversations.get(conversation_id)
+        if record is None:
+            return False
+        session = self._session(conversation_id)
+        await session.end(stopped=True)
+        try:
+            self._titles.forget(conversation_id)
+            self._paused_since.pop(conversation_id, None)
+            # Its sandbox may have been found only while it ran.
+            await self.parts.sandboxes.destroy(await self._conversations.get(conversation_id) or record)
+            return await self._conversations.delete(conversation_id)
+        finally:
+            if self._sessions.get(conversation_id) is session:
+                del self._sessions[conversation_id]
+
+    def live(self, conversation_id: str) -> LiveConversation:
+        session = self._sessions.get(conversation_id)
+        if session is None or not session.is_loaded:
+            return LiveConversation(num_connections=len(session.connections) if session is not None else 0)
+        status = ConversationStatus.RUNNING if session.is_ready else ConversationStatus.STARTING
+        return LiveConversation(status, session.runtime_status, len(session.connections))
+
+    async def announce_title(self, conversation_id: str, title: str) -> None:
+        await self.parts.announcements.announce_title(conversation_id, title)
+
+    def idle_seconds(self) -> float:
+        latest = max((session.last_activity for session in self._sessions.values()), default=self._last_activity)
+        return time.monotonic() - max(latest, self._last_activity)
+
+    # --- for the sessions (`SessionOwner`) ---
+
+    async def make_room(self, session: WebSession) -> None:
+        self._paused_since.pop(session.conversation_id, None)
+        while True:
+            loaded = [other for other in self._sessions.values() if other.is_loaded and other is not session]
+            victims = [other for other in loaded if not other.is_loading]
+            if len(loaded) < self.parts.settings.max_concurrent_conversations or not victims:
+                return
+            # Of those at rest the one that rests longest; only when all are at work, one that works.
+            victim = min(victims, key=lambda other: (other.activity().is_busy, other.last_activity))
+            logger.info("closing conversation %s: too many are running", victim.conversation_id)
+            await victim.unload(stopped=True, sandbox="pause", notice=TOO_MANY)
+            self._unloaded(victim)
+
+    def first_message(self, session: WebSession, text: str) -> None:
+        self._titles.user_said(session.conversation_id, text, session.llm)
+
+    # --- in the background ---
+
+    async def _cull(self) -> None:
+        settings = self.parts.settings
+        now = time.monotonic()
+        for session in list(self._sessions.values()):
+            if session.is_loaded and is_idle(session.activity(), now=now, limit_seconds=settings.idle_unload_seconds):
+                logger.info("unloading idle conversation %s", session.conversation_id)
+                # Suspended, not stopped: nobody asked for its end, and it goes on exactly where it was.
+                await session.unload(stopped=False, sandbox="pause")
+                self._unloaded(session)
+        for conversation_id, since in list(self._paused_since.items()):
+            if is_pause_over(since, now=now, limit_seconds=settings.sandbox_stop_seconds):
+                del self._paused_since[conversation_id]
+                record = await self._conversations.get(conversation_id)
+                if record is not None and conversation_id not in self._sessions:
+                    await self.parts.sandboxes.stop(record)
+
+    async def _recover(self) -> None:
+        settings = self.parts.settings
+        try:
+            if settings.resume_on_start:
+                await resume_interrupted(
+                    self._conversations, self.maybe_start_agent_loop, concurrency=settings.resume_concurrency
+                )
+            for conversation_id in await find_paused(self._conversations, self.parts.sandboxes):
+                if conversation_id not in self._sessions:
+                    self._paused_since.setdefault(conversation_id, time.monotonic())
+        except DrydockError as error:
+            logger.error("what the last process left could not be taken up: %s", error)
+
+    def _unloaded(self, session: WebSession) -> None:
+        if not session.is_loaded:
+            self._paused_since[session.conversation_id] = time.monotonic()
+        self._forget_if_unused(session)
+
+    def _session(self, conversation_id: str) -> WebSession:
+        """The one session object of a conversation; registered before anything is awaited, so that all share it."""
+        if self._is_closing:
+            raise DrydockError("the server is shutting down; try again in a moment")
+        session = self._sessions.get(conversation_id)
+        if session is None:
+            session = self._sessions[conversation_id] = WebSession(
+                conversation_id, owner=self, agents=self.parts.agents, conversations=self._conversations
+            )
+        return session
+
+    def _forget_if_unused(self, session: WebSession) -> None:
+        if session.is_unused and self._sessions.get(session.conversation_id) is session:
+            self._last_activity = max(self._last_activity, session.last_activity)
+            del self._sessions[session.conversation_id]
+
+    def _own(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._task_done)
+
+    def _task_done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("%s failed", task.get_name(), exc_info=error)

@@ -1,0 +1,113 @@
+"""What the routes are given: the services of the running server, and who asks."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from fastapi import Depends, Request
+from starlette.exceptions import HTTPException
+
+from server.auth.identity import Authenticator, Identity
+from server.conversation_manager.conversation_manager import ConversationManager
+from server.db.conversations import ConversationRecord
+from server.db.database import Database
+from server.errors import ConversationNotFoundError, ReplyError
+from server.session.sandboxes import Sandboxes
+from server.settings import Settings
+
+MAX_ID_LENGTH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The parts of a running server; made when the application starts."""
+
+    settings: Settings
+    authenticator: Authenticator
+    database: Database
+    sandboxes: Sandboxes
+    manager: ConversationManager
+    started_at: float = field(default_factory=time.monotonic)
+
+    def uptime_seconds(self) -> float:
+        """Seconds since the application started."""
+        return time.monotonic() - self.started_at
+
+
+def _services(request: Request) -> Services:
+    services: Services = request.app.state.services
+    return services
+
+
+ServicesDependency = Annotated[Services, Depends(_services)]
+
+
+def _identity(request: Request, services: ServicesDependency) -> Identity:
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    identity = services.authenticator.identify(headers)
+    if identity is None:
+        raise HTTPException(401, "Unauthorized")
+    return identity
+
+
+IdentityDependency = Annotated[Identity, Depends(_identity)]
+
+
+def _conversation_id(conversation_id: str) -> str:
+    """The id in the path, if it can be one (wire-protocol 4.3)."""
+    problem = id_problem(conversation_id)
+    if problem is not None:
+        raise HTTPException(400, problem)
+    return conversation_id
+
+
+ConversationId = Annotated[str, Depends(_conversation_id)]
+
+
+def id_problem(conversation_id: str) -> str | None:
+    """Why this can be no conversation's id; None when it can."""
+    if not conversation_id:
+        return "Conversation ID is empty"
+    if len(conversation_id) > MAX_ID_LENGTH:
+        return "Conversation ID is too long"
+    if "\0" in conversation_id:
+        return "Conversation ID contains invalid characters"
+    if ".." in conversation_id or "/" in conversation_id or "\\" in conversation_id:
+        return "Conversation ID contains invalid path characters"
+    if any(ord(character) < 32 or ord(character) == 127 for character in conversation_id):
+        return "Conversation ID contains control characters"
+    return None
+
+
+async def find_conversation(services: Services, identity: Identity, conversation_id: str) -> ConversationRecord | None:
+    """The conversation, if there is one of this id and it is this user's."""
+    record = await services.database.conversations.get(conversation_id)
+    return record if record is not None and record.user_id == identity.user_id else None
+
+
+async def _own_conversation(
+    conversation_id: ConversationId, services: ServicesDependency, identity: IdentityDependency
+) -> ConversationRecord:
+    record = await find_conversation(services, identity, conversation_id)
+    if record is None:
+        raise ConversationNotFoundError(conversation_id)
+    return record
+
+
+OwnConversation = Annotated[ConversationRecord, Depends(_own_conversation)]
+"""The record of the conversation in the path; 404 ``{"detail": …}`` when there is none."""
+
+
+def conversation_not_found(conversation_id: str) -> ReplyError:
+    """The shape of 404 that start and rename have (wire-protocol 4.3)."""
+    return ReplyError(
+        404,
+        {
+            "status": "error",
+            "conversation_id": conversation_id,
+            "message": "Conversation not found",
+            "msg_id": "CONVERSATION$NOT_FOUND",
+        },
+    )

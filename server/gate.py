@@ -1,0 +1,185 @@
+"""What every request passes first, Socket.IO's too: host, origin, rate, token, size; and the headers of replies."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Final
+
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from server.auth.identity import Authenticator
+from server.auth.origin import OriginPolicy
+from server.settings import Settings
+
+API_PREFIXES: Final = ("/api/", "/docs", "/openapi.json", "/server_info")
+BURST_SECONDS: Final = 4.0
+MAX_TRACKED_CLIENTS: Final = 10_000
+FOREVER: Final = b"public, max-age=2592000, immutable"
+
+
+class RateLimiter:
+    """A token bucket for each client address; the least recently seen addresses are forgotten first."""
+
+    def __init__(self, per_second: float) -> None:
+        self._rate = per_second
+        self._size = max(per_second * BURST_SECONDS, 1.0)
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def allows(self, client: str, now: float) -> bool:
+        """Whether one more request of `client` may pass at the monotonic time `now`."""
+        if self._rate == 0:
+            return True
+        filled, last = self._buckets.pop(client, (self._size, now))
+        filled = min(self._size, filled + (now - last) * self._rate)
+        allowed = filled >= 1.0
+        self._buckets[client] = (filled - 1.0 if allowed else filled, now)
+        if len(self._buckets) > MAX_TRACKED_CLIENTS:
+            self._buckets.popitem(last=False)
+        return allowed
+
+
+class _BodyTooLargeError(HTTPException):
+    """The body grew over the limit while it was read; an application that handles it answers by itself."""
+
+
+class Gate:
+    """ASGI middleware around the whole server."""
+
+    def __init__(
+        self, app: ASGIApp, *, settings: Settings, authenticator: Authenticator, origins: OriginPolicy
+    ) -> None:
+        self._app = app
+        self._authenticator = authenticator
+        self._origins = origins
+        self._limiter = RateLimiter(settings.requests_per_second)
+        self._max_body = settings.max_request_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._http(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await self._websocket(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = _headers(scope)
+        refusal = self._origins.refusal(headers.get("host"), headers.get("origin"))
+        if refusal is None:
+            await self._app(scope, receive, send)
+            return
+        await receive()
+        if "websocket.http.response" in scope.get("extensions", {}):
+            body = _json({"detail": refusal})
+            await send({"type": "websocket.http.response.start", "status": 403, "headers": _json_headers(body)})
+            await send({"type": "websocket.http.response.body", "body": body})
+        else:
+            await send({"type": "websocket.close", "code": 1008, "reason": refusal[:120]})
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = _headers(scope)
+        path: str = scope["path"]
+        guarded_send = _with_headers(send, path, headers.get("host", ""))
+        refusal = self._refuse(scope, path, headers)
+        if refusal is not None:
+            status, body, extra = refusal
+            await _reply(guarded_send, status, body, extra)
+            return
+        received = 0
+        started = False
+
+        async def counted_receive() -> Message:
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > self._max_body:
+                raise _BodyTooLargeError(413, self._too_large()["detail"])
+            return message
+
+        async def watched_send(message: Message) -> None:
+            nonlocal started
+            started = started or message["type"] == "http.response.start"
+            await guarded_send(message)
+
+        try:
+            await self._app(scope, counted_receive, watched_send)
+        except _BodyTooLargeError:
+            if started:
+                raise
+            await _reply(guarded_send, 413, self._too_large(), [(b"connection", b"close")])
+
+    def _refuse(
+        self, scope: Scope, path: str, headers: Mapping[str, str]
+    ) -> tuple[int, dict[str, str], list[tuple[bytes, bytes]]] | None:
+        refusal = self._origins.refusal(headers.get("host"), headers.get("origin"))
+        if refusal is not None:
+            return 403, {"detail": refusal}, []
+        is_api = path.startswith(API_PREFIXES) or path == "/api"
+        if is_api:
+            client = scope.get("client")
+            if not self._limiter.allows(client[0] if client else "", time.monotonic()):
+                return 429, {"message": "Too many requests"}, [(b"retry-after", b"1")]
+        is_preflight = scope["method"] == "OPTIONS" and "access-control-request-method" in headers
+        if is_api and not is_preflight and self._authenticator.identify(headers) is None:
+            return 401, {"detail": "Unauthorized"}, [(b"www-authenticate", b"Bearer")]
+        length = headers.get("content-length", "")
+        if length.isdecimal() and int(length) > self._max_body:
+            return 413, self._too_large(), [(b"connection", b"close")]
+        return None
+
+    def _too_large(self) -> dict[str, str]:
+        text = f"The request is larger than the {self._max_body} bytes that this server takes (max_request_bytes)."
+        return {"detail": text, "message": text}
+
+
+def _headers(scope: Scope) -> dict[str, str]:
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+
+
+def _json(body: object) -> bytes:
+    return json.dumps(body, ensure_ascii=False).encode()
+
+
+def _json_headers(body: bytes) -> list[tuple[bytes, bytes]]:
+    return [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+
+
+async def _reply(send: Send, status: int, body: object, headers: list[tuple[bytes, bytes]]) -> None:
+    content = _json(body)
+    await send({"type": "http.response.start", "status": status, "headers": [*_json_headers(content), *headers]})
+    await send({"type": "http.response.body", "body": content})
+
+
+def content_security_policy(host: str) -> str:
+    """What the page may do. Sockets are named with their host: older browsers do not count them as ``'self'``."""
+    return (
+        "default-src 'self'; img-src 'self' data: blob:; style-src 'self' 'unsafe-inline'; "
+        f"connect-src 'self' ws://{host} wss://{host}; object-src 'none'; base-uri 'none'; form-action 'self'; "
+        "frame-ancestors 'none'"
+    )
+
+
+def _with_headers(send: Send, path: str, host: str) -> Send:
+    cache = FOREVER if path.startswith("/assets/") else b"no-store"
+
+    async def send_with_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            names = {name for name, _ in message["headers"]}
+            is_missing = message["status"] not in {200, 206, 304}
+            extra = [
+                (b"cache-control", b"no-store" if is_missing else cache),
+                (b"x-content-type-options", b"nosniff"),
+                (b"referrer-policy", b"no-referrer"),
+                (b"content-security-policy", content_security_policy(host).encode("latin-1")),
+            ]
+            message = {
+                **message,
+                "headers": [*message["headers"], *(entry for entry in extra if entry[0] not in names)],
+            }
+        await send(message)
+
+    return send_with_headers

@@ -1,0 +1,150 @@
+"""The log of a conversation over REST: reading it, and saying something (wire-protocol 4.3)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Query
+from pydantic import BaseModel, ConfigDict
+from starlette.responses import Response, StreamingResponse
+
+from agent_core.errors import DrydockError
+from agent_core.events.llm_events import MessageEvent
+from agent_core.events.messages import Message
+from agent_core.events.serialization import AnyEvent, from_payload
+from agent_core.events.store import EventStore
+from server.dependencies import OwnConversation, ServicesDependency
+from server.errors import ReplyError
+from server.wire.encoding import to_json
+from server.wire.envelope import to_wire
+from server.wire.errors import WireError
+from server.wire.incoming import from_wire
+
+router = APIRouter(prefix="/api/conversations/{conversation_id}")
+
+MAX_LIMIT = 100
+PAGE = 200
+_LEFT_OUT_OF_TRAJECTORIES = frozenset(
+    {
+        "dom_object",
+        "axtree_object",
+        "active_page_index",
+        "last_browser_action",
+        "last_browser_action_error",
+        "focused_element_bid",
+        "extra_element_properties",
+        "screenshot",
+        "set_of_marks",
+    }
+)
+
+
+class NewMessage(BaseModel):
+    """The body of ``POST …/message``."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    message: str
+
+
+@router.get("/events")
+async def read_events(
+    record: OwnConversation,
+    services: ServicesDependency,
+    start_id: Annotated[int, Query()] = 0,
+    end_id: int | None = None,
+    reverse: bool = False,
+    limit: int = 20,
+) -> Response:
+    """A part of the log, whether or not the conversation runs."""
+    if limit < 0 or limit > MAX_LIMIT:
+        raise ReplyError(400, {"detail": "Invalid limit"})
+    found: list[dict[str, Any]] = []
+    has_more = False
+    async for wire in _events(services.database.events, record.id, start_id, end_id, reverse=reverse):
+        if len(found) == limit:
+            has_more = True
+            break
+        found.append(wire)
+    return _json({"events": found, "has_more": has_more})
+
+
+@router.get("/trajectory")
+async def read_trajectory(record: OwnConversation, services: ServicesDependency) -> Response:
+    """All events but hidden ones, without what only the browser view needs."""
+
+    async def chunks() -> AsyncIterator[bytes]:
+        separator = b'{"trajectory":['
+        async for wire in _events(services.database.events, record.id, 0, None, reverse=False):
+            if (wire.get("args") or wire.get("extras") or {}).get("hidden") is True:
+                continue
+            if "extras" in wire:
+                extras = {k: v for k, v in wire["extras"].items() if k not in _LEFT_OUT_OF_TRAJECTORIES}
+                wire = {**wire, "extras": extras}
+            yield separator + to_json(wire)
+            separator = b","
+        yield b"]}" if separator == b"," else separator + b"]}"
+
+    return StreamingResponse(chunks(), media_type="application/json")
+
+
+@router.post("/events")
+async def add_event(
+    record: OwnConversation, services: ServicesDependency, body: Annotated[Any, Body()]
+) -> dict[str, Any]:
+    """Take an event as a socket would; a conversation that does not run is started."""
+    try:
+        event = from_wire(body)
+    except WireError as error:
+        raise ReplyError(400, {"success": False, "error": str(error), "detail": str(error)}) from error
+    return await _send(services, record.id, event)
+
+
+@router.post("/message")
+async def add_message(record: OwnConversation, services: ServicesDependency, body: NewMessage) -> dict[str, Any]:
+    """Say something to the agent."""
+    if not body.message.strip():
+        raise ReplyError(400, {"success": False, "error": "message: is empty; write something"})
+    message = Message.user(body.message)
+    return await _send(services, record.id, MessageEvent(source="user", llm_message=message))
+
+
+async def _send(services: Any, conversation_id: str, event: AnyEvent) -> dict[str, Any]:
+    try:
+        await services.manager.send(conversation_id, event)
+    except DrydockError as error:
+        raise ReplyError(500, {"success": False, "error": str(error)}) from error
+    return {"success": True}
+
+
+async def _events(
+    store: EventStore, conversation_id: str, start_id: int, end_id: int | None, *, reverse: bool
+) -> AsyncIterator[dict[str, Any]]:
+    """The public form of the events from `start_id` to `end_id` (both included), page by page."""
+    first = max(start_id, 0)
+    last = await store.last_id(conversation_id)
+    if end_id is not None:
+        last = min(last, end_id)
+    while first <= last:
+        size = min(PAGE, last - first + 1)
+        if reverse:
+            page = await store.read_before(conversation_id, before=last + 1, limit=size)
+        else:
+            page = await store.read(conversation_id, after=first - 1, limit=size)
+        if not page:
+            return
+        for stored in page:
+            event = from_payload(stored.payload, stored.id)
+            # No type is filtered here: what history leaves out for sockets is what only live readers see.
+            wire = to_wire(event, live=False) or to_wire(event, live=True)
+            if wire is not None:
+                yield wire
+        if reverse:
+            last = page[-1].id - 1
+        else:
+            first = page[-1].id + 1
+
+
+def _json(value: dict[str, Any]) -> Response:
+    return Response(to_json(value), media_type="application/json")

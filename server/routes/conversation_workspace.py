@@ -1,0 +1,27 @@
+"""What clients ask about a running conversation's workspace when they open it (wire-protocol 4.1, 4.3, 4.4)."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from server.dependencies import OwnConversation
+
+router = APIRouter(prefix="/api/conversations/{conversation_id}")
+
+
+@router.get("/config")
+async def read_config(record: OwnConversation) -> dict[str, str | None]:
+    """No runtime id: with one, a client asks routes of another protocol about it (wire-protocol 0, 13)."""
+    return {"runtime_id": None, "session_id": record.id}
+
+
+@router.get("/vscode-url")
+async def read_vscode_url(record: OwnConversation) -> dict[str, str | None]:
+    """No editor runs in the sandbox."""
+    return {"vscode_url": None}
+
+
+@router.get("/web-hosts")
+async def read_web_hosts(record: OwnConversation) -> dict[str, dict[str, int]]:
+    """No port of the sandbox is published."""
+    return {"hosts": {}}

@@ -1,0 +1,289 @@
+"""Creating, listing and steering conversations (wire-protocol 4.3)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import uuid
+from datetime import timedelta
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from agent_core.errors import DrydockError
+from agent_core.events.event import utc_now
+from agent_core.events.llm_events import MessageEvent
+from agent_core.events.messages import Message
+from server.auth.identity import Identity
+from server.conversation_manager.conversation_manager import ConversationStatus
+from server.db.conversations import ConversationRecord
+from server.db.errors import ConversationExistsError, InvalidPageError
+from server.dependencies import (
+    ConversationId,
+    IdentityDependency,
+    Services,
+    ServicesDependency,
+    conversation_not_found,
+    find_conversation,
+)
+from server.errors import ReplyError
+from server.session.conversation_info import conversation_info
+from server.session.settings_merge import choose_model
+from server.user_settings import McpConfig
+
+logger = logging.getLogger(__name__)
+router = APIRouter(prefix="/api/conversations")
+
+MAX_PAGE = 100
+CHOSEN_ID = r"(?!task-)[A-Za-z0-9_-]{1,100}"
+"""Ids that work everywhere; those with the prefix mean something else to the protocol's client."""
+
+Provider = Literal["github", "gitlab", "bitbucket", "enterprise_sso"]
+Title = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
+
+
+class SuggestedTask(BaseModel):
+    """A task card of the client."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    git_provider: Provider
+    task_type: str
+    repo: str
+    issue_number: int
+    title: str
+
+
+class CreateMicroagent(BaseModel):
+    """The client's wish for a microagent."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    repo: str
+    git_provider: Provider | None = None
+    title: str | None = None
+
+
+class NewConversation(BaseModel):
+    """The body of ``POST /api/conversations``; unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    repository: str | None = Field(None, max_length=500)
+    git_provider: Provider | None = None
+    selected_branch: str | None = Field(None, max_length=500)
+    initial_user_msg: str | None = None
+    image_urls: list[str] | None = None
+    replay_json: str | None = None
+    suggested_task: SuggestedTask | None = None
+    create_microagent: CreateMicroagent | None = None
+    conversation_instructions: str | None = None
+    mcp_config: McpConfig | None = None
+    conversation_id: str | None = None
+
+
+class TitleChange(BaseModel):
+    """The body of a rename."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    title: Title
+
+
+class StartOptions(BaseModel):
+    """The body of a start."""
+
+    providers_set: list[Provider] | None = None
+
+
+@router.post("")
+async def create_conversation(
+    services: ServicesDependency, identity: IdentityDependency, body: NewConversation | None = None
+) -> dict[str, Any]:
+    """Make a conversation, start it, and put the first message in its log: all durable when the answer comes."""
+    wish = body or NewConversation()
+    _refuse_what_is_not_there(wish)
+    user = await services.database.settings.get(identity.user_id)
+    model = choose_model(user, services.settings)
+    if model.lacks_key():
+        raise ReplyError(
+            400,
+            {
+                "status": "error",
+                "message": "Error authenticating with the LLM provider. Please check your API key",
+                "msg_id": "STATUS$ERROR_LLM_AUTHENTICATION",
+            },
+        )
+    record = await _store(services, identity, wish, model.model)
+    try:
+        if wish.initial_user_msg or wish.image_urls:
+            message = Message.user(wish.initial_user_msg or "", image_urls=wish.image_urls)
+            await services.manager.send(record.id, MessageEvent(source="user", llm_message=message))
+        else:
+            await services.manager.maybe_start_agent_loop(record.id)
+    except DrydockError:
+        await services.manager.delete(record.id)
+        raise
+    return {
+        "status": "ok",
+        "conversation_id": record.id,
+        "message": None,
+        "conversation_status": ConversationStatus.STARTING.value,
+    }
+
+
+def _refuse_what_is_not_there(wish: NewConversation) -> None:
+    if wish.replay_json is not None:
+        raise ReplyError(400, _error("replay_json: this version cannot replay a trajectory; leave it out"))
+    if wish.suggested_task is not None or wish.create_microagent is not None:
+        name = "suggested_task" if wish.suggested_task is not None else "create_microagent"
+        raise ReplyError(400, _error(f"{name}: this version knows no git providers; send initial_user_msg instead"))
+
+
+async def _store(services: Services, identity: Identity, wish: NewConversation, model: str) -> ConversationRecord:
+    conversation_id = uuid.uuid4().hex
+    if wish.conversation_id is not None:
+        if not services.settings.allow_set_conversation_id:
+            raise ReplyError(
+                400, _error("conversation_id: only the server chooses ids, unless allow_set_conversation_id is set")
+            )
+        if re.fullmatch(CHOSEN_ID, wish.conversation_id) is None:
+            raise ReplyError(
+                400,
+                _error("conversation_id: use 1 to 100 letters, digits, - and _, and do not begin with task-"),
+            )
+        conversation_id = wish.conversation_id
+    options: dict[str, Any] = {}
+    if wish.conversation_instructions:
+        options["conversation_instructions"] = wish.conversation_instructions
+    now = utc_now()
+    record = ConversationRecord(
+        id=conversation_id,
+        user_id=identity.user_id,
+        created_at=now,
+        last_updated_at=now,
+        trigger="gui",
+        selected_repository=wish.repository,
+        selected_branch=wish.selected_branch,
+        git_provider=wish.git_provider,
+        llm_model=model,
+        options=options,
+    )
+    try:
+        return await services.database.conversations.create(record)
+    except ConversationExistsError as error:
+        raise ReplyError(409, _error(str(error), msg_id="CONVERSATION$ALREADY_EXISTS")) from error
+
+
+@router.get("")
+async def list_conversations(
+    services: ServicesDependency,
+    identity: IdentityDependency,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 20,
+    page_id: str | None = None,
+    selected_repository: str | None = None,
+    conversation_trigger: str | None = None,
+    include_sub_conversations: bool = False,
+) -> dict[str, Any]:
+    """A page of conversations, newest first."""
+    age = services.settings.conversation_max_age_seconds
+    try:
+        page = await services.database.conversations.list_page(
+            limit=limit,
+            page_id=page_id,
+            user_id=identity.user_id,
+            selected_repository=selected_repository,
+            trigger=conversation_trigger,
+            created_after=utc_now() - timedelta(seconds=age) if age else None,
+        )
+    except InvalidPageError as error:
+        raise ReplyError(400, {"detail": str(error)}) from error
+    results = [conversation_info(record, services.manager.live(record.id)) for record in page.results]
+    return {"results": results, "next_page_id": page.next_page_id}
+
+
+@router.get("/{conversation_id}")
+async def get_conversation(
+    conversation_id: ConversationId, services: ServicesDependency, identity: IdentityDependency
+) -> dict[str, Any] | None:
+    """One conversation; null when there is none of this id."""
+    record = await find_conversation(services, identity, conversation_id)
+    return None if record is None else conversation_info(record, services.manager.live(record.id))
+
+
+@router.patch("/{conversation_id}")
+async def rename_conversation(
+    conversation_id: ConversationId, body: TitleChange, services: ServicesDependency, identity: IdentityDependency
+) -> bool:
+    """Give it a title."""
+    record = await find_conversation(services, identity, conversation_id)
+    if record is None or not await services.database.conversations.rename(conversation_id, body.title):
+        raise conversation_not_found(conversation_id)
+    await services.manager.announce_title(conversation_id, body.title)
+    return True
+
+
+@router.delete("/{conversation_id}")
+async def delete_conversation(
+    conversation_id: ConversationId, services: ServicesDependency, identity: IdentityDependency
+) -> bool:
+    """Stop it and delete everything of it; false when there is none of this id."""
+    if await find_conversation(services, identity, conversation_id) is None:
+        return False
+    # Whoever asked may hang up: what was begun is done whole.
+    return await asyncio.shield(asyncio.ensure_future(services.manager.delete(conversation_id)))
+
+
+@router.post("/{conversation_id}/start")
+async def start_conversation(
+    conversation_id: ConversationId,
+    services: ServicesDependency,
+    identity: IdentityDependency,
+    body: StartOptions | None = None,
+) -> dict[str, Any]:
+    """See to it that it runs."""
+    if await find_conversation(services, identity, conversation_id) is None:
+        raise conversation_not_found(conversation_id)
+    try:
+        live = await services.manager.maybe_start_agent_loop(conversation_id)
+    except DrydockError as error:
+        raise _failed("start", conversation_id, error) from error
+    return {
+        "status": "ok",
+        "conversation_id": conversation_id,
+        "message": None,
+        "conversation_status": live.status.value,
+    }
+
+
+@router.post("/{conversation_id}/stop")
+async def stop_conversation(
+    conversation_id: ConversationId, services: ServicesDependency, identity: IdentityDependency
+) -> dict[str, Any]:
+    """End its session; ``conversation_status`` is what it was before."""
+    if await find_conversation(services, identity, conversation_id) is None:
+        raise conversation_not_found(conversation_id)
+    try:
+        before = await asyncio.shield(asyncio.ensure_future(services.manager.stop(conversation_id)))
+    except DrydockError as error:
+        raise _failed("stop", conversation_id, error) from error
+    was_running = before.status is not ConversationStatus.STOPPED
+    return {
+        "status": "ok",
+        "conversation_id": conversation_id,
+        "message": "Conversation stopped successfully" if was_running else "Conversation was not running",
+        "conversation_status": before.status.value,
+    }
+
+
+def _failed(what: str, conversation_id: str, error: DrydockError) -> ReplyError:
+    logger.warning("conversation %s could not %s: %s", conversation_id, what, error)
+    message = f"Failed to {what} conversation: {error}"
+    return ReplyError(500, {"status": "error", "conversation_id": conversation_id, "message": message})
+
+
+def _error(message: str, *, msg_id: str | None = None) -> dict[str, str]:
+    body = {"status": "error", "message": message, "detail": message}
+    return {**body, "msg_id": msg_id} if msg_id is not None else body

@@ -1,0 +1,70 @@
+"""What a client may choose from, and what this server is (wire-protocol 4.6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+
+from agent_core.agent.base import AgentBase
+from agent_core.version import VERSION
+from server.dependencies import IdentityDependency, ServicesDependency
+from server.session.settings_merge import choose_model
+from server.settings import DEMO_MODEL
+
+router = APIRouter(prefix="/api/options")
+
+SUGGESTED_MODELS = (
+    "anthropic/claude-opus-4-5",
+    "anthropic/claude-sonnet-4-5",
+    "deepseek/deepseek-chat",
+    "gemini/gemini-2.5-pro",
+    "mistral/devstral-medium",
+    "ollama/qwen3-coder",
+    "openai/gpt-5",
+    "openai/gpt-5-mini",
+    "openrouter/qwen/qwen3-coder",
+)
+"""Names to begin with; any other model of a provider that is known works as well."""
+
+
+@router.get("/config")
+async def read_config(services: ServicesDependency, identity: IdentityDependency) -> dict[str, Any]:
+    """What the page needs to know before anything else; ``DRYDOCK`` is an addition to the protocol."""
+    user = await services.database.settings.get(identity.user_id)
+    model = choose_model(user, services.settings)
+    choice = services.sandboxes.choice
+    sandbox = {"provider": "", "reason": "being found out"}
+    if choice is not None:
+        sandbox = {"provider": choice.name, "reason": choice.reason}
+    return {
+        "APP_MODE": "oss",
+        "GITHUB_CLIENT_ID": "",
+        "POSTHOG_CLIENT_KEY": "",
+        "FEATURE_FLAGS": {"ENABLE_BILLING": False, "HIDE_LLM_SETTINGS": False},
+        "DRYDOCK": {
+            "version": VERSION,
+            "sandbox": sandbox,
+            "model": model.model,
+            "demo": model.is_demo,
+            "auth_required": services.authenticator.required,
+        },
+    }
+
+
+@router.get("/models")
+async def list_models(services: ServicesDependency) -> list[str]:
+    """Names of models to begin with, the built-in and the configured one among them."""
+    return sorted({*SUGGESTED_MODELS, DEMO_MODEL, services.settings.model_name})
+
+
+@router.get("/agents")
+async def list_agents() -> list[str]:
+    """The agents that a conversation can have."""
+    return sorted(AgentBase.classes)
+
+
+@router.get("/security-analyzers")
+async def list_security_analyzers() -> list[str]:
+    """The ways to judge the risk of an action."""
+    return []

@@ -1,0 +1,45 @@
+"""A user's settings (wire-protocol 7.2, 7.3)."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from fastapi import APIRouter
+
+from agent_core.errors import DrydockError
+from server.dependencies import IdentityDependency, ServicesDependency
+from server.errors import ReplyError
+from server.user_settings import SettingsChange, merged, public_form
+
+logger = logging.getLogger(__name__)
+router = APIRouter(prefix="/api")
+
+
+@router.get("/settings")
+async def read_settings(services: ServicesDependency, identity: IdentityDependency) -> dict[str, Any]:
+    """What is stored, without secrets; 404 when nothing is."""
+    stored = await services.database.settings.get(identity.user_id)
+    if stored is None:
+        raise ReplyError(404, {"error": "Settings not found"})
+    return public_form(stored)
+
+
+@router.post("/settings")
+async def store_settings(
+    body: SettingsChange, services: ServicesDependency, identity: IdentityDependency
+) -> dict[str, str]:
+    """Change the named settings; conversations that run keep theirs until they are started again."""
+    repository = services.database.settings
+    try:
+        await repository.save(merged(await repository.get(identity.user_id), body), identity.user_id)
+    except DrydockError as error:
+        logger.error("the settings of user %r were not stored: %s", identity.user_id, error)
+        raise ReplyError(500, {"error": "Something went wrong storing settings"}) from error
+    return {"message": "Settings stored"}
+
+
+@router.post("/reset-settings")
+async def reset_settings() -> None:
+    """Gone; it was never more than a way to lose one's settings."""
+    raise ReplyError(410, {"error": "Resetting settings is no longer possible; change them one by one."})

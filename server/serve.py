@@ -1,0 +1,145 @@
+"""Runs the application with uvicorn: a bound port first, a few clear lines when it answers, a bounded end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from typing import TextIO
+from urllib.parse import quote
+
+import uvicorn
+
+from agent_core.version import VERSION
+from server.app import Application, create_app
+from server.errors import ConfigurationError
+from server.logging import configure_logging
+from server.settings import DEMO_MODEL, Settings
+
+logger = logging.getLogger(__name__)
+
+BACKLOG = 1024
+SANDBOX_SECONDS = 3.0
+CONNECTION_GRACE_SECONDS = 2
+
+
+def serve(settings: Settings, out: TextIO) -> int:
+    """Serve until the process is told to end (SIGINT, SIGTERM); returns the exit status.
+
+    Raises:
+        ConfigurationError: the settings cannot be used, or the port is taken.
+    """
+    app = create_app(settings)
+    secrets = [secret.get_secret_value() for secret in (settings.llm_api_key, settings.token) if secret is not None]
+    configure_logging(settings, secrets=[*secrets, *([app.token] if app.token else [])])
+    listener = _bind(settings)
+    config = uvicorn.Config(
+        app,
+        loop="uvloop",
+        http="httptools",
+        ws="websockets-sansio",
+        ws_max_size=app.socket_limits.max_transport_bytes,
+        ws_per_message_deflate=False,
+        lifespan="on",
+        log_config=None,
+        access_log=settings.log_level == "debug",
+        server_header=False,
+        timeout_graceful_shutdown=CONNECTION_GRACE_SECONDS,
+    )
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    server = AnnouncingServer(config, app, listener, out)
+    try:
+        server.run(sockets=[listener])
+    finally:
+        listener.close()
+    return 0 if server.started else 1
+
+
+class AnnouncingServer(uvicorn.Server):
+    """Says in a few lines what runs, once it can be asked."""
+
+    def __init__(self, config: uvicorn.Config, app: Application, listener: socket.socket, out: TextIO) -> None:
+        super().__init__(config)
+        self._app = app
+        self._address = _address(app.settings, listener)
+        self._out = out
+        self._announcing: asyncio.Task[None] | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, then announce."""
+        await super().startup(sockets)
+        self._say(f"Drydock {VERSION} is at {self._address}{_fragment(self._app.token)}")
+        self._announcing = asyncio.create_task(self._announce(), name="announce")
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End within the limits of the settings."""
+        if self._announcing is not None:
+            self._announcing.cancel()
+            await asyncio.wait([self._announcing])
+        await super().shutdown(sockets)
+
+    async def _announce(self) -> None:
+        """What it runs on; the sandboxes' provider is found out meanwhile."""
+        app = self._app
+        try:
+            async with asyncio.timeout(SANDBOX_SECONDS):
+                reason = (await app.services.sandboxes.chosen()).reason
+        except TimeoutError:
+            reason = "still being looked for"
+        self._say(f"  sandbox   {reason}")
+        self._say(f"  model     {_model(app.settings)}")
+        self._say(f"  database  {_database(app.settings)}")
+
+    def _say(self, line: str) -> None:
+        self._out.write(line + "\n")
+        self._out.flush()
+
+
+def _bind(settings: Settings) -> socket.socket:
+    """The listening socket: bound before anything else, so that a taken port is told at once."""
+    host = "" if settings.host == "*" else settings.host
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host or None, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen(BACKLOG)
+            listener.setblocking(False)
+        except OSError:
+            listener.close()
+            raise
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot listen on {settings.host} port {settings.port}: {error.strerror or error}; "
+            "choose others with --host and --port"
+        ) from error
+    return listener
+
+
+def _address(settings: Settings, listener: socket.socket) -> str:
+    port = listener.getsockname()[1]
+    host = "127.0.0.1" if settings.listens_on_all else settings.host
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _fragment(token: str | None) -> str:
+    """The page takes the token from here; a fragment is sent to no server and written to no log."""
+    return f"/#token={quote(token, safe='')}" if token else ""
+
+
+def _model(settings: Settings) -> str:
+    if settings.llm_model is None:
+        return f"{DEMO_MODEL} (built in; set your own on the settings page, or LLM_MODEL and LLM_API_KEY)"
+    where = f" at {settings.llm_base_url}" if settings.llm_base_url else ""
+    return f"{settings.llm_model}{where}"
+
+
+def _database(settings: Settings) -> str:
+    if settings.database_url is not None:
+        from sqlalchemy import make_url
+
+        return make_url(settings.database_url).render_as_string(hide_password=True)
+    return f"SQLite in {settings.data_dir.absolute()}"

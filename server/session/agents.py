@@ -1,0 +1,103 @@
+"""What a web session needs of an agent session, and where it gets one from."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from pydantic import SecretStr
+
+from agent_core.events.control import AgentState
+from agent_core.events.llm_events import MessageEvent
+from agent_core.events.serialization import AnyEvent
+from agent_core.events.stream import EventStream
+from agent_core.llm.llm import LLM
+from agent_core.runtime.connection import SandboxConnection
+from agent_core.runtime.sandbox import Sandbox
+from agent_core.session.agent_session import AfterClose, AgentSession
+from agent_core.session.settings import SessionSettings
+from server.db.conversations import ConversationRecord
+from server.db.database import Database
+from server.db.user_settings import StoredSettings
+from server.session.deferred_sandbox import DeferredSandbox
+from server.session.sandboxes import Sandboxes
+from server.session.settings_merge import merge_settings
+from server.settings import Settings
+from server.user_settings import secret_values
+
+
+class Agent(Protocol):
+    """One loaded conversation's parts; `agent_core.session.agent_session.AgentSession` says what each member does."""
+
+    stream: EventStream
+    settings: SessionSettings
+    runtime_status: str
+    is_ready: bool
+
+    @property
+    def agent_state(self) -> AgentState: ...
+
+    async def open(self) -> None: ...
+
+    async def start(self, initial_message: MessageEvent | None = None) -> None: ...
+
+    async def send(self, event: AnyEvent) -> AnyEvent: ...
+
+    async def close(self, *, stopped: bool, sandbox: AfterClose = "keep") -> None: ...
+
+
+class AgentFactory(Protocol):
+    """Makes the agent session of a conversation."""
+
+    async def make(self, record: ConversationRecord) -> Agent:
+        """The agent session that `record` describes, with its user's settings as they are now; nothing is opened yet.
+
+        Raises:
+            DrydockError: it cannot be made; the message says why and what to do.
+        """
+        ...
+
+
+class AgentSessions:
+    """The `AgentFactory` of the server: settings merged, sandbox found again or prepared."""
+
+    def __init__(self, settings: Settings, database: Database, sandboxes: Sandboxes) -> None:
+        self._settings = settings
+        self._database = database
+        self._sandboxes = sandboxes
+
+    async def make(self, record: ConversationRecord) -> AgentSession:
+        user = await self._database.settings.get(record.user_id)
+        sandbox = DeferredSandbox(self._sandboxes.spec(record), lambda: self._find(record))
+        return AgentSession(
+            record.id,
+            store=self._database.events,
+            settings=session_settings(user, self._settings, record),
+            sandbox=SandboxConnection(sandbox),
+        )
+
+    async def _find(self, record: ConversationRecord) -> Sandbox:
+        sandbox = await self._sandboxes.sandbox(record)
+        state = dict(sandbox.state)
+        if state != record.sandbox:
+            # Before anything of it exists: a sandbox that nobody knows of would have no owner after a crash.
+            await self._database.conversations.update(record.id, sandbox=state)
+        return sandbox
+
+
+def session_settings(user: StoredSettings | None, server: Settings, record: ConversationRecord) -> SessionSettings:
+    """What the agent session of this conversation is given."""
+    merged = merge_settings(user, server)
+    model = merged.model
+    return SessionSettings(
+        llm=LLM(
+            model=model.model,
+            api_key=SecretStr(model.api_key) if model.api_key else None,
+            base_url=model.base_url,
+        ),
+        agent_class=merged.agent_class,
+        max_iterations=merged.max_iterations,
+        max_budget=merged.max_budget,
+        confirmation_mode=merged.confirmation_mode,
+        conversation_instructions=str(record.options.get("conversation_instructions") or ""),
+        secrets=tuple(secret_values(user)) if user is not None else (),
+    )

@@ -1,0 +1,79 @@
+"""What a new process takes up from the one before: agents that were at work, and paused sandboxes (idea 6)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from agent_core.errors import DrydockError
+from agent_core.runtime.sandbox import SandboxStatus
+from server.db.conversations import ConversationRecord, ConversationRepository
+from server.session.recorder import BUSY_STATES
+from server.session.sandboxes import Sandboxes
+
+logger = logging.getLogger(__name__)
+
+MAX_RESUMES = 3
+RESUMES = "resumes"
+"""Key in a conversation's options: how often it was resumed without coming to rest since."""
+
+RECENT = 100
+
+
+async def resume_interrupted(
+    conversations: ConversationRepository, start: Callable[[str], Awaitable[object]], *, concurrency: int
+) -> None:
+    """Start every conversation whose agent was at work, at most `concurrency` at a time.
+
+    One that was resumed `MAX_RESUMES` times and never came to rest is left alone, since it may be what ends the
+    process each time; it goes on when its user says so.
+    """
+    gate = asyncio.Semaphore(concurrency)
+
+    async def resume(record: ConversationRecord) -> None:
+        resumes = int(record.options.get(RESUMES, 0))
+        if resumes >= MAX_RESUMES:
+            logger.warning(
+                "conversation %s is not resumed: it was at work each of the last %d times the server ended; "
+                "send it a message to go on",
+                record.id,
+                resumes,
+            )
+            return
+        async with gate:
+            try:
+                await conversations.update(record.id, options={**record.options, RESUMES: resumes + 1})
+                await start(record.id)
+            except DrydockError as error:
+                logger.warning("conversation %s could not be resumed: %s", record.id, error)
+
+    records = await conversations.in_states({state.value for state in BUSY_STATES})
+    if not records:
+        return
+    logger.info("resuming %d conversations that were at work", len(records))
+    async with asyncio.TaskGroup() as group:
+        for record in records:
+            group.create_task(resume(record), name=f"resume:{record.id}")
+
+
+async def came_to_rest(conversations: ConversationRepository, conversation_id: str) -> None:
+    """Its agent waits or was stopped: earlier resumes count no longer."""
+    record = await conversations.get(conversation_id)
+    if record is not None and record.options.get(RESUMES):
+        options = {key: value for key, value in record.options.items() if key != RESUMES}
+        await conversations.update(conversation_id, options=options)
+
+
+async def find_paused(conversations: ConversationRepository, sandboxes: Sandboxes) -> list[str]:
+    """The most recent conversations whose sandbox an earlier process paused and never stopped."""
+    paused = []
+    for record in (await conversations.list_page(limit=RECENT)).results:
+        if record.sandbox is None:
+            continue
+        try:
+            if await (await sandboxes.sandbox(record)).poll() is SandboxStatus.PAUSED:
+                paused.append(record.id)
+        except DrydockError as error:
+            logger.debug("the sandbox of conversation %s could not be looked at: %s", record.id, error)
+    return paused

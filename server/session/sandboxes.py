@@ -1,0 +1,168 @@
+"""The sandboxes of this server: which provider makes them, and those whose conversations are not loaded."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from agent_core.errors import DrydockError, SandboxError
+from agent_core.runtime.sandbox import Sandbox, SandboxLimits, SandboxProvider, SandboxSpec
+from server.db.conversations import ConversationRecord
+from server.settings import MEGABYTE, Settings
+
+logger = logging.getLogger(__name__)
+
+REAP_SECONDS = 20.0
+DESTROY_SECONDS = 30.0
+
+
+class Choice(NamedTuple):
+    """A provider, and why it was taken; ``provider`` None: none can work here, and ``reason`` says what to do."""
+
+    provider: SandboxProvider | None
+    reason: str
+
+    @property
+    def name(self) -> str:
+        """The provider's name, or ``none``."""
+        return self.provider.name if self.provider is not None else "none"
+
+
+class Sandboxes:
+    """Chooses the provider in the background once it is entered; an async context manager.
+
+    Before the first sandbox is handed out, objects of ours whose conversation is gone are removed.
+
+    Args:
+        choose: finds the provider; asked again later when none could work.
+        known_ids: the ids of all conversations.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        instance_id: str,
+        choose: Callable[[], Awaitable[Choice]],
+        known_ids: Callable[[], Awaitable[Collection[str]]],
+    ) -> None:
+        self._settings = settings
+        self._instance_id = instance_id
+        self._choose = choose
+        self._known_ids = known_ids
+        self._choosing: asyncio.Task[Choice] | None = None
+        self._choice: Choice | None = None
+
+    async def __aenter__(self) -> Self:
+        self._begin()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._choosing is not None:
+            self._choosing.cancel()
+            await asyncio.wait([self._choosing])
+        if self._choice is not None and self._choice.provider is not None:
+            await self._choice.provider.close()
+
+    @property
+    def choice(self) -> Choice | None:
+        """What was chosen; None while it is being found out."""
+        return self._choice
+
+    async def chosen(self) -> Choice:
+        """What was chosen, once it is known; where nothing worked before, it is tried again."""
+        if self._choice is not None and self._choice.provider is not None:
+            return self._choice
+        return await asyncio.shield(self._begin())
+
+    async def provider(self) -> SandboxProvider:
+        """The provider in use.
+
+        Raises:
+            SandboxError: none can work here; the message says why and what to do.
+        """
+        choice = await self.chosen()
+        if choice.provider is None:
+            raise SandboxError(choice.reason, code="no_provider")
+        return choice.provider
+
+    async def sandbox(self, record: ConversationRecord) -> Sandbox:
+        """The sandbox of this conversation, new or found again; nothing is started.
+
+        Raises:
+            SandboxError: no provider can work here.
+        """
+        provider = await self.provider()
+        spec = self.spec(record)
+        state = record.sandbox
+        if state is not None and state.get("provider", provider.name) == provider.name:
+            return provider.restore(spec, {key: str(value) for key, value in state.items()})
+        return provider.create(spec)
+
+    def spec(self, record: ConversationRecord) -> SandboxSpec:
+        """What this conversation's sandbox is made from."""
+        settings = self._settings
+        return SandboxSpec(
+            conversation_id=record.id,
+            instance_id=self._instance_id,
+            image=str(record.options.get("sandbox_image") or settings.sandbox_image),
+            data_dir=str(settings.data_dir.absolute()),
+            network=settings.sandbox_network,
+            limits=SandboxLimits(
+                memory=settings.sandbox_memory_mb * MEGABYTE,
+                cpus=settings.sandbox_cpus,
+                processes=settings.sandbox_processes,
+                tmp_size=settings.sandbox_tmp_mb * MEGABYTE,
+                start_seconds=settings.sandbox_start_seconds,
+                stop_seconds=settings.sandbox_grace_seconds,
+            ),
+        )
+
+    async def stop(self, record: ConversationRecord) -> None:
+        """End the processes of an unloaded conversation's sandbox; its workspace stays. Failures are logged."""
+        await self._settle(record, "stopped", lambda sandbox: sandbox.stop())
+
+    async def destroy(self, record: ConversationRecord) -> None:
+        """Remove a deleted conversation's sandbox. What fails is logged, and left to the next start's clean-up."""
+        await self._settle(record, "removed", lambda sandbox: sandbox.destroy())
+
+    async def _settle(
+        self, record: ConversationRecord, what: str, action: Callable[[Sandbox], Awaitable[None]]
+    ) -> None:
+        if record.sandbox is None:
+            return
+        try:
+            async with asyncio.timeout(DESTROY_SECONDS):
+                await action(await self.sandbox(record))
+        except (DrydockError, TimeoutError) as error:
+            logger.warning("the sandbox of conversation %s could not be %s: %s", record.id, what, error or "too slow")
+
+    def _begin(self) -> asyncio.Task[Choice]:
+        if self._choosing is None or self._choosing.done():
+            self._choosing = asyncio.create_task(self._find(), name="sandbox-choice")
+        return self._choosing
+
+    async def _find(self) -> Choice:
+        try:
+            choice = await self._choose()
+        except DrydockError as error:
+            choice = Choice(None, str(error))
+        if choice.provider is not None:
+            await self._reap(choice.provider)
+        self._choice = choice
+        return choice
+
+    async def _reap(self, provider: SandboxProvider) -> None:
+        try:
+            async with asyncio.timeout(REAP_SECONDS):
+                removed = await provider.reap(self._instance_id, await self._known_ids())
+        except (DrydockError, TimeoutError) as error:
+            logger.warning("left-over sandboxes could not be removed: %s", error or "it took too long")
+            return
+        if removed:
+            logger.info("removed the sandboxes of %d deleted conversations", len(removed))

@@ -1,0 +1,290 @@
+"""`WebSession`: one conversation and its connected clients; while it is loaded it owns an `AgentSession`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Coroutine
+from typing import Any, Protocol, TypeVar
+
+from agent_core.errors import DrydockError, StreamClosedError
+from agent_core.events.control import AgentState, ChangeAgentState
+from agent_core.events.llm_events import ActionEvent, MessageEvent
+from agent_core.events.serialization import AnyEvent
+from agent_core.events.stream import EventStream
+from agent_core.events.transient import StatusNotice
+from agent_core.llm.llm import LLM
+from agent_core.session.agent_session import AfterClose
+from server.db.conversations import ConversationRepository
+from server.errors import ConversationNotFoundError
+from server.session.agents import Agent, AgentFactory
+from server.session.culler import Activity
+from server.session.recorder import BUSY_STATES, Recorder
+from server.session.recovery import RESUMES, came_to_rest
+
+logger = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+RECORDER_SECONDS = 5.0
+SEND_ATTEMPTS = 3
+
+
+class SessionOwner(Protocol):
+    """What a session asks of the manager that holds it."""
+
+    async def make_room(self, session: WebSession) -> None:
+        """Unload others, so that one more conversation may be loaded."""
+        ...
+
+    def first_message(self, session: WebSession, text: str) -> None:
+        """The user said something; the conversation may still want a title."""
+        ...
+
+
+class WebSession:
+    """One conversation as the server runs it.
+
+    `load` and `unload` may be called by anyone at any time: they take effect one after the other, and a load finds
+    what the one before it has loaded. A session that `end`ed is loaded no more.
+
+    Attributes:
+        connections: the ids of the clients' connections.
+        last_activity: monotonic time at which something was last said or done.
+    """
+
+    def __init__(
+        self, conversation_id: str, *, owner: SessionOwner, agents: AgentFactory, conversations: ConversationRepository
+    ) -> None:
+        self.conversation_id = conversation_id
+        self.connections: set[str] = set()
+        self.last_activity = time.monotonic()
+        self._owner = owner
+        self._agents = agents
+        self._conversations = conversations
+        self._agent: Agent | None = None
+        self._loading = False
+        self._ended = False
+        self._starting: asyncio.Task[None] | None = None
+        self._recording: asyncio.Task[None] | None = None
+        self._recorder: Recorder | None = None
+        self._changed = asyncio.Event()
+        self._transitions: set[asyncio.Task[Any]] = set()
+        # Protects the change between loaded and unloaded: one at a time, in the order in which they were asked for.
+        self._transition = asyncio.Lock()
+
+    # --- what it is doing ---
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether it has an open log here, or is about to."""
+        return self._agent is not None or self._loading
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether its log is being opened."""
+        return self._loading
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether nothing would be lost with this object: nothing loaded, nobody connected, nothing under way."""
+        return not (self.is_loaded or self.connections or self._transitions or self._ended)
+
+    @property
+    def llm(self) -> LLM:
+        """The model that the loaded conversation uses; the demo when nothing is loaded."""
+        return self._agent.settings.llm if self._agent is not None else LLM()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether sandbox and agent have come up (or have failed to, which the log tells)."""
+        return self._agent is not None and (self._agent.is_ready or self._start_failed)
+
+    @property
+    def runtime_status(self) -> str | None:
+        """Public id of the sandbox's state; None when nothing is loaded."""
+        return self._agent.runtime_status if self._agent is not None else None
+
+    @property
+    def _start_failed(self) -> bool:
+        return self._starting is not None and self._starting.done() and not (self._agent and self._agent.is_ready)
+
+    def activity(self) -> Activity:
+        """For the rule that unloads idle conversations."""
+        agent = self._agent
+        busy = self._loading or (self._starting is not None and not self._starting.done())
+        busy = busy or (agent is not None and agent.is_ready and agent.agent_state in BUSY_STATES)
+        return Activity(self.last_activity, busy, len(self.connections))
+
+    # --- clients ---
+
+    async def next_stream(self, previous: EventStream | None) -> EventStream | None:
+        """See `server.sockets.ports.JoinedConversation.next_stream`."""
+        while not self._ended:
+            agent = self._agent
+            if agent is not None and agent.stream is not previous and not agent.stream.closed:
+                return agent.stream
+            if previous is None:
+                await self.load()
+            else:
+                await self._changed.wait()
+        return None
+
+    async def send(self, event: AnyEvent) -> AnyEvent:
+        """Store what the user sent, starting the conversation if need be; returns it as stored.
+
+        Raises:
+            ConversationNotFoundError: it was deleted.
+            DrydockError: it cannot be loaded, or the event cannot be stored.
+        """
+        for attempt in range(SEND_ATTEMPTS):
+            agent = await self.load()
+            if self._start_failed and not isinstance(event, ChangeAgentState):
+                await self.unload(stopped=False)
+                agent = await self.load()
+            if isinstance(event, MessageEvent | ActionEvent):
+                await self._expect_work()
+            try:
+                return await agent.send(event)
+            except StreamClosedError:
+                # It was unloaded in this moment; the next attempt loads it again.
+                if attempt + 1 == SEND_ATTEMPTS:
+                    raise
+        raise StreamClosedError(f"conversation {self.conversation_id} is closed")
+
+    async def _expect_work(self) -> None:
+        """Have recovery look at this conversation, from before the message is in the log until it is dealt with."""
+        if self._recorder is not None and self._recorder.recorded_state not in BUSY_STATES:
+            await self._recorder.record_state(AgentState.RUNNING)
+
+    async def restart_if_failed(self) -> None:
+        """Load it; where sandbox or agent could not be started, try that again."""
+        await self.load()
+        if self._start_failed:
+            await self.unload(stopped=False)
+            await self.load()
+
+    # --- loading and unloading ---
+
+    async def load(self) -> Agent:
+        """Open the log and begin to start sandbox and agent; a conversation that is loaded already is left alone.
+
+        Raises:
+            ConversationNotFoundError: there is none of this id (any more).
+            DrydockError: its log cannot be opened.
+        """
+        if self._agent is not None and not self._transition.locked():
+            return self._agent
+        return await self._turn(self._load())
+
+    async def unload(self, *, stopped: bool, sandbox: AfterClose = "keep", notice: StatusNotice | None = None) -> None:
+        """End the agent session, if there is one; see `AgentSession.close`. `notice` is shown to the clients first."""
+        await self._turn(self._unload(stopped=stopped, sandbox=sandbox, notice=notice))
+
+    async def end(self, *, stopped: bool, sandbox: AfterClose = "keep") -> None:
+        """Unload it for good: it is loaded no more, and its connections are told to go."""
+        self._ended = True
+        self._tell()
+        await self.unload(stopped=stopped, sandbox=sandbox)
+
+    async def _turn(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Run a transition in a task of its own: whoever asked for it may go away, it is still done whole."""
+        task = asyncio.create_task(self._locked(work), name=f"session:{self.conversation_id}")
+        self._transitions.add(task)
+        task.add_done_callback(self._transition_done)
+        return await asyncio.shield(task)
+
+    async def _locked(self, work: Coroutine[Any, Any, _T]) -> _T:
+        try:
+            async with self._transition:
+                return await work
+        finally:
+            work.close()
+
+    def _transition_done(self, task: asyncio.Task[Any]) -> None:
+        self._transitions.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever asked raises it; nobody may be left
+
+    async def _load(self) -> Agent:
+        if self._ended:
+            raise ConversationNotFoundError(self.conversation_id)
+        if self._agent is not None:
+            return self._agent
+        self._loading = True
+        try:
+            record = await self._conversations.get(self.conversation_id)
+            if record is None:
+                raise ConversationNotFoundError(self.conversation_id)
+            await self._owner.make_room(self)
+            agent = await self._agents.make(record)
+            await agent.open()
+        finally:
+            self._loading = False
+        self._agent = agent
+        self.last_activity = time.monotonic()
+        self._recorder = Recorder(
+            agent.stream,
+            self._conversations,
+            on_user_message=lambda text: self._owner.first_message(self, text),
+            on_activity=self._active,
+            on_rest=self._came_to_rest if record.options.get(RESUMES) else None,
+        )
+        recording = self._recorder.run(after=agent.stream.last_id)
+        self._recording = asyncio.create_task(recording, name=f"recorder:{self.conversation_id}")
+        self._starting = asyncio.create_task(self._start(agent), name=f"start:{self.conversation_id}")
+        self._tell()
+        return agent
+
+    async def _start(self, agent: Agent) -> None:
+        try:
+            await agent.start()
+        except DrydockError as error:
+            # The log and the status say so already; a new message or a restart tries again.
+            logger.warning("conversation %s could not be started: %s", self.conversation_id, error)
+        except Exception:
+            logger.exception("conversation %s could not be started", self.conversation_id)
+            agent.stream.publish(StatusNotice("STATUS$ERROR", "The conversation could not be started.", "error"))
+        self._active()
+
+    async def _unload(self, *, stopped: bool, sandbox: AfterClose, notice: StatusNotice | None) -> None:
+        agent = self._agent
+        if agent is None:
+            return
+        if notice is not None:
+            agent.stream.publish(notice)
+        try:
+            await _cancelled(self._starting)
+            await agent.close(stopped=stopped, sandbox=sandbox)
+            await self._finish_recording()
+        finally:
+            self._agent = self._starting = self._recording = self._recorder = None
+            self._tell()
+
+    async def _finish_recording(self) -> None:
+        if self._recording is None:
+            return
+        done, _ = await asyncio.wait([self._recording], timeout=RECORDER_SECONDS)
+        if not done:
+            logger.warning("conversation %s: its facts were not recorded to the end", self.conversation_id)
+            await _cancelled(self._recording)
+        elif not self._recording.cancelled() and (error := self._recording.exception()) is not None:
+            logger.error("conversation %s: recording its facts failed", self.conversation_id, exc_info=error)
+
+    async def _came_to_rest(self) -> None:
+        await came_to_rest(self._conversations, self.conversation_id)
+
+    def _active(self) -> None:
+        self.last_activity = time.monotonic()
+
+    def _tell(self) -> None:
+        """Wake whoever waits for another stream."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+
+async def _cancelled(task: asyncio.Task[None] | None) -> None:
+    if task is not None and not task.done():
+        task.cancel()
+        await asyncio.wait([task])
