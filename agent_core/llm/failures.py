@@ -188,7 +188,12 @@ def _kind_by_text(status: int, text: str) -> type[LLMError] | None:
 
 
 def mask(text: str, endpoint: Endpoint, secret: str = "") -> str:
-    """The text without the endpoint's key, its secret headers and the password of its URL."""
+    """The text without the endpoint's secrets and without the password of any URL."""
+    return re.sub(r"(https?://)[^/@\s]+@", r"\1", hide_keys(text, endpoint, secret))
+
+
+def hide_keys(text: str, endpoint: Endpoint, secret: str = "") -> str:
+    """The text without the endpoint's key and its secret headers."""
     hidden = [secret]
     if endpoint.api_key is not None:
         hidden.append(endpoint.api_key.get_secret_value())
@@ -196,7 +201,7 @@ def mask(text: str, endpoint: Endpoint, secret: str = "") -> str:
     hidden += [value.split(" ", 1)[1] for value in hidden if value.lower().startswith("bearer ")]
     for value in sorted((value for value in hidden if len(value) >= 4), key=len, reverse=True):
         text = text.replace(value, "<secret-hidden>")
-    return re.sub(r"(https?://)[^/@\s]+@", r"\1", text)
+    return text
 
 
 def _is_secret_header(name: str) -> bool:

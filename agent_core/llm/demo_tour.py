@@ -1,0 +1,210 @@
+"""The demo's scripts: the tour itself, and the short things it can do after it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from agent_core.llm import demo_files as files
+from agent_core.llm.demo_history import Intent, Result, intent_of
+from agent_core.llm.demo_steps import (
+    HOW_TO_GO_ON,
+    OFFER,
+    DemoCall,
+    DemoTurn,
+    GaveUpError,
+    Move,
+    Script,
+    UnitReport,
+    create,
+    quoted,
+    read_report,
+    replace,
+    run_command,
+    unittest_command,
+    write_by_shell,
+)
+
+_FOLDER = "drydock-tour"
+_LOOK = f"pwd; python3 --version; ls -d {_FOLDER}* 2>/dev/null; true"
+
+
+class Demo:
+    """The scripts, for the tools that there are."""
+
+    def __init__(self, tools: Collection[str]) -> None:
+        self._tools = tools
+
+    def tour(self, request: str) -> Script:
+        """Make a small project with a failing test, find the fault, mend it, and show the tests green."""
+        return self._guarded(self._tour(request))
+
+    def feature(self, folder: str) -> Script:
+        """Add a function and its test to the project of the tour."""
+        return self._guarded(self._feature(folder))
+
+    def tests(self, folder: str) -> Script:
+        """Run the tests of the project of the tour again."""
+        return self._guarded(self._tests(folder))
+
+    def _guarded(self, script: Script) -> Script:
+        if "terminal" not in self._tools:
+            yield DemoTurn(f"{OFFER} It needs the tool `terminal`, which is not switched on here. {HOW_TO_GO_ON}")
+            return
+        try:
+            yield from script
+        except GaveUpError as stop:
+            yield DemoTurn(f"{stop}\n\nSay `tour` to start over. {HOW_TO_GO_ON}")
+
+    def _tour(self, request: str) -> Script:
+        folder = yield from self._look(request)
+        yield from self._write(folder)
+        red, result = yield from self._run_tests(
+            folder, "Both files are there. Now the tests; one of them should complain."
+        )
+        if red.is_green:
+            seen = f"I expected a failure, but all is well already:\n\n{quoted(result.output, 4)}"
+            yield self._finish(f"{seen}\n\nSomebody was faster than I. {HOW_TO_GO_ON}")
+            return
+        if not red.count:
+            raise GaveUpError(f"The tests did not even start:\n\n{quoted(result.text or '')}")
+        yield from self._mend(folder, red)
+        green, result = yield from self._run_tests(folder, "Mended, I think. The same tests again:")
+        if not green.is_green:
+            rewrite = write_by_shell(f"{folder}/roman.py", files.MENDED_MODULE)
+            yield from run_command("Still not right. I write the module anew.", rewrite, "Write roman.py anew")
+            green, result = yield from self._run_tests(folder, "Once more:")
+        if not green.is_green:
+            raise GaveUpError(f"I cannot get these tests to pass here:\n\n{quoted(result.output)}")
+        yield self._finish(_summary(folder, red, green, result))
+
+    def _look(self, request: str) -> Move[str]:
+        result = yield from run_command(_greeting(request), _LOOK, "Look around")
+        lines = result.output.splitlines()
+        root = result.working_dir or next((line for line in lines if line.startswith("/")), None)
+        if root is None:
+            raise GaveUpError(f"I cannot tell in which directory I am:\n\n{quoted(result.text or 'nothing')}")
+        if not re.search(r"^Python 3", result.output, re.MULTILINE):
+            raise GaveUpError(f"My tour is about Python, and this sandbox has no `python3`:\n\n{quoted(result.output)}")
+        taken = {line.strip() for line in lines}
+        names = (_FOLDER, *(f"{_FOLDER}-{number}" for number in range(2, len(taken) + 3)))
+        name = next(name for name in names if name not in taken)
+        return f"{root.rstrip('/')}/{name}"
+
+    def _write(self, folder: str) -> Move[None]:
+        text = (
+            f"A Python to work with, and `{folder}` is free. I write a little module for Roman numerals and its tests, "
+            "both at once."
+        )
+        yield from self._create(text, {f"{folder}/roman.py": files.MODULE, f"{folder}/test_roman.py": files.TESTS})
+
+    def _create(self, text: str, wanted: dict[str, str]) -> Move[None]:
+        """Create files in one batch; what the editor will not do, the shell does."""
+        left = dict(wanted)
+        if "file_editor" in self._tools:
+            calls = tuple(create(path, content, f"Create {_name(path)}") for path, content in wanted.items())
+            results = yield DemoTurn(text, calls)
+            if any(result.is_rejected for result in results):
+                raise GaveUpError("You did not want these files, so I stop here.")
+            done = [path for path, result in zip(wanted, results, strict=False) if not result.is_bad]
+            left = {path: content for path, content in wanted.items() if path not in done}
+            text = "The editor did not take that; the shell will."
+        for path, content in left.items():
+            yield from run_command(text, write_by_shell(path, content), f"Write {_name(path)}")
+            text = "And the next."
+
+    def _run_tests(self, folder: str, text: str) -> Move[tuple[UnitReport, Result]]:
+        result = yield from run_command(text, unittest_command(folder), "Run the tests")
+        return read_report(result), result
+
+    def _mend(self, folder: str, report: UnitReport) -> Move[None]:
+        path = f"{folder}/roman.py"
+        complaint = f"`{report.complaint}`" if report.complaint else "a failure"
+        text = f"As feared: `{report.failed or 'a test'}` says {complaint}. Let me look at the code behind it."
+        if "file_editor" not in self._tools:
+            yield from run_command(text, write_by_shell(path, files.MENDED_MODULE), "Mend roman.py")
+            return
+        view = DemoCall("file_editor", {"command": "view", "path": path, "view_range": [1, 22]}, "Look at roman.py")
+        (seen, *_) = yield DemoTurn(text, (view,))
+        text = (
+            f"The table{_lines_of_table(seen)} knows `X`, `V` and `I`, but not the pairs in which a smaller letter goes "
+            "in front, like `IV` or `CM`. The loop below it is fine: it only needs those pairs."
+        )
+        change = replace(path, files.FAULTY_LETTERS, files.MENDED_LETTERS, "Add the subtracting pairs")
+        results = yield DemoTurn(text, (change,))
+        if results[0].is_rejected:
+            raise GaveUpError("You did not want that change, so I stop here.")
+
+    def _feature(self, folder: str) -> Script:
+        path = f"{folder}/roman.py"
+        result = yield from run_command(
+            f"{OFFER} But I can make its little project a bit better: reading Roman numerals back. Is it still there?",
+            f"cat {path}",
+            "Look at roman.py",
+        )
+        if "to_roman" not in result.output:
+            raise GaveUpError("The project of my tour is gone.")
+        if "from_roman" not in result.output:
+            yield from self._add_feature(path)
+        yield from self._create(
+            "And its test, over every number there is.", {f"{folder}/test_from_roman.py": files.FEATURE_TESTS}
+        )
+        report, result = yield from self._run_tests(folder, "All tests, old and new:")
+        yield self._finish(_outcome("I added `from_roman` and a test that goes there and back.", report, result))
+
+    def _add_feature(self, path: str) -> Move[None]:
+        text = "It is. Here is `from_roman`, right below its sister."
+        if "file_editor" in self._tools:
+            change = replace(path, files.FEATURE_ANCHOR, files.FEATURE, "Add from_roman")
+            results = yield DemoTurn(text, (change,))
+            if results[0].is_rejected:
+                raise GaveUpError("You did not want that change, so I stop here.")
+            if not results[0].is_bad:
+                return
+        module = files.MENDED_MODULE.replace(files.FEATURE_ANCHOR, files.FEATURE)
+        yield from run_command(text, write_by_shell(path, module), "Add from_roman")
+
+    def _tests(self, folder: str) -> Script:
+        report, result = yield from self._run_tests(folder, f"{OFFER} I can run its tests again, though:")
+        yield self._finish(_outcome("I ran the tests again.", report, result))
+
+    def _finish(self, message: str) -> DemoTurn:
+        if "finish" in self._tools:
+            return DemoTurn("", (DemoCall("finish", {"message": message}),))
+        return DemoTurn(message)
+
+
+def _greeting(request: str) -> str:
+    who = "I am the demo: no language model, but a script that looks at what really happens in your sandbox."
+    if intent_of(request) is Intent.TOUR:
+        return f"Hello! {who} Here is its tour. First: where am I?"
+    asked = request if len(request) <= 120 else f"{request[:120]}…"
+    return f"Hello! {who} “{asked}” is beyond me, so I show you a small piece of work instead. First: where am I?"
+
+
+def _lines_of_table(view: Result) -> str:
+    """Where the numbered view of the module shows its table, in words; nothing when it does not."""
+    start = re.search(r"^\s*(\d+)\s+LETTERS = \[", view.text or "", re.MULTILINE)
+    end = re.search(r"^\s*(\d+)\s+\]", view.text or "", re.MULTILINE)
+    return f" in lines {start.group(1)} to {end.group(1)}" if start and end else ""
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _summary(folder: str, red: UnitReport, green: UnitReport, result: Result) -> str:
+    return (
+        f"Done: in `{folder}` there is now a small module that works.\n\n"
+        f"- At first `{red.failed}` failed: `{red.complaint}`.\n"
+        "- The cause: the table of letters did not know the subtracting pairs (`IV`, `IX`, … `CM`). I added them.\n"
+        f"- Then: {green.summary}, all green.\n\n{quoted(result.output, 4)}\n\n"
+        f"All of that really happened in your sandbox; the thinking was scripted. {HOW_TO_GO_ON} "
+        "Or say `add a feature` or `run the tests`: that much I can do as well."
+    )
+
+
+def _outcome(did: str, report: UnitReport, result: Result) -> str:
+    verdict = "all green" if report.is_green else f"not green: `{report.complaint or report.failed or 'see below'}`"
+    said = report.summary or "No test ran"
+    return f"{did} {said}, {verdict}.\n\n{quoted(result.output, 6)}\n\n{HOW_TO_GO_ON}"

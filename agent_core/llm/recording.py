@@ -1,0 +1,194 @@
+"""Recording of exchanges with a model to a file, and their replay without any model.
+
+A recording is a JSON-lines file, one line per exchange: the request, the pieces of the answer with the seconds that
+each took to come, and the error if there was one. Keys are masked. `LLM(record_to=file)` makes a recording,
+``LLM(model="replay/<file>")`` plays it back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from agent_core import errors
+from agent_core.errors import LLMBadRequestError, LLMError
+from agent_core.llm.differences import first_difference
+from agent_core.llm.exchange import CallDelta, ChatRequest, Chunk, Transport
+from agent_core.llm.failures import hide_keys
+
+VERSION = 1
+
+
+class RecordingTransport:
+    """Passes exchanges through to another transport and appends each, when it has ended, to the file `path`.
+
+    An exchange that is cancelled is not recorded.
+    """
+
+    def __init__(self, inner: Transport, path: Path) -> None:
+        self._inner = inner
+        self._path = path
+
+    async def prepare(self) -> None:
+        """See `Transport.prepare`."""
+        await asyncio.to_thread(self._path.parent.mkdir, parents=True, exist_ok=True)
+        await self._inner.prepare()
+
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[Chunk, None]:
+        """See `Transport.stream`."""
+        start = time.monotonic()
+        pieces: list[dict[str, Any]] = []
+        failure: LLMError | None = None
+        try:
+            async with aclosing(self._inner.stream(request)) as chunks:
+                async for chunk in chunks:
+                    piece = _data(chunk)
+                    if piece:
+                        pieces.append({"at": round(time.monotonic() - start, 4), **piece})
+                    yield chunk
+        except LLMError as error:
+            failure = error
+            raise
+        finally:
+            if failure is not None or any("finish_reason" in piece for piece in pieces):
+                self._append(_line(request, pieces, failure))
+
+    def _append(self, line: str) -> None:
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+
+
+class ReplayTransport:
+    """Answers from a recording, at once.
+
+    Strict: a request that no recorded one equals fails, and the error says where the nearest differs. Equal requests
+    (an attempt and its retries) are answered in the order of their recording, the last of them for ever after.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._exchanges: list[dict[str, Any]] | None = None
+        self._used: set[int] = set()
+
+    async def prepare(self) -> None:
+        """Read the recording.
+
+        Raises:
+            LLMBadRequestError: there is no such file, or it is no recording.
+        """
+        if self._exchanges is None:
+            try:
+                self._exchanges = await asyncio.to_thread(read_recording, self._path)
+            except (OSError, ValueError) as error:
+                raise LLMBadRequestError(f"The recording {self._path} cannot be replayed: {error}") from None
+
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[Chunk, None]:
+        """See `Transport.stream`."""
+        await self.prepare()
+        exchange = self._find(_asked(request), self._exchanges or [])
+        for piece in exchange["chunks"]:
+            yield _chunk(piece)
+        failure = exchange["error"]
+        if failure is not None:
+            kind: type[LLMError] = getattr(errors, failure["kind"], LLMError)
+            raise kind(failure["message"], retry_after=failure["retry_after"])
+
+    def _find(self, asked: dict[str, Any], exchanges: list[dict[str, Any]]) -> dict[str, Any]:
+        differences = [first_difference(exchange["request"], asked) for exchange in exchanges]
+        equal = [number for number, difference in enumerate(differences) if difference is None]
+        if not equal:
+            raise LLMBadRequestError(
+                f"The recording {self._path} has no answer to this request. {_nearest(asked, exchanges)} "
+                "Record it again, or ask exactly as it was asked then."
+            )
+        chosen = next((number for number in equal if number not in self._used), equal[-1])
+        self._used.add(chosen)
+        return exchanges[chosen]
+
+
+def read_recording(path: Path) -> list[dict[str, Any]]:
+    """The exchanges of a recording.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it is no recording, or one of another version.
+    """
+    exchanges: list[dict[str, Any]] = []
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+        try:
+            exchange = orjson.loads(line)
+        except orjson.JSONDecodeError as error:
+            raise ValueError(f"line {number} is not JSON ({error})") from None
+        if not isinstance(exchange, dict) or exchange.get("version") != VERSION:
+            raise ValueError(f"line {number} is no exchange of version {VERSION}")
+        exchanges.append(exchange)
+    return exchanges
+
+
+def _line(request: ChatRequest, pieces: list[dict[str, Any]], failure: LLMError | None) -> str:
+    error = failure and {
+        "kind": type(failure).__name__,
+        "message": str(failure),
+        "retry_after": failure.retry_after,
+    }
+    line = {"version": VERSION, "request": _asked(request), "chunks": pieces, "error": error}
+    return hide_keys(orjson.dumps(line).decode(), request.endpoint)
+
+
+def _asked(request: ChatRequest) -> dict[str, Any]:
+    """What counts about a request: not where it went, nor with which key."""
+    asked: dict[str, Any] = orjson.loads(
+        orjson.dumps(
+            {
+                "messages": list(request.messages),
+                "tools": list(request.tools),
+                "parameters": dict(request.parameters),
+            }
+        )
+    )
+    return asked
+
+
+def _nearest(asked: dict[str, Any], exchanges: list[dict[str, Any]]) -> str:
+    """Where the recorded request that agrees longest differs."""
+    best: tuple[int, int, str] | None = None
+    for number, exchange in enumerate(exchanges, start=1):
+        recorded = exchange["request"]["messages"]
+        same = 0
+        for old, new in zip(recorded, asked["messages"], strict=False):
+            if old != new:
+                break
+            same += 1
+        gap = abs(len(recorded) - len(asked["messages"]))
+        difference = first_difference(exchange["request"], asked) or ""
+        if best is None or (same, -gap) > best[:2]:
+            best = (same, -gap, f"The nearest, exchange {number}, differs at {difference}.")
+    return best[2] if best else "It is empty."
+
+
+def _data(chunk: Chunk) -> dict[str, Any]:
+    """The fields of a chunk that say something."""
+    data: dict[str, Any] = {}
+    for field in fields(chunk):
+        value = getattr(chunk, field.name)
+        if field.default is MISSING or value != field.default:
+            data[field.name] = value
+    if "calls" in data:
+        data["calls"] = [
+            {"index": one.index, "id": one.id, "name": one.name, "arguments": one.arguments} for one in chunk.calls
+        ]
+    return data
+
+
+def _chunk(data: dict[str, Any]) -> Chunk:
+    values = {name: value for name, value in data.items() if name != "at"}
+    values["calls"] = tuple(CallDelta(**call) for call in values.get("calls", ()))
+    values["thinking_blocks"] = tuple(values.get("thinking_blocks", ()))
+    return Chunk(**values)
