@@ -54,7 +54,6 @@ export function HomePage() {
       <header className="topbar bare">
         <DrawerButton />
       </header>
-      <Lines />
       <div className="home-body">
         <h1 className="home-title">What shall we build?</h1>
         <div className="home-composer">
@@ -92,6 +91,7 @@ export function HomePage() {
           </p>
         )}
       </div>
+      <Lines />
     </div>
   );
 }

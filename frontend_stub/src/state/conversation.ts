@@ -352,11 +352,15 @@ function prependHistory(model: ConversationModel, frames: readonly Frame[], hasM
       if (frame.state === "error") events.push(errorLine(frame));
     }
   }
-  if (model.metrics === null) for (const event of events) takeMetrics(model, event);
+  events.sort((first, second) => first.id - second.id);
+  const known = model.metrics;
+  for (const event of events) takeMetrics(model, event);
+  model.metrics = known ?? model.metrics;
   if (events.length === 0) return;
   const unnumbered = model.history.filter((event) => event.id === UNNUMBERED);
   const numbered = [...events, ...model.history.filter((event) => event.id !== UNNUMBERED)];
-  model.history = [...numbered.sort((first, second) => first.id - second.id), ...unnumbered];
+  numbered.sort((first, second) => first.id - second.id);
+  model.history = [...numbered, ...unnumbered];
   model.timeline = createTimeline();
   model.prepends += 1;
   for (const event of model.history) addEvent(model.timeline, event);

@@ -10,7 +10,8 @@ export function DiffView({ diff, foldKey }: { readonly diff: FileDiff; readonly 
   const [open, setOpen] = useFold(`${foldKey}:diff`);
   const folded = !open && diff.lines.length > SHOWN_LINES + 5;
   const shown = folded ? diff.lines.slice(0, SHOWN_LINES) : diff.lines;
-  const numbered = diff.lines.some((line) => line.oldNumber !== null || line.newNumber !== null);
+  const hasOld = diff.lines.some((line) => line.oldNumber !== null);
+  const hasNew = diff.lines.some((line) => line.newNumber !== null);
   return (
     <div className="diff" data-testid="diff">
       {/* eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- a scrollable region must take focus */}
@@ -19,8 +20,8 @@ export function DiffView({ diff, foldKey }: { readonly diff: FileDiff; readonly 
           <tbody>
             {shown.map((line, index) => (
               <tr key={index} className={`diff-line ${line.kind}`}>
-                {numbered && <td className="diff-number">{line.oldNumber}</td>}
-                {numbered && <td className="diff-number">{line.newNumber}</td>}
+                {hasOld && <td className="diff-number">{line.oldNumber}</td>}
+                {hasNew && <td className="diff-number">{line.newNumber}</td>}
                 <td className="diff-sign">
                   <span aria-hidden="true">{SIGNS[line.kind]}</span>
                   <span className="visually-hidden">{SPOKEN[line.kind]}</span>

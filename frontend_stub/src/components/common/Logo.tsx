@@ -5,14 +5,14 @@ export function Logo({ size = 28 }: { readonly size?: number }) {
   const clip = useId();
   return (
     <svg className="logo" width={size} height={size} viewBox="0 0 32 32" aria-hidden="true" focusable="false">
-      <path className="logo-dock" d="M1.5 11H6v5.5h2.5V22H12v4.5h8V22h3.5v-5.5H26V11h4.5v19.5h-29z" />
+      <path className="logo-dock" d="M1 14h3.6v6.2h3V26h16.8v-5.8h3V14H31v16.5H1zM14.3 21h3.4v5h-3.4z" />
       <clipPath id={clip}>
-        <path d="M9 2.5h14c.3 8.5-1.5 15-5.4 20.2q-1.6 1.6-3.2 0C10.5 17.5 8.7 11 9 2.5z" />
+        <path d="M6.6 3h18.8v9.2c0 5.9-3.5 9.6-9.4 9.6s-9.4-3.7-9.4-9.6z" />
       </clipPath>
       <g clipPath={`url(#${clip})`}>
-        <path className="logo-hull" d="M8 2h16v10H8z" />
-        <path className="logo-line" d="M8 11.5h16v2H8z" />
-        <path className="logo-keel" d="M8 13.5h16V25H8z" />
+        <path className="logo-hull" d="M6 2h20v9H6z" />
+        <path className="logo-line" d="M6 10.6h20v1.8H6z" />
+        <path className="logo-keel" d="M6 12.4h20V23H6z" />
       </g>
     </svg>
   );

@@ -31,7 +31,10 @@ export function commandFacts(action: ActionEvent | null, observation: Observatio
     return { status: state === "awaiting_confirmation" ? "waiting" : "running", exitCode: null };
   }
   if (observation.observation === "user_rejected") return { status: "rejected", exitCode: null };
-  if (observation.observation === "error") return { status: "not-run", exitCode: null };
+  if (observation.observation === "error") {
+    const notRun = stringField(observation.extras, "error_id").includes("NOT_EXECUTED");
+    return { status: notRun ? "not-run" : "failed", exitCode: null };
+  }
   if (observation.observation === "run_ipython") {
     return { status: observation.success === false ? "failed" : "ok", exitCode: null };
   }
@@ -167,7 +170,7 @@ export function CommandCard({ foldKey, action, observation, liveOutput }: Comman
             {verdict(facts)}
           </span>
           {facts.status === "running" && action !== null && <Elapsed since={action.timestamp} />}
-          {took !== "" && facts.status !== "rejected" && <span className="term-time">{took}</span>}
+          {took !== "" && facts.status !== "rejected" && facts.status !== "not-run" && <span className="term-time">{took}</span>}
           {byUser && <span className="term-note">run by you</span>}
           {isInput && <span className="term-note">typed into the running command</span>}
         </div>

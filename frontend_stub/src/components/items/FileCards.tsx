@@ -106,7 +106,8 @@ export function EditCard(props: FileCardProps) {
           </span>
           {diff !== null && (
             <span className="diff-count">
-              <span className="count-added">+{diff.added}</span> <span className="count-removed">−{diff.removed}</span>
+              {diff.added > 0 && <span className="count-added">+{diff.added}</span>}{" "}
+              {diff.removed > 0 && <span className="count-removed">−{diff.removed}</span>}
             </span>
           )}
           {observation === null && <Spinner />}
