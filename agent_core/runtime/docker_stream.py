@@ -84,10 +84,17 @@ class ExecStream(RunnerStream):
                 self.errors += piece
                 del self.errors[:-_ERRORS_KEPT]
 
+    def eof_received(self) -> bool | None:
+        self._hung_up()
+        return super().eof_received()
+
     def connection_lost(self, exc: Exception | None) -> None:
+        self._hung_up()
+        super().connection_lost(exc)
+
+    def _hung_up(self) -> None:
         if not self.upgraded.done():
             self.upgraded.set_result((0, "the engine closed the connection"))
-        super().connection_lost(exc)
 
     def _read_head(self, data: bytes) -> bytes:
         self._head += data

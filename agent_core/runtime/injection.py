@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import tarfile
+import time
 from functools import cache
 from pathlib import Path
 
@@ -38,6 +39,7 @@ def runner_archive(uid: int, gid: int, with_workspace: bool) -> bytes:
             entry = tarfile.TarInfo(f"{RUNNER_ROOT}/runner/{name}".lstrip("/"))
             entry.size = len(content)
             entry.mode = 0o644
+            entry.mtime = int(time.time())
             archive.addfile(entry, io.BytesIO(content))
         if with_workspace:
             _folder(archive, WORKSPACE, 0o755, uid, gid)
@@ -49,4 +51,5 @@ def _folder(archive: tarfile.TarFile, path: str, mode: int, uid: int, gid: int) 
     entry.type = tarfile.DIRTYPE
     entry.mode = mode
     entry.uid, entry.gid = uid, gid
+    entry.mtime = int(time.time())
     archive.addfile(entry)

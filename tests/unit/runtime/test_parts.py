@@ -1,0 +1,165 @@
+"""Small parts of the sandboxes: names, the archive that is put into containers, control groups, advice, folders."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_core.runtime import images, injection, local_view
+from agent_core.runtime.cgroups import ControlGroup, find_hierarchies
+from agent_core.runtime.local_sandbox import remove_tree
+from agent_core.runtime.naming import instance_name, object_name
+from agent_core.runtime.processes import ProcessId, identify, wait_gone
+from agent_core.runtime.sandbox import SandboxLimits
+
+
+@given(st.text(), st.text(), st.text(), st.text())
+def test_names_are_valid_and_differ_for_different_conversations(a: str, b: str, c: str, d: str) -> None:
+    first, second = object_name(a, b), object_name(c, d)
+    assert (first == second) == ((a, b) == (c, d))
+    for name in (first, second, instance_name(a)):
+        assert name.startswith("drydock-")
+        assert len(name) <= 63
+        assert all(letter.isascii() and (letter.isalnum() or letter == "-") for letter in name)
+
+
+def test_a_name_shows_its_conversation() -> None:
+    assert object_name("i", "0123456789ABCDEF").startswith("drydock-0123456789abcdef-")
+
+
+def test_the_archive_holds_the_runner_read_only_and_folders_of_the_user() -> None:
+    with tarfile.open(fileobj=io.BytesIO(injection.runner_archive(1000, 1001, True))) as archive:
+        members = {member.name: member for member in archive}
+    code = members[".drydock/runner/wire.py"]
+    assert (code.uid, code.mode) == (0, 0o644)
+    assert (members[".drydock/state"].uid, members[".drydock/state"].gid, members[".drydock/state"].mode) == (
+        1000,
+        1001,
+        0o700,
+    )
+    assert members["workspace"].uid == 1000
+    assert members["workspace"].mtime > 0
+    assert not any("__pycache__" in name for name in members)
+
+
+def test_the_archive_for_a_restart_leaves_the_workspace_alone() -> None:
+    with tarfile.open(fileobj=io.BytesIO(injection.runner_archive(1000, 1000, False))) as archive:
+        assert "workspace" not in archive.getnames()
+
+
+@pytest.mark.parametrize(
+    ("image", "own"),
+    [
+        ("drydock/sandbox:base", True),
+        ("drydock/sandbox", True),
+        ("drydock/sandbox-of-mine:1", False),
+        ("python:3.12", False),
+        ("registry.example:5000/drydock/sandbox:base", False),
+    ],
+)
+def test_our_own_images_are_told_apart_and_never_pulled(image: str, own: bool) -> None:
+    assert images.is_own(image) is own
+    error = images.missing_error(image, "why")
+    assert error.code == "image_missing"
+    assert ("make sandbox-image" in error.fix) is own
+
+
+def test_the_advice_for_an_image_without_python_is_one_command_that_a_shell_understands() -> None:
+    command = images.derive_command("host:5000/team/tool:1.2")
+    assert command.endswith("| docker build -t tool-1.2-python -")
+    dockerfile = subprocess.run(
+        ["sh", "-c", command.rsplit("|", 1)[0]], capture_output=True, text=True, check=True
+    ).stdout
+    assert dockerfile.splitlines()[0] == "FROM host:5000/team/tool:1.2"
+    assert "python3" in dockerfile.splitlines()[2]
+
+
+def test_hierarchies_of_both_versions_are_found() -> None:
+    table = [
+        "tmpfs /sys/fs/cgroup tmpfs rw 0 0",
+        "cgroup /sys/fs/cgroup/cpu,cpuacct cgroup rw,cpu,cpuacct 0 0",
+        "cgroup /sys/fs/cgroup/pids cgroup rw,pids 0 0",
+        "cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0",
+        "short line",
+    ]
+    assert find_hierarchies(table) == {
+        "cpu": Path("/sys/fs/cgroup/cpu,cpuacct"),
+        "pids": Path("/sys/fs/cgroup/pids"),
+        "unified": Path("/sys/fs/cgroup/unified"),
+    }
+
+
+def test_a_unified_hierarchy_gets_its_limits(tmp_path: Path) -> None:
+    group = tmp_path / "drydock" / "name"
+    group.mkdir(parents=True)
+    for name in ("cgroup.procs", "pids.max", "memory.max", "memory.swap.max", "cpu.max", "cgroup.freeze"):
+        (group / name).touch()
+    control = ControlGroup("name", {"unified": tmp_path})
+    joins, limited = control.make(SandboxLimits(processes=7, memory=10**9, cpus=1.5))
+    assert joins == [str(group / "cgroup.procs")]
+    assert limited == {"pids", "memory", "cpu"}
+    assert (group / "pids.max").read_text() == "7"
+    assert (group / "memory.max").read_text() == "1000000000"
+    assert (group / "cpu.max").read_text() == "150000 100000"
+    assert control.freeze(True)
+    assert (group / "cgroup.freeze").read_text() == "1"
+
+
+def test_a_controller_that_is_not_to_be_had_is_not_counted(tmp_path: Path) -> None:
+    group = tmp_path / "drydock" / "name"
+    group.mkdir(parents=True)
+    (group / "cgroup.procs").touch()
+    (group / "pids.max").touch()
+    assert ControlGroup("name", {"unified": tmp_path}).make(SandboxLimits())[1] == {"pids"}
+    assert not ControlGroup("name", {}).freeze(True)
+
+
+def test_a_tree_is_removed_whatever_its_modes_and_links_are_not_followed(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").touch()
+    tree = tmp_path / "tree"
+    (tree / "a" / "b").mkdir(parents=True)
+    (tree / "a" / "b" / "file").touch()
+    (tree / "link").symlink_to(outside)
+    os.chmod(tree / "a" / "b", 0o000)
+    os.chmod(tree / "a", 0o500)
+    remove_tree(tree)
+    assert not tree.exists()
+    assert (outside / "kept").exists()
+    remove_tree(tree)
+
+
+async def test_a_process_is_known_by_its_start_and_its_end_is_noticed() -> None:
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-S", "-c", "import sys; sys.stdin.read()", stdin=subprocess.PIPE
+    )
+    process = identify(child.pid)
+    assert process is not None
+    assert process.alive
+    assert not ProcessId(process.pid, process.start + 1).alive
+    assert not await wait_gone(process, 0.01)
+    await child.communicate()
+    assert await wait_gone(process, 5)
+
+
+def test_the_environment_of_a_sandbox_has_nothing_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_OF_THE_SERVER", "x")
+    assert set(local_view.environment("/home/agent", {"MINE": "1"})) == {
+        "PATH",
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "SHELL",
+        "LANG",
+        "MINE",
+    }
