@@ -148,7 +148,7 @@ async def test_a_process_is_known_by_its_start_and_its_end_is_noticed() -> None:
     assert process.alive
     assert not ProcessId(process.pid, process.start + 1).alive
     assert not await wait_gone(process, 0.01)
-    await child.communicate()
+    await child.communicate(b"")
     assert await wait_gone(process, 5)
 
 
