@@ -1,0 +1,295 @@
+"""What clients send: what it becomes, and how it is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent_core.events.control import AgentState, ChangeAgentState, CondensationRequest, ForeignEvent, RecallAction
+from agent_core.events.llm_events import ActionEvent, MessageEvent
+from agent_core.events.messages import Message, TextContent
+from agent_core.events.serialization import AnyEvent, from_payload, to_payload
+from agent_core.tools.file_editor import FileEditorAction
+from agent_core.tools.terminal import TerminalAction
+from agent_core.tools.think import ThinkAction
+from server.wire.action_fields import ACTIONS
+from server.wire.encoding import to_json
+from server.wire.envelope import to_wire
+from server.wire.errors import WireError
+from server.wire.incoming import from_wire
+from server.wire.observation_fields import OBSERVATIONS
+
+
+def same(event: AnyEvent, expected: AnyEvent) -> bool:
+    return event.model_copy(update={"timestamp": expected.timestamp}) == expected
+
+
+def user_action(action: Any, tool: str, **fields: Any) -> ActionEvent:
+    return ActionEvent(source="user", action=action, tool_name=tool, **fields)
+
+
+ACCEPTED: list[tuple[str, dict[str, Any], AnyEvent]] = [
+    (
+        "what the browser client sends for a message",
+        {
+            "action": "message",
+            "args": {"content": "hi", "image_urls": [], "file_urls": [], "timestamp": "2025-11-15T09:43:21.123Z"},
+        },
+        MessageEvent(source="user", llm_message=Message.user("hi"), file_urls=[]),
+    ),
+    (
+        "an image alone, under the old name",
+        {"action": "message", "args": {"content": "", "images_urls": ["data:image/png;base64,AA"]}},
+        MessageEvent(source="user", llm_message=Message.user("", image_urls=["data:image/png;base64,AA"])),
+    ),
+    (
+        "an id of -1, a forged source and time, and keys that nobody reads",
+        {"id": -1, "source": "agent", "timestamp": "x", "foo": 1, "action": "message", "args": {"content": "hi"}},
+        MessageEvent(source="user", llm_message=Message.user("hi")),
+    ),
+    (
+        "the stop button",
+        {"action": "change_agent_state", "args": {"agent_state": "stopped"}},
+        ChangeAgentState(source="user", agent_state=AgentState.STOPPED),
+    ),
+    (
+        "a command",
+        {"action": "run", "args": {"command": "ls", "hidden": False}},
+        user_action(TerminalAction(command="ls"), "terminal"),
+    ),
+    (
+        "a command with everything, old names included",
+        {
+            "action": "run",
+            "timeout": 5,
+            "args": {
+                "command": "y",
+                "is_input": True,
+                "thought": "why not",
+                "hidden": True,
+                "is_confirmed": "confirmed",
+                "security_risk": 2,
+                "keep_prompt": True,
+                "blocking": True,
+            },
+        },
+        user_action(
+            TerminalAction(command="y", is_input=True),
+            "terminal",
+            thought=[TextContent(text="why not")],
+            hidden=True,
+            security_risk="HIGH",
+            hard_timeout=5.0,
+        ),
+    ),
+    (
+        "a risk that is none is dropped",
+        {"action": "run", "args": {"command": "ls", "security_risk": "huge"}},
+        user_action(TerminalAction(command="ls"), "terminal"),
+    ),
+    (
+        "an edit",
+        {"action": "edit", "args": {"command": "insert", "path": "/a", "insert_line": 0, "new_str": "x"}},
+        user_action(FileEditorAction(command="insert", path="/a", insert_line=0, new_str="x"), "file_editor"),
+    ),
+    (
+        "reading a file",
+        {"action": "read", "args": {"path": "/a"}},
+        user_action(FileEditorAction(command="view", path="/a"), "file_editor"),
+    ),
+    (
+        "reading some lines of it",
+        {"action": "read", "args": {"path": "/a", "start": 4, "end": 9}},
+        user_action(FileEditorAction(command="view", path="/a", view_range=[5, 9]), "file_editor"),
+    ),
+    (
+        "writing a file",
+        {"action": "write", "args": {"path": "/a", "content": "x"}},
+        user_action(FileEditorAction(command="create", path="/a", file_text="x"), "file_editor"),
+    ),
+    ("a thought", {"action": "think", "args": {"thought": "hm"}}, user_action(ThinkAction(thought="hm"), "think")),
+    (
+        "a question to the memory",
+        {"action": "recall", "args": {"recall_type": "knowledge", "query": "x"}},
+        RecallAction(recall_type="knowledge", query="x"),
+    ),
+    ("a wish for a condensation", {"action": "condensation_request"}, CondensationRequest(source="user")),
+    (
+        "a type without a meaning inside, with its defaults",
+        {"action": "loop_recovery", "timeout": 1.5},
+        ForeignEvent(
+            source="user", name="loop_recovery", is_action=True, payload={"args": {"option": 1}, "timeout": 1.5}
+        ),
+    ),
+    (
+        "an observation",
+        {"observation": "error", "content": "bad", "cause": 3},
+        ForeignEvent(
+            source="user",
+            cause=3,
+            name="error",
+            is_action=False,
+            payload={"content": "bad", "extras": {"error_id": ""}},
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("data", "expected"), [case[1:] for case in ACCEPTED], ids=[case[0] for case in ACCEPTED])
+def test_it_becomes_an_event_of_the_user(data: dict[str, Any], expected: AnyEvent) -> None:
+    assert same(from_wire(data), expected)
+
+
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def message(**args: Any) -> dict[str, Any]:
+    return {"action": "message", "args": {"content": "hi", **args}}
+
+
+REFUSED: list[tuple[Any, str]] = [
+    ([], "the message is a list; send a JSON object with `action` and `args`"),
+    (None, "the message is null; send a JSON object with `action` and `args`"),
+    ("x", "the message is a text; send a JSON object with `action` and `args`"),
+    ({}, "the message has no `action`; send for example `message` with args.content"),
+    ({"action": "message", "observation": "run"}, "the message has both `action` and `observation`; send one of them"),
+    (message() | {"id": 4}, "id is set, but the server numbers the events; leave it out"),
+    (message() | {"id": []}, "id is set, but the server numbers the events; leave it out"),
+    ({"action": 3, "args": {}}, "action is a number; send the name of one: "),
+    ({"action": "initialize", "args": {}}, "action 'initialize' is unknown; send one of browse, "),
+    ({"action": "message", "args": [1]}, "args is a list; send a JSON object"),
+    ({"action": "message", "args": None}, "args is null; send a JSON object"),
+    ({"action": "message", "args": {}}, "args.content is missing; 'message' needs it"),
+    ({"action": "message", "args": {"content": 5}}, "args.content: input should be a valid string for 'message'"),
+    (
+        {"action": "message", "args": {"content": " \n"}},
+        "args.content is empty; write something, or add an image or a file",
+    ),
+    (message(wait_for_response=1), "args.wait_for_response: input should be a valid boolean for 'message'"),
+    (message(image_urls=[1]), "args.image_urls.0: input should be a valid string for 'message'"),
+    (message(colour="red"), "args.colour is not known for 'message'; leave it out"),
+    (message() | {"timeout": "5"}, "timeout is a text; send seconds as a number, or leave it out"),
+    (message() | {"timeout": True}, "timeout is a boolean; send seconds as a number, or leave it out"),
+    (message() | {"timeout": 0}, "timeout is 0; send more than 0 and at most 86400 seconds"),
+    ({"action": "change_agent_state", "args": {"agent_state": "asleep"}}, "args.agent_state 'asleep' is unknown; "),
+    ({"action": "run", "args": {"command": "ls", "cwd": "/"}}, "args.cwd is not supported: "),
+    ({"action": "run", "args": {"command": "ls", "is_static": True}}, "args.is_static is not supported: "),
+    ({"action": "run_ipython", "args": {"code": "1"}}, "action: 'run_ipython' cannot be executed for a user"),
+    (
+        {"action": "edit", "args": {"path": "/a", "content": "x"}},
+        "args.command '' is not supported for 'edit'; send one",
+    ),
+    (
+        {"action": "edit", "args": {"command": "insert", "path": "/a", "insert_line": -1}},
+        "args.insert_line: input should be greater than or equal to 0 for 'insert'",
+    ),
+    (
+        {"action": "write", "args": {"path": "/a", "content": "", "start": 1}},
+        "args.start and args.end are not supported",
+    ),
+    (
+        {"action": "condensation", "args": {"summary": "s"}},
+        "args: needs either forgotten_event_ids or both forgotten_events_start_id and …_end_id for 'condensation'",
+    ),
+    (
+        {"action": "task_tracking", "args": {"task_list": [{"id": "1", "title": "t", "status": None}]}},
+        "args.task_list.0.",
+    ),
+    ({"observation": "agent_state_changed", "content": ""}, "observation: only the server says the agent's state"),
+    ({"observation": "nothing", "content": ""}, "observation 'nothing' is unknown; "),
+    ({"observation": "error"}, "content: 'error' needs a text, not null"),
+    ({"observation": "error", "content": "", "extras": []}, "extras is a list; send a JSON object"),
+    ({"observation": "error", "content": "", "cause": "7"}, "cause: is not the id of an event; "),
+    (message(content="a\0b"), "args.content contains a NUL character; leave it out"),
+    (message(content="\ud800"), "args.content contains half a character (a lone surrogate); send whole ones"),
+    (message(**{"a\0": 1}), "args contains a NUL character; leave it out"),
+    (message(content=2**60), "args.content is an integer beyond 2^53; send it as a text"),
+    (message(content=float("nan")), "args.content is not a finite number; send a finite one or null"),
+    (message(content=b"x"), "args.content is no JSON value but bytes; binary data goes in files"),
+    ({"action": "finish", "args": {"outputs": {"x": nested(70)}}}, "args.outputs.x.0.0"),
+    (nested(100_000), "0.0.0"),
+    (message(content="x" * 5_000_000), "the message is larger than the 4194304 bytes that this server takes; "),
+    (message(file_urls=[""] * 200_000), "the message holds more than 100000 values; send fewer at a time"),
+    ({1: 2}, "the message has a key that is no text; use JSON objects"),
+]
+
+
+@pytest.mark.parametrize(("data", "problem"), REFUSED, ids=[case[1][:40] for case in REFUSED])
+def test_it_is_refused_with_the_field_its_problem_and_what_to_do(data: object, problem: str) -> None:
+    with pytest.raises(WireError) as caught:
+        from_wire(data)
+    assert str(caught.value).startswith(problem)
+    assert len(str(caught.value)) < 600
+
+
+def test_a_refusal_does_not_repeat_what_was_sent() -> None:
+    with pytest.raises(WireError) as caught:
+        from_wire({"action": "run", "args": {"command": ["my-password"]}})
+    assert "my-password" not in str(caught.value)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(max_size=3),
+    lambda children: st.lists(children, max_size=4) | st.dictionaries(st.text(max_size=12), children, max_size=4),
+    max_leaves=20,
+)
+names = st.sampled_from([*ACTIONS, *OBSERVATIONS]) | st.text(max_size=5)
+
+
+@st.composite
+def messages(draw: st.DrawFn) -> Any:
+    """Messages that are nearly right: known types, known field names, any values."""
+    name = draw(names)
+    model = ACTIONS.get(name) or OBSERVATIONS.get(name)
+    known = st.sampled_from([*(model.model_fields if model else {}), "timestamp", "security_risk"])
+    values = json_values | st.text(max_size=5) | st.sampled_from([0, -1, [], {}, "knowledge", "view", "running", True])
+    fields = draw(st.dictionaries(known, values, max_size=6))
+    return {
+        **draw(st.dictionaries(st.sampled_from(["id", "timeout", "cause", "source"]), values, max_size=2)),
+        **draw(
+            st.sampled_from([{"action": name, "args": fields}, {"observation": name, "content": "", "extras": fields}])
+        ),
+    }
+
+
+@given(data=json_values | messages())
+@settings(max_examples=400, deadline=None)
+def test_whatever_is_sent_becomes_an_event_or_a_wire_error(data: Any) -> None:
+    try:
+        event = from_wire(data)
+    except WireError as error:
+        assert str(error)
+        return
+    assert (event.source, event.id) == ("user", -1)
+    stored = from_payload(to_payload(event), 5)
+    assert stored == event.stored_as(5)
+    for live in (True, False):
+        frame = to_wire(stored, live=live)
+        assert frame is None or json.loads(to_json(frame)) == json.loads(json.dumps(frame))
+
+
+@given(
+    content=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1).filter(str.strip),
+    images=st.lists(st.text(st.characters(codec="ascii", exclude_characters="\0")), max_size=3),
+    files=st.lists(st.text(st.characters(codec="ascii", exclude_characters="\0")), max_size=3),
+)
+def test_a_message_comes_back_as_it_was_sent(content: str, images: list[str], files: list[str]) -> None:
+    event = from_wire({"action": "message", "args": {"content": content, "image_urls": images, "file_urls": files}})
+    frame = to_wire(event.stored_as(3), live=True)
+    assert frame is not None
+    assert frame["message"] == content
+    assert frame["args"] == {
+        "content": content,
+        "file_urls": files,
+        "image_urls": images,
+        "wait_for_response": False,
+        "security_risk": -1,
+    }
