@@ -33,6 +33,7 @@ COPY migrations migrations
 COPY runtime_images runtime_images
 RUN venv/bin/pip install --no-cache-dir --disable-pip-version-check --quiet \
       --no-deps --no-build-isolation --no-index --editable . \
+ && venv/bin/python -m compileall -q agent_core server migrations runtime_images \
  && venv/bin/pip uninstall --yes --quiet setuptools pip \
  && rm -rf build drydock.egg-info
 
@@ -46,7 +47,6 @@ RUN apt-get update \
  && install -d -o drydock -g drydock -m 0700 /data
 COPY --from=python /opt/drydock /opt/drydock
 COPY --from=page /page/dist /opt/drydock/frontend_stub/dist
-RUN python3 -m compileall -q -j 0 /opt/drydock >/dev/null || true
 
 ENV PATH=/opt/drydock/venv/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONUNBUFFERED=1 \
