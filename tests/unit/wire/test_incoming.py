@@ -32,6 +32,10 @@ def user_action(action: Any, tool: str, **fields: Any) -> ActionEvent:
     return ActionEvent(source="user", action=action, tool_name=tool, **fields)
 
 
+def foreign(name: str, payload: dict[str, Any], *, is_action: bool = False, cause: int | None = None) -> ForeignEvent:
+    return ForeignEvent(source="user", name=name, is_action=is_action, payload=payload, cause=cause)
+
+
 ACCEPTED: list[tuple[str, dict[str, Any], AnyEvent]] = [
     (
         "what the browser client sends for a message",
@@ -121,20 +125,12 @@ ACCEPTED: list[tuple[str, dict[str, Any], AnyEvent]] = [
     (
         "a type without a meaning inside, with its defaults",
         {"action": "loop_recovery", "timeout": 1.5},
-        ForeignEvent(
-            source="user", name="loop_recovery", is_action=True, payload={"args": {"option": 1}, "timeout": 1.5}
-        ),
+        foreign("loop_recovery", {"args": {"option": 1}, "timeout": 1.5}, is_action=True),
     ),
     (
         "an observation",
         {"observation": "error", "content": "bad", "cause": 3},
-        ForeignEvent(
-            source="user",
-            cause=3,
-            name="error",
-            is_action=False,
-            payload={"content": "bad", "extras": {"error_id": ""}},
-        ),
+        foreign("error", {"content": "bad", "extras": {"error_id": ""}}, cause=3),
     ),
 ]
 
@@ -252,12 +248,10 @@ def messages(draw: st.DrawFn) -> Any:
     known = st.sampled_from([*(model.model_fields if model else {}), "timestamp", "security_risk"])
     values = json_values | st.text(max_size=5) | st.sampled_from([0, -1, [], {}, "knowledge", "view", "running", True])
     fields = draw(st.dictionaries(known, values, max_size=6))
-    return {
-        **draw(st.dictionaries(st.sampled_from(["id", "timeout", "cause", "source"]), values, max_size=2)),
-        **draw(
-            st.sampled_from([{"action": name, "args": fields}, {"observation": name, "content": "", "extras": fields}])
-        ),
-    }
+    action = {"action": name, "args": fields}
+    observation = {"observation": name, "content": "", "extras": fields}
+    around = draw(st.dictionaries(st.sampled_from(["id", "timeout", "cause", "source"]), values, max_size=2))
+    return {**around, **draw(st.sampled_from([action, observation]))}
 
 
 @given(data=json_values | messages())
@@ -265,8 +259,7 @@ def messages(draw: st.DrawFn) -> Any:
 def test_whatever_is_sent_becomes_an_event_or_a_wire_error(data: Any) -> None:
     try:
         event = from_wire(data)
-    except WireError as error:
-        assert str(error)
+    except WireError:
         return
     assert (event.source, event.id) == ("user", -1)
     stored = from_payload(to_payload(event), 5)
