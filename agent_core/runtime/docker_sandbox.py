@@ -28,8 +28,7 @@ from agent_core.runtime.sandbox import Attachment, Progress, SandboxSpec, Sandbo
 
 UID = GID = 1000
 _USER = f"{UID}:{GID}"
-# -E and -s keep variables and files of the image from changing what Python imports; site is not needed.
-_PYTHON = ["python3", "-E", "-s", "-S", "-m", "runner"]
+_PYTHON = injection.boot_command("python3")
 _STATUS = {
     "running": SandboxStatus.RUNNING,
     "restarting": SandboxStatus.RUNNING,

@@ -14,6 +14,36 @@ from runtime_images.runner import wire
 _ROOT_MODE = 0o755
 
 
+_BOOT = """
+import sys
+if sys.version_info < (3, 8):
+    sys.exit("drydock: Python 3.8 or newer is needed, this is " + sys.version.split()[0])
+import os, runpy
+sys.path[0] = ROOT
+home = os.environ.get("HOME", "/")
+if home == "/" or not os.access(home, os.W_OK):
+    os.environ["HOME"] = ROOT + "/home"
+if PROCESSES:
+    import resource
+    resource.setrlimit(resource.RLIMIT_NPROC, (PROCESSES, PROCESSES))
+runpy.run_module("runner", run_name="__main__", alter_sys=True)
+"""
+
+
+def boot_command(python: str, *, root: str = RUNNER_ROOT, processes: int = 0) -> list[str]:
+    """The command that runs the runner, to be followed by its arguments.
+
+    Neither variables nor files of the image change what Python imports. A user without a home of its own gets one.
+
+    Args:
+        python: the interpreter; 3.8 or newer, otherwise it ends saying so.
+        root: folder that holds ``runner/`` and ``home/``.
+        processes: most processes of the user, set from inside: newer kernels count this sandbox alone. 0: as is.
+    """
+    code = _BOOT.replace("ROOT", repr(root)).replace("PROCESSES", str(processes))
+    return [python, "-E", "-s", "-S", "-c", code]
+
+
 @cache
 def runner_files() -> tuple[tuple[str, bytes], ...]:
     """``(path below the runner's package, content)`` of its code, read once per process."""

@@ -21,8 +21,8 @@ from typing import Any, TypeVar
 from agent_core.errors import SandboxError, SandboxLostError
 from agent_core.runtime import local_launch, local_view, processes
 from agent_core.runtime.cgroups import ControlGroup
-from agent_core.runtime.injection import runner_files
-from agent_core.runtime.naming import RUNNER_ROOT, SOCKET, SOCKET_NAME, STATE_DIR, WORKSPACE
+from agent_core.runtime.injection import boot_command, runner_files
+from agent_core.runtime.naming import SOCKET, SOCKET_NAME, STATE_DIR, WORKSPACE
 from agent_core.runtime.processes import ProcessId
 from agent_core.runtime.runner_stream import RunnerStream
 from agent_core.runtime.sandbox import Attachment, Progress, SandboxSpec, SandboxState, SandboxStatus
@@ -219,19 +219,18 @@ class LocalSandbox:
         if uid is not None:
             bounds["NPROC"] = limits.processes
         runner = ["serve", "--socket", SOCKET, "--state-dir", STATE_DIR, "--workspace", WORKSPACE]
-        flags = [local_view.interpreter().path, "-E", "-s", "-S", "-c"]
+        python = local_view.interpreter().path
         mount = None
         if self._bwrap:
             mount = next((path for path in _MOUNT_POINTS if os.path.isdir(path)), None) if uid is not None else None
             seen = mount or str(self._folder)
             view = [*local_view.isolation(seen, network=False), *local_view.places(seen, limits)]
             inner = 0 if uid is not None or "pids" in limited else limits.processes
-            argv = [self._bwrap, *view, *flags, local_view.BOOT, str(inner), *runner]
+            argv = [self._bwrap, *view, *boot_command(python, processes=inner), *runner]
             env = local_view.environment(local_view.HOME, self.spec.environment)
         else:
             own = {SOCKET: self._bindable_socket(), STATE_DIR: str(self._folder / "state"), WORKSPACE: self.working_dir}
-            boot = local_view.BOOT.replace(RUNNER_ROOT, str(self._folder))
-            argv = [*flags, boot, "0", *(own.get(word, word) for word in runner)]
+            argv = [*boot_command(python, root=str(self._folder)), *(own.get(word, word) for word in runner)]
             env = local_view.environment(str(self._folder / "home"), self.spec.environment)
             env[_MARK] = self._name
         return {

@@ -55,16 +55,6 @@ OWN_FILES: Mapping[str, str] = {
 }
 """Files of the sandbox's own /etc."""
 
-BOOT = f"""
-import resource, runpy, sys
-sys.path[0] = "{RUNNER_ROOT}"
-limit = int(sys.argv.pop(1))
-if limit:
-    resource.setrlimit(resource.RLIMIT_NPROC, (limit, limit))
-runpy.run_module("runner", run_name="__main__", alter_sys=True)
-"""
-"""Limits the number of processes from inside, where newer kernels count this sandbox alone; then the runner."""
-
 
 def isolation(folder: str, network: bool, resolver: str | None = None) -> list[str]:
     """Arguments for namespaces, users and file systems, up to the command.
