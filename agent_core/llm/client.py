@@ -12,6 +12,7 @@ import asyncio
 import concurrent.futures
 import os
 import threading
+import warnings
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any
@@ -78,6 +79,10 @@ class _Library:
         self.openai: Any = LlmProviders.OPENAI
         self.providers = frozenset(provider.value for provider in LlmProviders)
         self.close_clients: Any = close_litellm_async_clients
+        # Its response models are built on first use, with a warning about one of its types, and slowly.
+        warnings.filterwarnings("ignore", message=".*using the `ReadOnly` qualifier", category=UserWarning)
+        litellm.ModelResponse()
+        litellm.ModelResponseStream()
         self.make_handler().client  # noqa: B018 (loads the certificates here rather than in the event loop)
 
 

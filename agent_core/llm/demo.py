@@ -18,9 +18,9 @@ from agent_core.llm.demo_steps import HOW_TO_GO_ON, OFFER, DemoCall, DemoTurn, S
 from agent_core.llm.demo_tour import Demo
 from agent_core.llm.exchange import CallDelta, ChatRequest, Chunk
 
-TURN_SECONDS = 0.5
-WORD_SECONDS = 0.035
-CALL_SECONDS = 0.25
+TURN_SECONDS = 0.8
+WORD_SECONDS = 0.05
+CALL_SECONDS = 0.3
 
 _EXTRAS = ("summary", "security_risk")
 

@@ -127,8 +127,8 @@ class Demo:
         view = DemoCall("file_editor", {"command": "view", "path": path, "view_range": [1, 22]}, "Look at roman.py")
         (seen, *_) = yield DemoTurn(text, (view,))
         text = (
-            f"The table{_lines_of_table(seen)} knows `X`, `V` and `I`, but not the pairs in which a smaller letter goes "
-            "in front, like `IV` or `CM`. The loop below it is fine: it only needs those pairs."
+            f"The table{_lines_of_table(seen)} knows `X`, `V` and `I`, but not the pairs in which a smaller letter "
+            "goes in front, like `IV` or `CM`. The loop below it is fine: it only needs those pairs."
         )
         change = replace(path, files.FAULTY_LETTERS, files.MENDED_LETTERS, "Add the subtracting pairs")
         results = yield DemoTurn(text, (change,))

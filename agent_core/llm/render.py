@@ -85,7 +85,7 @@ def mark_cache(messages: Sequence[WireMessage]) -> list[WireMessage]:
     marked = list(messages)
     if marked and marked[0]["role"] == "system":
         marked[0] = _with_mark(marked[0], first=True)
-    for index in range(len(marked) - 1, 0, -1):
+    for index in reversed(range(len(marked))):
         if marked[index]["role"] in ("user", "tool"):
             marked[index] = _with_mark(marked[index], first=False)
             break

@@ -74,6 +74,8 @@ class AnswerReader:
         self._has_events = True
         data = line[5:].strip()
         if data == _DONE:
+            if self._finish_reason is None:
+                self._raise_loose_error()
             self.is_done = True
         elif data:
             yield self._chunk(self._parsed(data))

@@ -26,10 +26,11 @@ _END_OF_STREAM = b"data: [DONE]\n\n"
 _END_OF_BODY = b"0\r\n\r\n"
 _STREAM_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n"
 _RECORDED = 1000
+_PATHS = ("/chat/completions", "/messages")
 
 
 class ModelServer:
-    """Answers ``POST …/chat/completions`` from a script.
+    """Answers ``POST …/chat/completions`` from a script (and ``…/messages``, with turns in that protocol's raw form).
 
     The script is a sequence of turns, used one per request (a request beyond the last gets a 500 that says so), or a
     function from the request to its turn. `requests` holds the last thousand requests; `open_streams` counts answers
@@ -84,7 +85,7 @@ class ModelServer:
         """The turn that answers a request, which is recorded."""
         self.request_count += 1
         self.requests.append(request)
-        if request.method != "POST" or not request.path.endswith("/chat/completions"):
+        if request.method != "POST" or not request.path.endswith(_PATHS):
             return fail(404, f"no such route: {request.method} {request.path}")
         return self._function(request)
 

@@ -1,0 +1,181 @@
+"""The ways to models that are not just any OpenAI-compatible server: OpenAI itself, and other protocols."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from agent_core.errors import LLMAuthenticationError, LLMError, LLMModelNotFoundError, LLMRateLimitError
+from agent_core.events.messages import Message, MessageToolCall, TextContent
+from agent_core.llm.exchange import CallContext
+from agent_core.llm.llm import LLM
+from agent_core.testing.model_server import ModelServer
+from agent_core.testing.model_turns import Turn, call, fail, say
+
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "terminal",
+            "description": "Run it.",
+            "parameters": {"type": "object", "properties": {"command": {"type": "string"}}},
+        },
+    }
+]
+HELLO = [{"role": "user", "content": "Hello"}]
+
+
+async def test_openai_itself_gets_the_options_of_its_model_family(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with ModelServer([call("terminal", {"command": "ls"})]) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        llm = LLM(
+            model="openai/gpt-5",
+            api_key=SecretStr("sk-x"),
+            max_output_tokens=500,
+            temperature=0.3,
+            reasoning_effort="low",
+        )
+        response = await llm.acompletion(HELLO, TOOLS, context=CallContext(conversation_id="c1"))
+        body = server.last_request.json
+    assert body["model"] == "gpt-5"
+    assert body["max_completion_tokens"] == 500
+    assert body["reasoning_effort"] == "low"
+    assert body["prompt_cache_key"] == "c1"
+    assert body["tools"] == TOOLS
+    assert body["stream_options"] == {"include_usage": True}
+    assert "temperature" not in body
+    assert "max_tokens" not in body
+    assert [one.name for one in response.message.tool_calls or ()] == ["terminal"]
+    assert response.cost is not None
+    assert response.cost > 0
+
+
+async def test_openai_without_a_key_is_refused_before_anything_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with pytest.raises(LLMAuthenticationError, match="no API key for model openai/gpt-4o"):
+        await LLM(model="openai/gpt-4o").acompletion(HELLO)
+
+
+async def test_a_name_without_provider_and_url_says_what_is_missing() -> None:
+    with pytest.raises(LLMModelNotFoundError, match="write provider/model, or set a base URL"):
+        await LLM(model="my-own-model", num_retries=1).acompletion(HELLO)
+
+
+def anthropic_stream(*, cut: bool = False) -> Turn:
+    events: list[dict[str, Any]] = [
+        {
+            "type": "message_start",
+            "message": {
+                "id": "msg_1",
+                "type": "message",
+                "role": "assistant",
+                "content": [],
+                "model": "claude-sonnet-4-5",
+                "stop_reason": None,
+                "usage": {"input_tokens": 10, "cache_read_input_tokens": 90, "output_tokens": 1},
+            },
+        },
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Let me look."}},
+        {"type": "content_block_stop", "index": 0},
+        {
+            "type": "content_block_start",
+            "index": 1,
+            "content_block": {"type": "tool_use", "id": "toolu_1", "name": "terminal", "input": {}},
+        },
+        {
+            "type": "content_block_delta",
+            "index": 1,
+            "delta": {"type": "input_json_delta", "partial_json": '{"command": "ls"}'},
+        },
+        {"type": "content_block_stop", "index": 1},
+    ]
+    if not cut:
+        events += [
+            {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 20}},
+            {"type": "message_stop"},
+        ]
+    text = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
+    return Turn(body=text, content_type="text/event-stream")
+
+
+def claude(server: ModelServer, **options: Any) -> LLM:
+    return LLM(
+        model="anthropic/claude-sonnet-4-5",
+        base_url=server.origin,
+        api_key=SecretStr("sk-ant"),
+        retry_min_wait=0,
+        retry_max_wait=0,
+        **options,
+    )
+
+
+async def test_another_protocol_is_spoken_through_the_client_library() -> None:
+    async with ModelServer([anthropic_stream()]) as server:
+        llm = claude(server)
+        messages = [
+            Message(
+                role="system", content=[TextContent(text="Static.", cache_prompt=True), TextContent(text="Today.")]
+            ),
+            Message.user("What is here?"),
+            Message(
+                role="assistant", tool_calls=[MessageToolCall(id="a", name="terminal", arguments='{"command":"pwd"}')]
+            ),
+            Message(role="tool", content=[TextContent(text="/work")], tool_call_id="a", name="terminal"),
+        ]
+        wire = [llm.render(message) for message in messages]
+        before = json.dumps(wire)
+        response = await llm.acompletion(wire, TOOLS)
+        body = server.last_request.json
+        assert server.last_request.headers["x-api-key"] == "sk-ant"
+    assert json.dumps(wire) == before
+    assert [("cache_control" in part) for part in body["system"]] == [True, False]
+    assert "cache_control" in json.dumps(body["messages"][-1])
+    assert "cache_control" not in json.dumps(body["messages"][:-1])
+    assert response.message.text == "Let me look."
+    assert [(one.id, one.name, one.arguments) for one in response.message.tool_calls or ()] == [
+        ("toolu_1", "terminal", '{"command": "ls"}')
+    ]
+    assert response.usage.prompt_tokens == 100
+    assert response.usage.cache_read_tokens == 90
+    assert response.usage.completion_tokens == 20
+    assert response.usage.context_window >= 200_000
+    assert response.cost is not None
+    assert response.cost == pytest.approx(10 * 3e-06 + 90 * 3e-07 + 20 * 1.5e-05)
+
+
+async def test_errors_of_another_protocol_are_the_same_errors() -> None:
+    refused = {"type": "error", "error": {"type": "authentication_error", "message": "invalid x-api-key sk-ant"}}
+    limited = {"type": "error", "error": {"type": "rate_limit_error", "message": "slow down"}}
+    async with ModelServer(
+        [
+            Turn(status=401, body=json.dumps(refused)),
+            Turn(status=429, body=json.dumps(limited), headers={"retry-after": "0.05"}),
+            anthropic_stream(cut=True),
+            anthropic_stream(),
+        ]
+    ) as server:
+        llm = claude(server)
+        with pytest.raises(LLMAuthenticationError) as caught:
+            await llm.acompletion(HELLO, TOOLS)
+        assert "sk-ant" not in str(caught.value)
+        notices: list[tuple[type[LLMError], float]] = []
+        response = await llm.acompletion(
+            HELLO, TOOLS, on_retry=lambda notice: notices.append((type(notice.error), notice.wait_seconds))
+        )
+    assert notices[0] == (LLMRateLimitError, 0.05)
+    assert len(notices) == 2
+    assert response.message.text == "Let me look."
+
+
+async def test_the_client_library_sends_each_request_once() -> None:
+    async with ModelServer(lambda _: fail(500, "oops")) as server:
+        with pytest.raises(LLMError):
+            await claude(server, num_retries=1).acompletion(HELLO, TOOLS)
+        assert server.request_count == 1
+    async with ModelServer(lambda _: say("ok")) as server:
+        await LLM(model="openai/x", base_url=server.url).acompletion(HELLO)
+        assert server.request_count == 1
