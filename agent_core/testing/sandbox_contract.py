@@ -1,0 +1,272 @@
+"""The conformance suite of sandboxes: what every provider's sandboxes do alike, seen through a connection.
+
+A test module inherits from these classes and from `agent_core.testing.sandbox_isolation`, and gives them a fixture
+``kit`` (`agent_core.testing.sandbox_kit`).
+"""
+
+# ruff: noqa: S101 - these are tests, with a home that users of the library can import
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from dataclasses import replace
+
+import pytest
+
+from agent_core.errors import SandboxError, SandboxLostError, ToolError
+from agent_core.runtime.connection import SandboxConnection
+from agent_core.runtime.sandbox import SandboxStatus
+from agent_core.testing.sandbox_kit import LIMITS, SandboxKit, eventually, output, run
+
+
+class SandboxLifecycleContract:
+    """Start, find again, pause, stop, remove."""
+
+    async def test_a_provider_says_that_it_works_here(self, kit: SandboxKit) -> None:
+        found = await kit.provider.check()
+        assert found.ok, found
+
+    async def test_the_first_command_starts_the_sandbox_and_its_steps_are_told(self, kit: SandboxKit) -> None:
+        sandbox = kit.connect()
+        assert await sandbox.sandbox.poll() is SandboxStatus.ABSENT
+        assert await output(sandbox, "pwd") == sandbox.working_dir
+        assert await sandbox.sandbox.poll() is SandboxStatus.RUNNING
+        assert sandbox.hello is not None
+        assert sandbox.hello.workspace == sandbox.working_dir
+        assert kit.statuses()[0] == "STATUS$STARTING_RUNTIME"
+        assert kit.statuses()[-2:] == ["STATUS$RUNTIME_STARTED", "STATUS$READY"]
+
+    async def test_starts_at_the_same_time_make_one_sandbox(self, kit: SandboxKit) -> None:
+        sandbox = kit.connect()
+        greetings = await asyncio.gather(*(sandbox.start() for _ in range(5)))
+        assert len({greeting.boot for greeting in greetings}) == 1
+        assert kit.statuses().count("STATUS$READY") == 1
+
+    async def test_another_object_finds_the_sandbox_again_by_its_state(self, kit: SandboxKit) -> None:
+        first = kit.connect()
+        assert await output(first, "echo kept > file; KEPT=variable; echo $$") == await output(first, "echo $$")
+        boot = first.hello.boot if first.hello else ""
+        await first.close()
+        second = kit.connect(state=dict(first.sandbox.state))
+        assert await output(second, "cat file; echo $KEPT") == "kept\nvariable"
+        assert second.hello is not None
+        assert second.hello.boot == boot
+
+    async def test_an_object_made_anew_takes_over_the_sandbox_of_its_conversation(self, kit: SandboxKit) -> None:
+        first = kit.connect()
+        await output(first, "echo kept > file")
+        await first.close()
+        assert await output(kit.connect(), "cat file") == "kept"
+
+    async def test_the_newest_stream_wins(self, kit: SandboxKit) -> None:
+        first, second = kit.connect(), kit.connect()
+        await first.start()
+        await second.start()
+        assert await output(second, "echo second") == "second"
+        await eventually(lambda: not first.is_ready)
+
+    async def test_a_stopped_sandbox_keeps_its_workspace_and_starts_again(self, kit: SandboxKit) -> None:
+        sandbox = kit.connect()
+        await output(sandbox, "mkdir -p a/b && echo kept > a/b/file && chmod 500 a && sleep 1000 &")
+        await output(sandbox, "cat a/b/file")
+        await sandbox.stop()
+        assert await sandbox.sandbox.poll() is SandboxStatus.STOPPED
+        assert kit.statuses()[-1] == "STATUS$STOPPED"
+        assert await output(sandbox, "cat a/b/file; stat -c %a a; echo more > more; cat more") == "kept\n500\nmore"
+        assert await sandbox.sandbox.poll() is SandboxStatus.RUNNING
+
+    async def test_a_stopped_sandbox_is_found_again_too(self, kit: SandboxKit) -> None:
+        first = kit.connect()
+        await output(first, "echo kept > file")
+        await first.stop()
+        await first.close()
+        second = kit.connect(state=dict(first.sandbox.state))
+        assert await second.sandbox.poll() is SandboxStatus.STOPPED
+        assert await output(second, "cat file") == "kept"
+
+    async def test_a_paused_sandbox_does_nothing_until_it_is_needed(self, kit: SandboxKit) -> None:
+        sandbox = kit.connect()
+        await output(sandbox, "(while :; do echo x >> ticks; sleep 0.01; done) & sleep 0.1; test -s ticks")
+        await sandbox.pause()
+        assert await sandbox.sandbox.poll() is SandboxStatus.PAUSED
+        await sandbox.pause()
+        paused = time.time()
+        await asyncio.sleep(0.3)
+        ticks = await output(sandbox, "stat -c %.Y ticks; wc -l < ticks")
+        assert await sandbox.sandbox.poll() is SandboxStatus.RUNNING
+        await output(sandbox, f"sleep 0.1; test $(wc -l < ticks) -gt {ticks.split()[1]}")
+        assert time.time() - paused > 0.3
+
+    async def test_a_paused_sandbox_can_be_stopped_and_removed(self, kit: SandboxKit) -> None:
+        first, second = kit.connect("first"), kit.connect("second")
+        await asyncio.gather(output(first, "echo kept > file"), second.start())
+        await first.pause()
+        await second.pause()
+        await first.stop()
+        assert await first.sandbox.poll() is SandboxStatus.STOPPED
+        await second.destroy()
+        assert await second.sandbox.poll() is SandboxStatus.ABSENT
+        assert await output(first, "cat file") == "kept"
+
+    async def test_removing_leaves_nothing_and_may_be_repeated(self, kit: SandboxKit) -> None:
+        sandbox = kit.connect()
+        await output(sandbox, "echo gone > file")
+        await sandbox.destroy()
+        await sandbox.sandbox.destroy()
+        await sandbox.sandbox.stop()
+        assert await sandbox.sandbox.poll() is SandboxStatus.ABSENT
+        with pytest.raises(SandboxLostError):
+            await sandbox.request("ping", {})
+        assert await kit.provider.reap(kit.instance, []) == []
+        assert (await run(kit.connect(), "cat file"))["exit_code"] != 0
+
+    async def test_reaping_removes_what_nobody_keeps_and_nothing_else(self, kit: SandboxKit) -> None:
+        kept, lost, stopped = kit.connect("kept"), kit.connect("lost"), kit.connect("stopped")
+        await asyncio.gather(*(output(each, "echo x > file") for each in (kept, lost, stopped)))
+        await stopped.stop()
+        assert await kit.provider.reap("some-other-instance", []) == []
+        assert await kit.provider.reap(kit.instance, ["kept"]) == ["lost", "stopped"]
+        assert await lost.sandbox.poll() is SandboxStatus.ABSENT
+        assert await output(kept, "cat file") == "x"
+
+    async def test_a_snapshot_is_a_copy_with_a_name(self, kit: SandboxKit) -> None:
+        sandbox = kit.connect()
+        await output(sandbox, "mkdir folder; echo x > folder/file; ln -s folder/file link; mkfifo pipe")
+        first = await sandbox.sandbox.snapshot()
+        second = await sandbox.sandbox.snapshot()
+        assert first
+        assert first != second
+        assert await output(sandbox, "cat link") == "x"
+
+    async def test_a_start_that_takes_too_long_ends_with_the_reason_and_leaves_nothing(self, kit: SandboxKit) -> None:
+        sandbox = kit.connect(limits=replace(LIMITS, start_seconds=0.001))
+        began = time.monotonic()
+        with pytest.raises(SandboxError) as caught:
+            await sandbox.start()
+        assert caught.value.code == "start_timeout"
+        assert time.monotonic() - began < 10
+        assert kit.statuses()[-1] == "STATUS$ERROR"
+        await sandbox.close()
+        assert await output(kit.connect(), "echo fine") == "fine"
+
+    async def test_no_sandbox_is_made_to_look_something_up(self, kit: SandboxKit) -> None:
+        sandbox = kit.connect()
+        assert await sandbox.lookup("first:1") == "unknown"
+        await sandbox.cancel("first:1")
+        await sandbox.ack(["first:1"])
+        assert await sandbox.sandbox.poll() is SandboxStatus.ABSENT
+
+
+class SandboxRequestContract:
+    """Commands, keys, output and cancelling over a real stream."""
+
+    async def test_an_operation_with_a_key_runs_once(self, kit: SandboxKit) -> None:
+        sandbox = kit.connect()
+        first = await run(sandbox, "echo x >> count; wc -l < count", key="first:1")
+        again = await run(sandbox, "echo x >> count; wc -l < count", key="first:1")
+        assert first["output"].strip() == again["output"].strip() == "1"
+        assert await output(sandbox, "wc -l < count") == "1"
+        assert await sandbox.lookup("first:1") == "done"
+        await sandbox.ack(["first:1"])
+        assert await sandbox.lookup("first:1") == "unknown"
+
+    async def test_a_stream_that_drops_loses_and_repeats_nothing(self, kit: SandboxKit) -> None:
+        sandbox = kit.connect()
+        await sandbox.start()
+        task = asyncio.create_task(run(sandbox, "echo x >> count; sleep 0.5; cat count", key="first:1"))
+        await eventually(lambda: _is_running(sandbox, "first:1"))
+        other = kit.connect(state=dict(sandbox.sandbox.state))
+        await other.start()
+        result = await task
+        assert result["output"].strip() == "x"
+        assert await output(sandbox, "wc -l < count") == "1"
+
+    async def test_a_result_that_nobody_fetched_is_still_there_after_a_restart_of_the_sandbox(
+        self, kit: SandboxKit
+    ) -> None:
+        first = kit.connect()
+        await run(first, "echo result", key="first:1")
+        await first.stop()
+        await first.close()
+        second = kit.connect(state=dict(first.sandbox.state))
+        assert await second.lookup("first:1") == "done"
+        assert (await run(second, "echo something else", key="first:1"))["output"].strip() == "result"
+
+    async def test_output_arrives_while_the_command_runs(self, kit: SandboxKit) -> None:
+        sandbox = kit.connect()
+        heard: list[str] = []
+        task = asyncio.create_task(run(sandbox, "echo early; read line; echo late $line", on_output=heard.append))
+        await eventually(lambda: "early" in "".join(heard))
+        assert not task.done()
+        await sandbox.request("shell.run", {"session": "default", "command": "now", "is_input": True}, limit_seconds=30)
+        await task
+        assert await output(sandbox, "echo still here") == "still here"
+
+    async def test_a_hundred_megabytes_of_output_are_cut_and_cost_little(self, kit: SandboxKit) -> None:
+        sandbox = kit.connect()
+        await sandbox.start()
+        heard = 0
+
+        def listen(text: str) -> None:
+            nonlocal heard
+            heard += len(text)
+
+        before = _resident()
+        result = await run(sandbox, "head -c 100000000 /dev/zero | tr '\\0' x | fold -w 100", on_output=listen)
+        assert result["exit_code"] == 0
+        assert len(result["output"]) < 60_000
+        assert result["omitted"] > 90_000_000
+        assert _resident() - before < 64 * 1024 * 1024
+        assert await output(sandbox, "echo still here") == "still here"
+
+    async def test_binary_output_does_no_harm(self, kit: SandboxKit) -> None:
+        sandbox = kit.connect()
+        result = await run(sandbox, "head -c 200000 /dev/urandom; echo; echo END")
+        assert result["exit_code"] == 0
+        assert result["output"].rstrip().endswith("END")
+        assert await output(sandbox, "echo still here") == "still here"
+
+    async def test_files_of_any_bytes_go_both_ways(self, kit: SandboxKit) -> None:
+        sandbox = kit.connect()
+        content = bytes(range(256)) * 4096
+        path = f"{sandbox.working_dir}/deep/data.bin"
+        await sandbox.request("file.write", {"path": path}, blob=content, limit_seconds=30)
+        assert (await sandbox.request("file.read", {"path": path}, limit_seconds=30)).blob == content
+        with pytest.raises(ToolError):
+            await sandbox.request("file.read", {"path": f"{sandbox.working_dir}/none"}, limit_seconds=30)
+
+    async def test_a_command_that_ignores_every_request_to_end_is_ended_at_once(self, kit: SandboxKit) -> None:
+        sandbox = kit.connect()
+        await output(sandbox, "true")
+        mark = f"9{time.time_ns() % 10**8}"
+        command = f"bash -c 'trap \"\" INT TERM HUP QUIT; while :; do sleep {mark}; done'"
+        task = asyncio.create_task(run(sandbox, command, key="first:1"))
+        count = f"pgrep -cf 'sleep {mark[:4]}[{mark[4]}]' || true"
+        await eventually(lambda: _prints(sandbox, "second", count, "1"))
+        began = time.monotonic()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await eventually(lambda: _prints(sandbox, "second", count, "0"))
+        assert time.monotonic() - began < 1.0
+        assert await output(sandbox, "echo still here") == "still here"
+
+    async def test_an_unknown_operation_is_refused_in_words(self, kit: SandboxKit) -> None:
+        with pytest.raises(ToolError, match=re.compile("no.such.thing|unknown", re.IGNORECASE)):
+            await kit.connect().request("no.such.thing", {}, limit_seconds=30)
+
+
+async def _is_running(sandbox: SandboxConnection, key: str) -> bool:
+    return await sandbox.lookup(key) == "running"
+
+
+async def _prints(sandbox: SandboxConnection, session: str, command: str, text: str) -> bool:
+    return bool((await run(sandbox, command, args={"session": session}))["output"].strip() == text)
+
+
+def _resident() -> int:
+    """Bytes of memory that this process uses."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096

@@ -1,0 +1,34 @@
+"""The conformance suite of sandboxes under bubblewrap."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from agent_core.runtime.local import LocalProvider
+from agent_core.testing.sandbox_contract import SandboxLifecycleContract, SandboxRequestContract
+from agent_core.testing.sandbox_isolation import SandboxIsolationContract
+from agent_core.testing.sandbox_kit import SandboxKit
+
+pytestmark = pytest.mark.bubblewrap
+
+
+@pytest.fixture
+async def kit(tmp_path: Path) -> AsyncIterator[SandboxKit]:
+    made = SandboxKit(LocalProvider(str(tmp_path)), str(tmp_path))
+    yield made
+    await made.close()
+
+
+class TestLifecycle(SandboxLifecycleContract):
+    pass
+
+
+class TestRequests(SandboxRequestContract):
+    pass
+
+
+class TestIsolation(SandboxIsolationContract):
+    pass

@@ -1,0 +1,27 @@
+"""The conformance suite of sandboxes without isolation: all of it but what isolation means."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from agent_core.runtime.local import LocalProvider
+from agent_core.testing.sandbox_contract import SandboxLifecycleContract, SandboxRequestContract
+from agent_core.testing.sandbox_kit import SandboxKit
+
+
+@pytest.fixture
+async def kit(tmp_path: Path) -> AsyncIterator[SandboxKit]:
+    made = SandboxKit(LocalProvider(str(tmp_path), confined=False), str(tmp_path), confined=False)
+    yield made
+    await made.close()
+
+
+class TestLifecycle(SandboxLifecycleContract):
+    pass
+
+
+class TestRequests(SandboxRequestContract):
+    pass
