@@ -45,11 +45,17 @@ class EventStore(Protocol):
         ...
 
     async def read(self, conversation_id: str, *, after: int = -1, limit: int = 100) -> list[StoredEvent]:
-        """At most `limit` events with id > `after`, ascending; empty when there are none (or no such log)."""
+        """At most `limit` events with id > `after`, ascending; empty when there are none (or no such log).
+
+        Fewer than `limit` where they are large together: only an empty answer means that there are no more.
+
+        Raises:
+            EventStoreError: the log cannot be read; the message says why.
+        """
         ...
 
     async def read_before(self, conversation_id: str, *, before: int, limit: int = 100) -> list[StoredEvent]:
-        """At most `limit` events with id < `before`, descending."""
+        """At most `limit` events with id < `before`, descending; fewer where they are large together, see `read`."""
         ...
 
     async def last_id(self, conversation_id: str) -> int:
@@ -61,7 +67,7 @@ class EventStore(Protocol):
         ...
 
     async def delete(self, conversation_id: str) -> None:
-        """Forget the log; unknown ids are fine."""
+        """Forget the log; unknown ids are fine. Who owned it is fenced off: nothing of theirs is stored afterwards."""
         ...
 
 
@@ -100,4 +106,5 @@ class InMemoryEventStore:
 
     async def delete(self, conversation_id: str) -> None:
         self._logs.pop(conversation_id, None)
-        self._epochs.pop(conversation_id, None)
+        if conversation_id in self._epochs:
+            self._epochs[conversation_id] += 1

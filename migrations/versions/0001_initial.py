@@ -21,8 +21,9 @@ def upgrade() -> None:
         sa.Column("source", sa.String(32), nullable=False),
         sa.Column("cause", sa.BigInteger),
         sa.Column("timestamp", sa.BigInteger, nullable=False),
-        sa.Column("payload", sa.LargeBinary),
+        sa.Column("size", sa.BigInteger, nullable=False),
         sa.Column("blob", sa.String(64)),
+        sa.Column("payload", sa.LargeBinary),
         sa.PrimaryKeyConstraint("conversation_id", "id", name="pk_events"),
     )
     op.create_index(

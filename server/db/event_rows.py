@@ -14,10 +14,10 @@ MAX_ROWS = 1000
 """Rows of one ordinary batch."""
 
 
-EventRow = tuple[str, int, str, str, int | None, int, bytes | None, str | None, int]
-"""A row to be inserted: conversation_id, id, kind, source, cause, timestamp, payload, blob; then its writer's epoch."""
+EventRow = tuple[str, int, str, str, int | None, int, int, str | None, bytes | None, int]
+"""A row to be inserted, in the order of `_COLUMNS`; then the epoch that its writer holds."""
 
-_COLUMNS = ("conversation_id", "id", "kind", "source", "cause", "timestamp", "payload", "blob")
+_COLUMNS = ("conversation_id", "id", "kind", "source", "cause", "timestamp", "size", "blob", "payload")
 
 
 async def insert_events(connection: AsyncConnection, rows: Sequence[EventRow]) -> set[str]:

@@ -12,12 +12,26 @@ from server.db.engine import Engines
 from server.db.pending import Record
 from server.db.writer import Writer
 
-_SELECT_AFTER = (
-    "SELECT id, payload, blob FROM events WHERE conversation_id = :log AND id > :position ORDER BY id LIMIT :limit"
-)
-_SELECT_BEFORE = (
-    "SELECT id, payload, blob FROM events WHERE conversation_id = :log AND id < :position ORDER BY id DESC LIMIT :limit"
-)
+MAX_PAGE_BYTES = 4 * 1024 * 1024
+"""Payloads of one page together, unless a single one is larger: what one reader may cost in memory."""
+
+# A page is at most :limit events and ends before the one that would take it over :budget; it has one event at least.
+_SELECT_AFTER = """
+    SELECT id, blob, payload FROM events WHERE conversation_id = :log AND id > :position AND id <= (
+        SELECT coalesce(max(CASE WHEN total <= :budget THEN id END), min(id)) FROM (
+            SELECT id, sum(size) OVER (ORDER BY id) AS total FROM events
+            WHERE conversation_id = :log AND id > :position ORDER BY id LIMIT :limit
+        ) AS page
+    ) ORDER BY id
+"""
+_SELECT_BEFORE = """
+    SELECT id, blob, payload FROM events WHERE conversation_id = :log AND id < :position AND id >= (
+        SELECT coalesce(min(CASE WHEN total <= :budget THEN id END), max(id)) FROM (
+            SELECT id, sum(size) OVER (ORDER BY id DESC) AS total FROM events
+            WHERE conversation_id = :log AND id < :position ORDER BY id DESC LIMIT :limit
+        ) AS page
+    ) ORDER BY id DESC
+"""
 _SELECT_LAST = "SELECT max(id) FROM events WHERE conversation_id = :log"
 
 
@@ -38,7 +52,7 @@ class SqlEventStore:
                 return await self._writer.append_prepared(
                     conversation_id, lambda: self._with_blobs(conversation_id, events), epoch=epoch
                 )
-            records.append(Record(kind, source, cause, to_microseconds(timestamp), payload, None))
+            records.append(Record(kind, source, cause, to_microseconds(timestamp), len(payload), None, payload))
         return await self._writer.append(conversation_id, records, epoch=epoch)
 
     async def _with_blobs(self, conversation_id: str, events: Sequence[NewEvent]) -> list[Record]:
@@ -49,7 +63,7 @@ class SqlEventStore:
             if len(event.payload) > self._inline_payload_bytes:
                 payload, blob = None, await self._blobs.put(conversation_id, event.payload)
             timestamp = to_microseconds(event.timestamp)
-            records.append(Record(event.kind, event.source, event.cause, timestamp, payload, blob))
+            records.append(Record(event.kind, event.source, event.cause, timestamp, len(event.payload), blob, payload))
         return records
 
     async def read(self, conversation_id: str, *, after: int = -1, limit: int = 100) -> list[StoredEvent]:
@@ -59,10 +73,12 @@ class SqlEventStore:
         return await self._read(_SELECT_BEFORE, conversation_id, before, limit)
 
     async def _read(self, statement: str, conversation_id: str, position: int, limit: int) -> list[StoredEvent]:
-        rows = await self._engines.fetch(statement, log=conversation_id, position=position, limit=max(limit, 0))
+        rows = await self._engines.fetch(
+            statement, log=conversation_id, position=position, limit=max(limit, 0), budget=MAX_PAGE_BYTES
+        )
         return [
             StoredEvent(event_id, payload if blob is None else await self._blobs.get(conversation_id, blob))
-            for event_id, payload, blob in rows
+            for event_id, blob, payload in rows
         ]
 
     async def last_id(self, conversation_id: str) -> int:

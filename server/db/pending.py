@@ -18,14 +18,18 @@ Change = Callable[[AsyncConnection], Awaitable[_T]]
 
 
 class Record(NamedTuple):
-    """An event without its place in the log: the payload is inline, or in the blob store under the digest `blob`."""
+    """An event without its place in the log: the payload is inline, or in the blob store under the digest `blob`.
+
+    `size` is that of the payload in bytes, wherever it is.
+    """
 
     kind: str
     source: str
     cause: int | None
     timestamp: int
-    payload: bytes | None
+    size: int
     blob: str | None
+    payload: bytes | None
 
 
 @dataclass(slots=True, eq=False)
@@ -101,7 +105,8 @@ class PendingQueue:
                 left.append(item)
                 continue
             for record in item.records:
-                room -= len(record[4] or b"")
+                if record.payload is not None:
+                    room -= record.size
             rows -= len(item.records)
             if batch and (room < 0 or rows < 0 or epochs.get(item.log, item.epoch) != item.epoch):
                 left.append(item)

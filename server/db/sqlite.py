@@ -17,7 +17,7 @@ from server.db.event_rows import EventRow
 Synchronous = Literal["FULL", "NORMAL"]
 
 MAX_ROWS = 512
-"""Rows of one statement: nine parameters each, far below SQLite's limit of 32,766."""
+"""Rows of one statement: ten parameters each, far below SQLite's limit of 32,766."""
 
 _WAL_PAGES_BEFORE_CHECKPOINT = 1000
 """SQLite's default. More would make the log of changes a larger file, and a file that grows is slow to sync."""
@@ -25,9 +25,10 @@ _WAL_PAGES_BEFORE_CHECKPOINT = 1000
 _WAL_BYTES_KEPT = 32 * 1024 * 1024
 
 _INSERT = (
-    "INSERT INTO events (conversation_id, id, kind, source, cause, timestamp, payload, blob) "
-    "SELECT column1, column2, column3, column4, column5, column6, column7, column8 FROM (VALUES {rows}) AS new "
-    "WHERE NOT EXISTS (SELECT 1 FROM owners WHERE conversation_id = new.column1 AND epoch > new.column9) "
+    "INSERT INTO events (conversation_id, id, kind, source, cause, timestamp, size, blob, payload) "
+    "SELECT column1, column2, column3, column4, column5, column6, column7, column8, column9 "
+    "FROM (VALUES {rows}) AS new "
+    "WHERE NOT EXISTS (SELECT 1 FROM owners WHERE conversation_id = new.column1 AND epoch > new.column10) "
     "RETURNING conversation_id"
 )
 
@@ -76,7 +77,7 @@ def begin_as_writer(engine: AsyncEngine) -> None:
 
 @lru_cache(maxsize=MAX_ROWS)
 def _insert_statement(rows: int) -> str:
-    return _INSERT.format(rows=",".join(["(?,?,?,?,?,?,?,?,?)"] * rows))
+    return _INSERT.format(rows=",".join(["(?,?,?,?,?,?,?,?,?,?)"] * rows))
 
 
 def _driver(connection: PoolProxiedConnection) -> aiosqlite.Connection:

@@ -36,9 +36,11 @@ events = Table(
     Column("source", String(32), nullable=False),
     Column("cause", BigInteger),
     Column("timestamp", UtcMoment, nullable=False),
-    # A payload is here, or in the blob store under the digest that `blob` names.
-    Column("payload", LargeBinary),
+    Column("size", BigInteger, nullable=False),
+    # A payload is here, or in the blob store under the digest that `blob` names. It comes last, so that SQLite reads
+    # the other columns of a long row without it.
     Column("blob", String(64)),
+    Column("payload", LargeBinary),
     # On SQLite an ordinary rowid table: clustering by this key (WITHOUT ROWID) made every append of a busy server
     # touch one more leaf of big rows, and cut the throughput to a third.
     PrimaryKeyConstraint("conversation_id", "id"),
