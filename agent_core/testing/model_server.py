@@ -34,7 +34,8 @@ class ModelServer:
 
     The script is a sequence of turns, used one per request (a request beyond the last gets a 500 that says so), or a
     function from the request to its turn. `requests` holds the last thousand requests; `open_streams` counts answers
-    that are being sent, and `dropped_streams` those that the client left before their end.
+    that are being sent, `dropped_streams` those that the client left before their end; `stream_dropped` is set with
+    the first of them.
     """
 
     def __init__(self, script: Iterable[Turn] | Script, *, host: str = "127.0.0.1", port: int = 0) -> None:
@@ -47,6 +48,7 @@ class ModelServer:
         self.request_count = 0
         self.open_streams = 0
         self.dropped_streams = 0
+        self.stream_dropped = asyncio.Event()
 
     @property
     def origin(self) -> str:
@@ -198,7 +200,9 @@ class _Connection(asyncio.Protocol):
             complete = True
         finally:
             server.open_streams -= 1
-            server.dropped_streams += not complete
+            if not complete:
+                server.dropped_streams += 1
+                server.stream_dropped.set()
         self._end(turn)
 
     def _answered(self, task: asyncio.Task[None]) -> None:
