@@ -10,6 +10,7 @@ from pathlib import Path
 
 from agent_core.errors import DrydockError
 from agent_core.version import VERSION
+from server.fast_start import quick_imports
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -18,8 +19,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command == "version":
         sys.stdout.write(f"drydock {VERSION}\n")
         return 0
-    # Imported here: `version` and `--help` need not load the server.
-    from server.settings_loading import load_settings
+    # Imported here: `version` and `--help` need not load the server, and `serve` loads it faster than usual.
+    with quick_imports():
+        from server.settings_loading import load_settings
 
     given = {name: getattr(options, name) for name in ("host", "port", "data_dir", "sandbox", "page")}
     try:
@@ -28,7 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from server.doctor import examine
 
             return examine(settings, sys.stdout)
-        from server.serve import serve
+        with quick_imports():
+            from server.serve import serve
 
         return serve(settings, sys.stdout)
     except DrydockError as error:

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from server.errors import ConfigurationError
+from server.settings import Settings
+from server.settings_loading import load_settings
+from server.settings_reference import render
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_without_anything_the_defaults_serve_on_loopback_with_the_demo() -> None:
+    settings = load_settings()
+    assert (settings.host, settings.port, settings.sandbox) == ("127.0.0.1", 3000, "auto")
+    assert settings.model_name == "demo/tour"
+    assert settings.token is None
+
+
+def test_options_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "drydock.toml"
+    file.write_text('port = 1\nhost = "127.0.0.2"\nsandbox = "local"\n')
+    settings = load_settings({"port": 3, "host": None}, {"DRYDOCK_PORT": "2", "DRYDOCK_HOST": "127.0.0.3"}, file)
+    assert (settings.port, settings.host, settings.sandbox) == (3, "127.0.0.3", "local")
+
+
+def test_the_file_may_be_named_by_the_environment(tmp_path: Path) -> None:
+    file = tmp_path / "drydock.toml"
+    file.write_text('allowed_hosts = ["a.example", "b.example"]\n')
+    settings = load_settings(None, {"DRYDOCK_CONFIG": str(file)})
+    assert settings.allowed_hosts == ("a.example", "b.example")
+
+
+def test_the_models_common_variables_are_read_and_the_prefixed_ones_win() -> None:
+    environment = {"LLM_MODEL": "openai/a", "LLM_API_KEY": "key-1", "LLM_BASE_URL": "", "DRYDOCK_LLM_MODEL": "openai/b"}
+    settings = load_settings(None, environment)
+    assert settings.llm_model == "openai/b"
+    assert settings.llm_base_url is None
+    assert settings.llm_api_key is not None
+    assert settings.llm_api_key.get_secret_value() == "key-1"
+
+
+def test_lists_are_written_with_commas_in_the_environment() -> None:
+    settings = load_settings(None, {"DRYDOCK_ALLOWED_ORIGINS": "https://A.example/, http://b.example:8080"})
+    assert settings.allowed_origins == ("https://a.example", "http://b.example:8080")
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        ({"DRYDOCK_PROT": "1"}, "DRYDOCK_PROT is no setting. Did you mean DRYDOCK_PORT?"),
+        ({"DRYDOCK_PORT": "many"}, "DRYDOCK_PORT: 'many': Input should be a valid integer"),
+        ({"DRYDOCK_SANDBOX": "dokcer"}, "DRYDOCK_SANDBOX: 'dokcer': Input should be 'auto', 'docker', 'local'"),
+        ({"DRYDOCK_ALLOWED_ORIGINS": "a.example"}, "write it with its scheme"),
+        ({"DRYDOCK_TOKEN": "short"}, "DRYDOCK_TOKEN: a token has at least 8 printable ASCII characters"),
+        ({"DRYDOCK_CONFIG": "/does/not/exist.toml"}, "cannot read the configuration file /does/not/exist.toml"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_with_the_name_and_the_fix(environment: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load_settings(None, environment)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("prot = 1\n", "there is no setting 'prot'. Did you mean port?"),
+        ("something_else_altogether = 1\n", "docs/configuration.md lists all settings"),
+        ("port = \n", "is not valid TOML"),
+        ("port = [1]\n", "port in "),
+    ],
+)
+def test_a_bad_file_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "drydock.toml"
+    file.write_text(text)
+    with pytest.raises(ConfigurationError) as caught:
+        load_settings(config_file=file)
+    assert message in str(caught.value)
+
+
+def test_a_refused_secret_is_not_repeated() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load_settings(None, {"DRYDOCK_TOKEN": "sécret-tökén"})
+    assert "cret" not in str(caught.value)
+
+
+def test_secrets_do_not_show_when_settings_are_printed() -> None:
+    settings = load_settings(None, {"DRYDOCK_TOKEN": "hidden-token", "LLM_API_KEY": "hidden-key"})
+    assert "hidden" not in repr(settings)
+
+
+def test_settings_are_frozen() -> None:
+    settings = Settings()
+    with pytest.raises(ValidationError):
+        settings.port = 1  # type: ignore[misc] # that is what is tried
+
+
+def test_every_setting_is_described_and_the_reference_page_is_up_to_date() -> None:
+    assert [name for name, info in Settings.model_fields.items() if not info.description] == []
+    page = (ROOT / "docs" / "configuration.md").read_text("utf-8")
+    assert page == render(), "write it anew: .venv/bin/python -m server.settings_reference > docs/configuration.md"
+
+
+def test_the_environment_of_other_programs_is_left_alone() -> None:
+    assert load_settings(None, {"PORT": "1", "HOST": "h", "HOME": "/", "LLM_MODEL_PATH": "x"}).port == 3000

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import SecretStr, ValidationError
+
+from server.db.user_settings import StoredSettings
+from server.session.settings_merge import ModelChoice, choose_model, merge_settings
+from server.settings import Settings
+from server.user_settings import SettingsChange, merged, public_form, secret_values
+
+STORED = StoredSettings(
+    llm_model="openai/gpt-5",
+    llm_api_key=SecretStr("user-key"),
+    search_api_key=SecretStr("search-key"),
+    language="de",
+    confirmation_mode=True,
+    max_iterations=7,
+)
+
+
+def change(**fields: Any) -> SettingsChange:
+    return SettingsChange.model_validate(fields)
+
+
+def test_a_partial_change_keeps_all_that_it_does_not_name() -> None:
+    after = merged(STORED, change(mcp_config={"sse_servers": ["http://x"]}))
+    assert after.model_copy(update={"mcp_config": None}) == STORED
+    assert after.mcp_config is not None
+    assert after.mcp_config["sse_servers"] == [{"url": "http://x", "api_key": None}]
+
+
+def test_null_keeps_key_model_and_address_and_clears_the_rest() -> None:
+    after = merged(STORED, change(llm_api_key=None, llm_model=None, search_api_key=None, language=None))
+    assert after == STORED.model_copy(update={"language": None})
+
+
+def test_an_empty_key_clears_the_models_key_but_not_the_search_key() -> None:
+    after = merged(STORED, change(llm_api_key="", search_api_key=""))
+    assert public_form(after)["llm_api_key_set"] is False
+    assert public_form(after)["search_api_key_set"] is True
+
+
+def test_the_first_change_starts_from_the_defaults() -> None:
+    assert merged(None, change(language="fr", unknown_key=1)) == StoredSettings(language="fr")
+
+
+def test_the_public_form_has_flags_instead_of_secrets() -> None:
+    form = public_form(STORED)
+    assert (form["llm_api_key"], form["search_api_key"], form["sandbox_api_key"]) == (None, None, None)
+    assert (form["llm_api_key_set"], form["search_api_key_set"]) == (True, True)
+    assert form["provider_tokens_set"] == {}
+    assert form["secrets_store"] == {"provider_tokens": {}}
+    assert form["language"] == "de"
+    assert sorted(secret_values(STORED)) == ["search-key", "user-key"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"condenser_max_size": 19},
+        {"max_iterations": 0},
+        {"max_budget_per_task": -1},
+        {"llm_model": 5},
+        {"confirmation_mode": "perhaps"},
+        {"mcp_config": {"unknown": []}},
+        {"mcp_config": {"shttp_servers": [{"url": "ftp://x"}]}},
+        {"mcp_config": {"stdio_servers": [{"name": "a b", "command": "c"}]}},
+        {"mcp_config": {"stdio_servers": [{"name": "a", "command": "c d"}]}},
+        {"mcp_config": {"shttp_servers": [{"url": "http://x", "timeout": 3601}]}},
+        {"llm_model": "x" * 5000},
+    ],
+)
+def test_values_that_make_no_sense_are_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        change(**fields)
+
+
+SERVER = Settings(llm_model="openai/server", llm_api_key=SecretStr("server-key"), llm_base_url="http://server")
+
+
+def test_without_any_settings_the_demo_runs() -> None:
+    assert choose_model(None, Settings()) == ModelChoice("demo/tour")
+    assert choose_model(StoredSettings(language="de"), Settings()).is_demo
+
+
+def test_the_servers_model_serves_who_chose_none() -> None:
+    assert choose_model(None, SERVER) == ModelChoice("openai/server", "server-key", "http://server")
+
+
+def test_another_model_alone_is_reached_the_servers_way() -> None:
+    assert choose_model(StoredSettings(llm_model="openai/mine"), SERVER) == ModelChoice(
+        "openai/mine", "server-key", "http://server"
+    )
+
+
+def test_the_servers_key_never_goes_to_a_users_address_nor_a_users_key_to_the_servers() -> None:
+    own_address = choose_model(StoredSettings(llm_model="openai/m", llm_base_url="http://elsewhere"), SERVER)
+    assert own_address == ModelChoice("openai/m", None, "http://elsewhere")
+    assert choose_model(STORED, SERVER) == ModelChoice("openai/gpt-5", "user-key", None)
+
+
+@pytest.mark.parametrize(
+    ("choice", "environment", "expected"),
+    [
+        (ModelChoice("openai/gpt-5"), {}, True),
+        (ModelChoice("gpt-5"), {}, True),
+        (ModelChoice("openai/gpt-5", "key"), {}, False),
+        (ModelChoice("openai/x", None, "http://localhost:11434/v1"), {}, False),
+        (ModelChoice("openai/gpt-5"), {"OPENAI_API_KEY": "k"}, False),
+        (ModelChoice("anthropic/claude"), {"OPENAI_API_KEY": "k"}, True),
+        (ModelChoice("demo/tour"), {}, False),
+        (ModelChoice("ollama/qwen"), {}, False),
+        (ModelChoice("bedrock/x"), {}, False),
+    ],
+)
+def test_a_hosted_model_without_any_key_is_noticed(
+    choice: ModelChoice, environment: dict[str, str], expected: bool
+) -> None:
+    assert choice.lacks_key(environment) is expected
+
+
+def test_the_users_wishes_win_over_the_servers_where_there_are_any() -> None:
+    options = merge_settings(STORED, Settings(max_iterations=3, max_budget_per_task=2.5))
+    assert (options.max_iterations, options.max_budget, options.confirmation_mode) == (7, 2.5, True)
+    assert merge_settings(None, Settings(confirmation_mode=True)).confirmation_mode
+    assert not merge_settings(
+        StoredSettings(confirmation_mode=False), Settings(confirmation_mode=True)
+    ).confirmation_mode
+
+
+def test_an_agent_that_does_not_exist_here_is_replaced_by_the_servers() -> None:
+    assert merge_settings(StoredSettings(agent="BrowsingAgent"), Settings()).agent_class == "CodeActAgent"
