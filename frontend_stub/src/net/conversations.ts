@@ -63,6 +63,8 @@ export class ConversationsKeeper {
   /** Shows the new title at once; the old one comes back when the server refuses. */
   async rename(id: string, title: string): Promise<void> {
     this.store.dispatch({ type: "rename", id, title });
+    // At once: the field that is closing would show the old name for a moment.
+    this.store.flush();
     try {
       await this.#api.renameConversation(id, title);
     } finally {

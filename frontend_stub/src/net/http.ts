@@ -56,7 +56,10 @@ async function readBody(response: Response): Promise<unknown> {
   }
 }
 
-export function createRequest(keeper: TokenKeeper, fetcher: typeof fetch = (...args) => window.fetch(...args)): Request {
+/** The part of the browser's fetch that is used. */
+export type Fetcher = (url: string, init: RequestInit) => Promise<Response>;
+
+export function createRequest(keeper: TokenKeeper, fetcher: Fetcher = (url, init) => window.fetch(url, init)): Request {
   return async (method, path, body, token = keeper.token ?? undefined) => {
     const headers: Record<string, string> = { Accept: "application/json" };
     if (body !== undefined) headers["Content-Type"] = "application/json";

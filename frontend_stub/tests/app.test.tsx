@@ -1,0 +1,145 @@
+import { render, screen, within } from "@testing-library/react";
+import userEvent from "@testing-library/user-event";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { App } from "../src/App";
+import { createServices } from "../src/app/services";
+import type { Services } from "../src/app/services";
+import { info } from "./builders";
+
+type Route = (body: unknown, token: string | null) => { readonly status?: number; readonly body: unknown };
+
+let routes: Record<string, Route>;
+let services: Services;
+let asked: string[];
+
+const answer = (input: string, init?: RequestInit): Promise<Response> => {
+  const path = input.split("?")[0] ?? "";
+  const key = `${init?.method ?? "GET"} ${path}`;
+  asked.push(key);
+  const route = routes[key];
+  const text = typeof init?.body === "string" ? init.body : "null";
+  const token = new Headers(init?.headers).get("x-session-api-key");
+  const { status = 200, body } = route?.(JSON.parse(text), token) ?? { status: 404, body: { error: "unknown" } };
+  return Promise.resolve(new Response(JSON.stringify(body), { status }));
+};
+
+beforeEach(() => {
+  asked = [];
+  vi.stubGlobal("fetch", answer);
+  window.history.replaceState(null, "", "/");
+  routes = {
+    "GET /api/options/config": () => ({ body: { APP_MODE: "oss", FEATURE_FLAGS: {} } }),
+    "GET /api/options/models": () => ({ body: ["demo/tour"] }),
+    "GET /api/settings": () => ({ status: 404, body: { error: "Settings not found" } }),
+    "GET /api/conversations": () => ({ body: { results: [info({ title: "Tide clock" })], next_page_id: null } }),
+  };
+  services = createServices();
+});
+
+afterEach(() => {
+  vi.unstubAllGlobals();
+});
+
+describe("the first page", () => {
+  it("invites, says that the demo answers, and lists the conversations", async () => {
+    render(<App services={services} />);
+    expect(await screen.findByTestId("demo-note")).toBeTruthy();
+    expect(screen.getAllByTestId("example-prompt")).toHaveLength(3);
+    expect((await screen.findByTestId("conversation-item")).textContent).toContain("Tide clock");
+  });
+
+  it("keeps what was written when the conversation cannot be created", async () => {
+    routes["POST /api/conversations"] = () => ({ status: 500, body: { error: "disk full" } });
+    render(<App services={services} />);
+    await userEvent.type(screen.getByTestId("composer-input"), "build a boat{Enter}");
+    expect((await screen.findByTestId("create-error")).textContent).toContain("disk full");
+    expect(screen.getByTestId("composer-input")).toHaveProperty("value", "build a boat");
+  });
+
+  it("creates a conversation with the first message and goes there", async () => {
+    let sent: unknown;
+    routes["POST /api/conversations"] = (body) => {
+      sent = body;
+      return { body: { status: "ok", conversation_id: "c9", conversation_status: "STARTING" } };
+    };
+    routes["GET /api/conversations/c9"] = () => ({ body: null });
+    render(<App services={services} />);
+    await userEvent.type(screen.getByTestId("composer-input"), "build a boat{Enter}");
+    await vi.waitFor(() => {
+      expect(window.location.pathname).toBe("/conversations/c9");
+    });
+    expect(sent).toEqual({ initial_user_msg: "build a boat" });
+    expect(await screen.findByTestId("not-found")).toBeTruthy();
+  });
+});
+
+describe("the list", () => {
+  it("renames in place", async () => {
+    let title: unknown;
+    routes["PATCH /api/conversations/c1"] = (body) => {
+      title = body;
+      return { body: true };
+    };
+    render(<App services={services} />);
+    await userEvent.dblClick(within(await screen.findByTestId("conversation-item")).getByText("Tide clock"));
+    const field = screen.getByTestId("rename-input");
+    await userEvent.clear(field);
+    await userEvent.type(field, "Ebb and flow{Enter}");
+    expect(title).toEqual({ title: "Ebb and flow" });
+    expect((await screen.findByTestId("conversation-item")).textContent).toContain("Ebb and flow");
+  });
+
+  it("deletes only after a question", async () => {
+    routes["DELETE /api/conversations/c1"] = () => ({ body: true });
+    render(<App services={services} />);
+    await userEvent.click(await screen.findByTestId("delete-conversation"));
+    await userEvent.click(screen.getByTestId("confirm-cancel"));
+    expect(asked).not.toContain("DELETE /api/conversations/c1");
+    await userEvent.click(screen.getByTestId("delete-conversation"));
+    await userEvent.click(screen.getByTestId("confirm-ok"));
+    await vi.waitFor(() => {
+      expect(screen.queryByTestId("conversation-item")).toBeNull();
+    });
+  });
+});
+
+describe("a server with a token", () => {
+  it("shows the door, refuses a wrong token and opens for the right one", async () => {
+    for (const [key, route] of Object.entries(routes)) {
+      routes[key] = (body, token) => (token === "right" ? route(body, token) : { status: 401, body: { detail: "Unauthorized" } });
+    }
+    render(<App services={services} />);
+    const field = await screen.findByTestId("login-token");
+    await userEvent.type(field, "wrong{Enter}");
+    await vi.waitFor(() => {
+      expect(screen.getByTestId("login-error").textContent).toContain("does not accept");
+    });
+    await userEvent.clear(field);
+    await userEvent.type(field, "right{Enter}");
+    expect(await screen.findByTestId("conversation-item")).toBeTruthy();
+    expect(window.sessionStorage.getItem("drydock.token")).toBe("right");
+    expect(window.localStorage.getItem("drydock.token")).toBeNull();
+  });
+});
+
+describe("settings", () => {
+  it("store a model and its key, and never show the key", async () => {
+    let stored: Record<string, unknown> | null = null;
+    routes["GET /api/settings"] = () =>
+      stored === null ? { status: 404, body: { error: "Settings not found" } } : { body: { llm_model: stored.llm_model, llm_api_key: null, llm_api_key_set: true } };
+    routes["POST /api/settings"] = (body) => {
+      stored = body as Record<string, unknown>;
+      return { body: { message: "Settings stored" } };
+    };
+    window.history.replaceState(null, "", "/settings");
+    render(<App services={services} />);
+    await userEvent.type(await screen.findByTestId("settings-model"), "openai/gpt-5");
+    await userEvent.type(screen.getByTestId("settings-api-key"), "sk-1");
+    await userEvent.click(screen.getByTestId("settings-save"));
+    await vi.waitFor(() => {
+      expect(screen.getByTestId("settings-api-key").dataset.set).toBe("true");
+    });
+    expect(stored).toMatchObject({ llm_model: "openai/gpt-5", llm_api_key: "sk-1" });
+    expect(screen.getByTestId("settings-api-key")).toHaveProperty("value", "");
+  });
+});

@@ -1,0 +1,243 @@
+import { fireEvent, render, screen, within } from "@testing-library/react";
+import userEvent from "@testing-library/user-event";
+import type { ReactElement } from "react";
+import { describe, expect, it, vi } from "vitest";
+import { Folds, FoldsContext } from "../src/components/common/folds";
+import { Markdown } from "../src/components/common/Markdown";
+import { ApprovalBar } from "../src/components/conversation/ApprovalBar";
+import { Composer } from "../src/components/conversation/Composer";
+import { Notices } from "../src/components/conversation/Notices";
+import { StatusBar } from "../src/components/conversation/StatusBar";
+import { TimelineRow } from "../src/components/items/TimelineRow";
+import { check, toChange, toText } from "../src/components/settings/form";
+import { isAction } from "../src/protocol/events";
+import { phaseOf } from "../src/state/phase";
+import { action, agentMessage, liveModel, observation, ran, run, state, userMessage } from "./builders";
+
+function show(element: ReactElement) {
+  return render(<FoldsContext.Provider value={new Folds()}>{element}</FoldsContext.Provider>);
+}
+
+/** Draws the items that these events make. */
+function showItems(...payloads: readonly unknown[]) {
+  const { items } = liveModel(...payloads).timeline;
+  return show(
+    <>
+      {items.map((item) => (
+        <TimelineRow key={item.key} item={item} liveOutput="" />
+      ))}
+    </>,
+  );
+}
+
+describe("agent text", () => {
+  it("is drawn as markdown, never as HTML", () => {
+    const { container } = render(
+      <Markdown text={'**bold** <img src=x onerror="alert(1)"> <script>alert(1)</script> [go](javascript:alert(1)) ![pic](https://elsewhere/x.png)'} />,
+    );
+    expect(container.querySelector("strong")?.textContent).toBe("bold");
+    expect(container.querySelector("img, script")).toBeNull();
+    expect([...container.querySelectorAll("a")].map((link) => link.getAttribute("href"))).toEqual(["", "https://elsewhere/x.png"]);
+  });
+
+  it("keeps tables and code apart from prose", () => {
+    const { container } = render(<Markdown text={"| a | b |\n|---|---|\n| 1 | 2 |\n\n```python\nx = 1\n```\n\nUse `x`."} />);
+    expect(container.querySelectorAll("td")).toHaveLength(2);
+    expect(container.querySelector("pre")?.textContent).toBe("x = 1");
+    expect(container.querySelector("p > code")?.textContent).toBe("x");
+  });
+});
+
+describe("rows", () => {
+  it("draw a command with its end and its exit status", () => {
+    showItems(run(1, "make test", { thought: "Let me see." }), ran(2, 1, "boom", 2));
+    const card = screen.getByTestId("command-card");
+    expect(card.dataset.status).toBe("failed");
+    expect(within(card).getByTestId("command-verdict").textContent).toBe("exit 2");
+    expect(screen.getByTestId("thought").textContent).toBe("Let me see.");
+    expect(card.textContent).toContain("boom");
+  });
+
+  it("fold long output to its end and open it on request", async () => {
+    const output = Array.from({ length: 100 }, (_, index) => `line ${index}`).join("\n");
+    showItems(run(1, "seq"), ran(2, 1, output));
+    expect(screen.queryByText(/line 3\n/)).toBeNull();
+    expect(screen.getByLabelText("Output").textContent).toContain("line 99");
+    await userEvent.click(screen.getByRole("button", { name: "Show 86 earlier lines" }));
+    expect(screen.getByLabelText("Output").textContent).toContain("line 3\n");
+  });
+
+  it("draw an edit as a diff", () => {
+    showItems(
+      action(1, "edit", { path: "/workspace/a.py", command: "str_replace" }),
+      observation(2, "edit", "ok", { path: "/workspace/a.py", diff: "@@ -1 +1 @@\n-old\n+new\n" }, { cause: 1 }),
+    );
+    const card = screen.getByTestId("edit-card");
+    expect(card.textContent).toContain("Edited a.py");
+    expect([...card.querySelectorAll("tr")].map((row) => row.className)).toEqual(["diff-line removed", "diff-line added"]);
+  });
+
+  it.each([
+    [userMessage(1, "hi"), "user-message"],
+    [agentMessage(1, "hi"), "agent-message"],
+    [action(1, "finish", { final_thought: "done" }), "finish-card"],
+    [action(1, "think", { thought: "hm" }), "think-card"],
+    [action(1, "read", { path: "/a" }), "read-card"],
+    [action(1, "edit", { path: "/a", command: "view" }), "read-card"],
+    [action(1, "write", { path: "/a", content: "x" }), "edit-card"],
+    [action(1, "call_tool_mcp", { name: "t" }), "mcp-card"],
+    [action(1, "task_tracking", { task_list: [{ title: "a", status: "done" }] }), "tasks-card"],
+    [action(1, "condensation", { summary: "s" }), "condensation-card"],
+    [action(1, "system", { content: "p" }), "system-line"],
+    [action(1, "reject", {}, { message: "no" }), "notice-line"],
+    [action(1, "dance", {}), "generic-card"],
+    [observation(1, "recall", "", { recall_type: "workspace_context" }), "recall-line"],
+    [observation(1, "error", "bad"), "error-card"],
+    [observation(1, "loop_detection", "again"), "notice-line"],
+    [observation(1, "browse", "text", { url: "http://x" }), "generic-card"],
+  ])("have a card for event %#", (payload, testId) => {
+    showItems(payload);
+    expect(screen.getByTestId(testId)).toBeTruthy();
+  });
+
+  it("explain an error by its id and say what to do", () => {
+    showItems(state(1, "error", "STATUS$ERROR_LLM_AUTHENTICATION"));
+    const card = screen.getByTestId("error-card");
+    expect(card.textContent).toContain("The model provider refused the API key");
+    expect(within(card).getByRole("link", { name: "Open settings" })).toBeTruthy();
+  });
+});
+
+describe("the writing box", () => {
+  const box = (onSend: (text: string) => void, disabled = false) => (
+    <Composer draftKey="draft" label="Message" placeholder="" disabled={disabled} onSend={onSend} />
+  );
+
+  it("sends on Enter and begins a new line on Shift+Enter", async () => {
+    const onSend = vi.fn();
+    render(box(onSend));
+    const field = screen.getByLabelText("Message");
+    await userEvent.type(field, "one{Shift>}{Enter}{/Shift}two{Enter}");
+    expect(onSend.mock.calls).toEqual([["one\ntwo"]]);
+    expect(field).toHaveProperty("value", "");
+  });
+
+  it("sends nothing but spaces", async () => {
+    const onSend = vi.fn();
+    render(box(onSend));
+    await userEvent.type(screen.getByLabelText("Message"), "  {Enter}");
+    expect(onSend).not.toHaveBeenCalled();
+  });
+
+  it("can be written in while sending is not possible", async () => {
+    const onSend = vi.fn();
+    render(box(onSend, true));
+    const field = screen.getByLabelText("Message");
+    await userEvent.type(field, "later{Enter}");
+    expect(onSend).not.toHaveBeenCalled();
+    expect(field).toHaveProperty("value", "later");
+    expect(screen.getByTestId("send-button")).toHaveProperty("disabled", true);
+  });
+
+  it("keeps an unsent draft", async () => {
+    const { unmount } = render(box(vi.fn()));
+    await userEvent.type(screen.getByLabelText("Message"), "half a thou");
+    unmount();
+    render(box(vi.fn()));
+    expect(screen.getByLabelText("Message")).toHaveProperty("value", "half a thou");
+  });
+
+  it("leaves Enter to the input method while a character is composed", () => {
+    const onSend = vi.fn();
+    render(box(onSend));
+    const field = screen.getByLabelText("Message");
+    fireEvent.change(field, { target: { value: "か" } });
+    fireEvent.keyDown(field, { key: "Enter", isComposing: true });
+    expect(onSend).not.toHaveBeenCalled();
+  });
+});
+
+describe("the status line", () => {
+  const showStatus = (...payloads: readonly unknown[]) => {
+    const onRequest = vi.fn();
+    const model = liveModel(...payloads);
+    render(<StatusBar model={model} phase={phaseOf(model)} onRequest={onRequest} />);
+    return onRequest;
+  };
+
+  it("offers to pause and to stop a working agent", async () => {
+    const onRequest = showStatus(state(1, "running"));
+    await userEvent.click(screen.getByTestId("pause-button"));
+    await userEvent.click(screen.getByTestId("stop-button"));
+    expect(onRequest.mock.calls).toEqual([["paused"], ["stopped"]]);
+  });
+
+  it("offers to resume a paused one", async () => {
+    const onRequest = showStatus(state(1, "paused"));
+    await userEvent.click(screen.getByTestId("resume-button"));
+    expect(onRequest.mock.calls).toEqual([["running"]]);
+    expect(screen.queryByTestId("stop-button")).toBeNull();
+  });
+
+  it("tells the reason of an error", () => {
+    showStatus(state(1, "error", "AgentStuckInLoopError: Agent got stuck in a loop"));
+    expect(screen.getByTestId("status-text").textContent).toMatch(/round in circles/);
+  });
+});
+
+describe("approval", () => {
+  it("names the deed, warns of high risk, and is answered by button or keyboard", async () => {
+    const onAnswer = vi.fn();
+    const model = liveModel(run(1, "rm -rf build", { confirmation_state: "awaiting_confirmation", security_risk: 2 }));
+    const event = model.history[0];
+    render(<ApprovalBar action={event !== undefined && isAction(event) ? event : null} onAnswer={onAnswer} />);
+    expect(screen.getByTestId("approval-bar").textContent).toContain("rm -rf build");
+    expect(screen.getByText(/high risk/)).toBeTruthy();
+    await userEvent.click(screen.getByTestId("approve-button"));
+    await userEvent.click(screen.getByTestId("reject-button"));
+    fireEvent.keyDown(window, { key: "Enter", ctrlKey: true });
+    fireEvent.keyDown(window, { key: "Backspace", metaKey: true, shiftKey: true });
+    expect(onAnswer.mock.calls).toEqual([[true], [false], [true], [false]]);
+  });
+});
+
+describe("notices", () => {
+  it("say what to do and can be dismissed", async () => {
+    const onDismiss = vi.fn();
+    const notice = { key: "n1", level: "error", text: "401", statusId: "STATUS$ERROR_LLM_AUTHENTICATION" } as const;
+    render(<Notices notices={[notice]} onDismiss={onDismiss} />);
+    expect(screen.getByTestId("notice").textContent).toContain("Check the key");
+    await userEvent.click(screen.getByTestId("notice-dismiss"));
+    expect(onDismiss).toHaveBeenCalledWith("n1");
+  });
+});
+
+describe("the settings form", () => {
+  const empty = toText(null);
+
+  it("leaves model and key alone when they are not written", () => {
+    expect(toChange(empty)).toEqual({
+      llm_base_url: "",
+      confirmation_mode: false,
+      max_iterations: null,
+      max_budget_per_task: null,
+      git_user_name: null,
+      git_user_email: null,
+    });
+  });
+
+  it("sends a new key, or an empty one to remove it", () => {
+    expect(toChange({ ...empty, apiKey: " k " }).llm_api_key).toBe("k");
+    expect(toChange({ ...empty, removeKey: true }).llm_api_key).toBe("");
+  });
+
+  it("names what is wrong with a field", () => {
+    expect(check({ ...empty, baseUrl: "localhost", maxIterations: "0", budget: "-1" })).toMatchObject({
+      baseUrl: expect.stringContaining("http://") as string,
+      maxIterations: expect.stringContaining("whole number") as string,
+      budget: expect.stringContaining("above 0") as string,
+    });
+    expect(check({ ...empty, baseUrl: "http://h:1/v1", maxIterations: "50", budget: "2,5" })).toEqual({});
+    expect(toChange({ ...empty, budget: "2,5" }).max_budget_per_task).toBe(2.5);
+  });
+});

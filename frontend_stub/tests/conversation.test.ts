@@ -1,0 +1,153 @@
+import { describe, expect, it } from "vitest";
+import { createModel } from "../src/state/conversation";
+import { acceptsMessage, phaseOf } from "../src/state/phase";
+import { AT, agentMessage, dispatch, frame, info, liveModel, receive, run, state, userMessage } from "./builders";
+
+const usage = (tokens: number) => ({ accumulated_cost: 0.5, accumulated_token_usage: { prompt_tokens: tokens } });
+const status = (id: string, message = "", type = "info") => ({ status_update: true, type, id, message });
+
+describe("agent state", () => {
+  it("follows the newest state and ignores an older one that is told again", () => {
+    const model = liveModel(state(3, "running"), agentMessage(4, "x"), state(5, "finished"));
+    receive(model, state(3, "running"));
+    expect(phaseOf(model)).toBe("finished");
+  });
+
+  it("takes a state without an id, as a server sends it when it closes a session", () => {
+    const model = liveModel(state(3, "running"), state(null, "stopped"));
+    expect(phaseOf(model)).toBe("stopped");
+  });
+
+  it("keeps the time since which a state holds when the state is repeated", () => {
+    const model = liveModel(state(3, "running"));
+    const since = model.agentStateSince;
+    expect(since).toBe(Date.parse("2026-01-01T00:00:00Z"));
+    receive(model, state(3, "running"), state(null, "running"));
+    expect(model.agentStateSince).toBe(since);
+  });
+
+  it("leaves one line in the history for an error state, and none for its repetition", () => {
+    const model = liveModel(state(3, "error", "STATUS$ERROR_MEMORY"));
+    receive(model, state(3, "error", "STATUS$ERROR_MEMORY"), state(null, "error", "STATUS$ERROR_MEMORY"));
+    expect(model.timeline.items.map((item) => item.observation?.content)).toEqual(["STATUS$ERROR_MEMORY"]);
+    expect(phaseOf(model)).toBe("error");
+  });
+
+  it("tells an error once when both a status frame and a state report it", () => {
+    const id = "STATUS$ERROR_LLM_AUTHENTICATION";
+    const first = liveModel(status(id, "401", "error"), state(3, "error", id));
+    const second = liveModel(state(3, "error", id), status(id, "401", "error"));
+    expect(first.notices).toEqual([]);
+    expect(second.notices).toEqual([]);
+  });
+
+  it("is asleep when the server says STOPPED and no line is up, whatever the old state was", () => {
+    const model = createModel("c1");
+    dispatch(model, { type: "info", info: info({ status: "STOPPED" }) });
+    dispatch(model, { type: "history", events: [frame(state(9, "running"))], hasMore: false });
+    expect(phaseOf(model)).toBe("asleep");
+    expect(acceptsMessage(phaseOf(model))).toBe(true);
+  });
+
+  it("may not be sent to while it starts or asks for approval", () => {
+    expect(acceptsMessage(phaseOf(liveModel(state(1, "loading"))))).toBe(false);
+    expect(acceptsMessage(phaseOf(liveModel(state(1, "awaiting_user_confirmation"))))).toBe(false);
+    expect(acceptsMessage(phaseOf(liveModel(state(1, "running"))))).toBe(true);
+  });
+});
+
+describe("starting", () => {
+  it("shows each step of the start once and forgets them when the agent is there", () => {
+    const model = liveModel(
+      state(0, "loading"),
+      status("STATUS$STARTING_RUNTIME"),
+      status("STATUS$STARTING_RUNTIME"),
+      status("STATUS$STARTING_RUNTIME", "Creating the container"),
+    );
+    expect(model.progress.map((step) => step.label)).toEqual(["Starting the sandbox", "Creating the container"]);
+    receive(model, state(1, "running"));
+    expect(model.progress).toEqual([]);
+  });
+
+  it("is not ended by the old state that a server repeats when a sleeper wakes", () => {
+    const model = createModel("c1");
+    dispatch(model, { type: "history", events: [frame(state(5, "stopped"))], hasMore: false });
+    dispatch(model, { type: "starting", starting: true, at: AT }, { type: "connection", connection: "live" });
+    receive(model, state(5, "stopped"), state(null, "stopped"));
+    expect(phaseOf(model)).toBe("starting");
+    receive(model, state(6, "loading"), state(7, "awaiting_user_input"));
+    expect(phaseOf(model)).toBe("ready");
+  });
+});
+
+describe("messages on their way", () => {
+  const held = { key: "p1", text: "hello", state: "held", after: 4 } as const;
+
+  it("are replaced by their echo", () => {
+    const model = liveModel(state(4, "awaiting_user_input"));
+    dispatch(model, { type: "pending-add", message: held }, { type: "pending-sent", key: "p1", after: 4 });
+    receive(model, userMessage(5, "hello"));
+    expect(model.pending).toEqual([]);
+    expect(model.timeline.items).toHaveLength(1);
+  });
+
+  it("are not taken for an older message of the same text", () => {
+    const model = liveModel();
+    dispatch(model, { type: "pending-add", message: { ...held, state: "sent", after: 4 } });
+    receive(model, userMessage(3, "hello"));
+    expect(model.pending).toHaveLength(1);
+  });
+
+  it("are confirmed one by one when the same text is sent twice", () => {
+    const model = liveModel();
+    dispatch(
+      model,
+      { type: "pending-add", message: { ...held, state: "sent" } },
+      { type: "pending-add", message: { ...held, key: "p2", state: "sent" } },
+    );
+    receive(model, userMessage(5, "hello"));
+    expect(model.pending.map((entry) => entry.key)).toEqual(["p2"]);
+  });
+
+  it("are also confirmed by the history", () => {
+    const model = createModel("c1");
+    dispatch(model, { type: "pending-add", message: { ...held, state: "created", after: -1 } });
+    dispatch(model, { type: "history", events: [frame(userMessage(2, "hello"))], hasMore: false });
+    expect(model.pending).toEqual([]);
+  });
+});
+
+describe("frames besides events", () => {
+  it("shows a retry until something comes from the model", () => {
+    const model = liveModel(state(1, "running"), status("STATUS$LLM_RETRY", "Retrying LLM request, 2 / 5"));
+    expect(model.retry).toBe("Retrying LLM request, 2 / 5");
+    dispatch(model, { type: "delta", delta: { kind: "message", response_id: "r", text: "a" } });
+    expect(model.retry).toBe("");
+  });
+
+  it("keeps a notice until it is dismissed, and does not repeat it", () => {
+    const model = liveModel({ error: true, message: "no pictures" }, { error: true, message: "no pictures" });
+    expect(model.notices.map((entry) => entry.text)).toEqual(["no pictures"]);
+    dispatch(model, { type: "notice-dismiss", key: model.notices[0]?.key ?? "" });
+    expect(model.notices).toEqual([]);
+  });
+
+  it("takes a new title for this conversation only", () => {
+    const title = (id: string) => ({ status_update: true, type: "info", message: id, conversation_title: "New" });
+    const model = liveModel(title("other"));
+    expect(model.info?.title).toBe("A conversation");
+    receive(model, title("c1"));
+    expect(model.info?.title).toBe("New");
+  });
+
+  it("shows the newest metrics, also when older history is loaded after them", () => {
+    const model = liveModel(run(9, "ls", {}, { llm_metrics: usage(900) }));
+    const older = [8, 7].map((id) => frame(run(id, "ls", {}, { llm_metrics: usage(id * 100) })));
+    dispatch(model, { type: "history", events: older, hasMore: false });
+    expect(model.metrics).toEqual(usage(900));
+
+    const fresh = createModel("c1");
+    dispatch(fresh, { type: "history", events: older, hasMore: false });
+    expect(fresh.metrics).toEqual(usage(800));
+  });
+});

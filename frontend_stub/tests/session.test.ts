@@ -1,0 +1,188 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { Api } from "../src/net/api";
+import { ConversationSession } from "../src/net/session";
+import { openLine } from "../src/net/socket";
+import { TokenKeeper } from "../src/net/token";
+import { createModel, reduce } from "../src/state/conversation";
+import { phaseOf } from "../src/state/phase";
+import { ModelStore } from "../src/state/store";
+import { agentMessage, run, userMessage } from "./builders";
+import { FakeServer } from "./fake-server";
+
+const WAIT = { timeout: 10_000, interval: 20 };
+
+let server: FakeServer;
+let keeper: TokenKeeper;
+let session: ConversationSession;
+let store: ModelStore<ReturnType<typeof createModel>, Parameters<typeof reduce>[1]>;
+
+const ids = () => store.current.timeline.items.map((item) => item.key);
+const until = (condition: () => boolean) => vi.waitFor(() => { expect(condition()).toBe(true); }, WAIT);
+const live = () => until(() => store.current.connection === "live");
+
+function createSession(): ConversationSession {
+  store = new ModelStore(createModel("c1"), reduce);
+  return new ConversationSession("c1", { api: new Api(server.request), keeper, store, openLine, origin: server.origin });
+}
+
+beforeEach(async () => {
+  server = new FakeServer();
+  await server.listen();
+  keeper = new TokenKeeper();
+  session = createSession();
+});
+
+afterEach(async () => {
+  session.close();
+  await server.kill();
+});
+
+describe("an open conversation", () => {
+  it("loads the newest history and asks the line only for what follows", async () => {
+    for (let id = 0; id < 250; id += 1) server.log.push(agentMessage(id, `m${id}`));
+    await session.open();
+    await live();
+    expect(server.handshakes.map((entry) => entry.latestEventId)).toEqual([249]);
+    expect(ids()).toHaveLength(100);
+    await session.loadOlder();
+    await session.loadOlder();
+    expect(ids()).toEqual(Array.from({ length: 250 }, (_, id) => `e${id}`));
+    expect(store.current.older).toBe("none");
+  });
+
+  it("sends the query of the protocol", async () => {
+    await session.open();
+    await live();
+    expect(server.handshakes[0]?.query).toMatchObject({
+      conversation_id: "c1",
+      latest_event_id: "-1",
+      providers_set: "",
+      session_api_key: "null",
+    });
+  });
+
+  it("goes on after a killed server without a gap and without a double", async () => {
+    server.log.push(userMessage(0, "go"), run(1, "ls"));
+    await session.open();
+    await live();
+    server.append(agentMessage(2, "seen live"));
+    await until(() => ids().length === 3);
+    await server.kill();
+    await until(() => store.current.connection === "reconnecting");
+    server.log.push(agentMessage(3, "written meanwhile"));
+    await server.listen();
+    await live();
+    await until(() => ids().length === 4);
+    expect(server.handshakes.at(-1)?.latestEventId).toBe(2);
+    expect(ids()).toEqual(["e0", "e1", "e2", "e3"]);
+  }, 20_000);
+
+  it("sends a message again only when the log does not have it", async () => {
+    server.ready();
+    await session.open();
+    await live();
+    await until(() => phaseOf(store.current) === "ready");
+    server.deaf = true;
+    session.send("lost");
+    await until(() => server.received.length === 1);
+    await server.kill();
+    server.deaf = false;
+    await server.listen();
+    await until(() => server.received.length === 2);
+    await until(() => store.current.pending.length === 0);
+    expect(server.log.filter((event) => event.message === "lost")).toHaveLength(1);
+  }, 20_000);
+
+  it("does not send again what was stored just before the break", async () => {
+    server.ready();
+    await session.open();
+    await live();
+    await until(() => phaseOf(store.current) === "ready");
+    server.deaf = true;
+    session.send("stored");
+    await until(() => server.received.length === 1);
+    await server.kill();
+    server.log.push(userMessage(1, "stored"));
+    await server.listen();
+    await live();
+    await until(() => store.current.pending.length === 0);
+    expect(server.received).toHaveLength(1);
+    expect(ids()).toEqual(["e1"]);
+  }, 20_000);
+
+  it("holds a message while the agent starts and sends it when the agent is ready", async () => {
+    await session.open();
+    await live();
+    session.send("early");
+    expect(store.current.pending.map((entry) => entry.state)).toEqual(["held"]);
+    expect(server.received).toEqual([]);
+    server.ready();
+    await until(() => store.current.pending.length === 0);
+    expect(server.received).toHaveLength(1);
+  });
+
+  it("shows a sleeping conversation without waking it, and wakes it on sending", async () => {
+    server.status = "STOPPED";
+    server.log.push(userMessage(0, "old"));
+    await session.open();
+    expect(phaseOf(store.current)).toBe("asleep");
+    expect(ids()).toEqual(["e0"]);
+    expect(server.handshakes).toEqual([]);
+
+    session.send("wake up");
+    await live();
+    expect(server.requests).toContain("POST /api/conversations/c1/start");
+    server.ready();
+    await until(() => ids().length === 2);
+    expect(store.current.pending).toEqual([]);
+  });
+
+  it("falls asleep when the server ends the line because the conversation was stopped", async () => {
+    server.ready();
+    await session.open();
+    await live();
+    server.status = "STOPPED";
+    server.hangUp();
+    await until(() => phaseOf(store.current) === "asleep");
+  });
+
+  it("comes back by itself when the server ends the line but serves on", async () => {
+    server.ready();
+    await session.open();
+    await live();
+    server.hangUp();
+    await until(() => server.handshakes.length === 2);
+    await live();
+  });
+
+  it("asks for the token when the server refuses the key", async () => {
+    server.refusal = "invalid_session_api_key";
+    await session.open();
+    await until(() => keeper.loginNeeded.getSnapshot());
+  });
+
+  it("sends the token it has as the session's key", async () => {
+    keeper.accept("secret", { remember: false });
+    await session.open();
+    await live();
+    expect(server.handshakes[0]?.query.session_api_key).toBe("secret");
+  });
+
+  it("tries again after another refusal, and says so", async () => {
+    server.refusal = "Failed to join conversation";
+    await session.open();
+    await until(() => store.current.connection === "refused" && store.current.notices.length > 0);
+    expect(store.current.notices[0]?.text).toContain("Failed to join conversation");
+    server.refusal = null;
+    await live();
+  });
+
+  it("takes streamed text from its own event", async () => {
+    server.ready();
+    await session.open();
+    await live();
+    server.emit({ kind: "message", response_id: "r1", text: "Hel" }, "oh_delta");
+    server.emit({ kind: "message", response_id: "r1", text: "lo" }, "oh_delta");
+    await until(() => store.current.streams.responses[0]?.text === "Hello");
+  });
+});
