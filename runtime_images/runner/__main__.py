@@ -1,0 +1,64 @@
+"""``python3 -m runner serve`` and ``python3 -m runner attach``: see the package."""
+
+from __future__ import annotations
+
+import sys
+from typing import Dict, List
+
+_USAGE = """usage: runner serve --socket PATH --state-dir DIR --workspace DIR [--idle-exit-seconds N]
+       runner attach --socket PATH [--wait-seconds N]
+"""
+_SERVE = {"--socket": "", "--state-dir": "", "--workspace": "", "--idle-exit-seconds": "0"}
+_ATTACH = {"--socket": "", "--wait-seconds": "10"}
+
+
+def main(arguments: List[str]) -> int:
+    """Run the named command and return its exit code."""
+    # argparse would cost more time than everything that attach does.
+    known = {"serve": _SERVE, "attach": _ATTACH}.get(arguments[0] if arguments else "")
+    if known is None:
+        sys.stderr.write(_USAGE)
+        return 2
+    try:
+        options = _parse(arguments[1:], known)
+    except ValueError as error:
+        sys.stderr.write(f"{error}\n{_USAGE}")
+        return 2
+    if arguments[0] == "attach":
+        from .attach import bridge  # each command imports only what it needs: attach is started often
+
+        return bridge(options["--socket"], float(options["--wait-seconds"]))
+    from .serve import serve  # likewise
+
+    return serve(
+        options["--socket"],
+        options["--state-dir"],
+        options["--workspace"],
+        float(options["--idle-exit-seconds"]),
+    )
+
+
+def _parse(arguments: List[str], known: Dict[str, str]) -> Dict[str, str]:
+    options = dict(known)
+    while arguments:
+        name, separator, value = arguments.pop(0).partition("=")
+        if name not in known:
+            raise ValueError(f"unknown option {name}")
+        if not separator:
+            if not arguments:
+                raise ValueError(f"option {name} needs a value")
+            value = arguments.pop(0)
+        options[name] = value
+    for name, value in options.items():
+        if not value:
+            raise ValueError(f"option {name} is required")
+        if name.endswith("-seconds"):
+            try:
+                float(value)
+            except ValueError:
+                raise ValueError(f"option {name} must be a number of seconds, not {value!r}") from None
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,101 @@
+"""Checks of what a request carries; each error names the field, what is wrong with it and what would be right."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Optional
+
+from .driver import VARIABLE
+from .session import Order
+
+_SESSION_NAME_LIMIT = 100
+_COMMAND_LIMIT = 8 * 1024 * 1024
+_OUTPUT_LIMIT = 4 * 1024 * 1024
+_LONGEST_SECONDS = 7 * 24 * 3600.0
+
+
+class BadRequest(Exception):
+    """The request cannot be served as it is."""
+
+
+def shell_order(arguments: Dict[str, Any]) -> Order:
+    """Check the arguments of ``shell.run``.
+
+    Raises:
+        BadRequest: one is missing, of the wrong type or out of its range, or two contradict each other.
+    """
+    command = text(arguments, "command")
+    order = Order(
+        command=command,
+        is_input=flag(arguments, "is_input"),
+        timeout=seconds(arguments, "timeout"),
+        soft_timeout=seconds(arguments, "soft_timeout") or 10.0,
+        reset=flag(arguments, "reset"),
+        max_output=integer(arguments, "max_output", 30000, 0, _OUTPUT_LIMIT),
+        env=variables(arguments, "env"),
+    )
+    if "\0" in command:
+        raise BadRequest("command holds a NUL character, which no shell can take: leave it out or write it as \\0")
+    try:
+        size = len(command.encode("utf-8"))
+    except UnicodeEncodeError:
+        raise BadRequest("command holds a lone surrogate, which is not a character: send valid Unicode") from None
+    if size > _COMMAND_LIMIT:
+        raise BadRequest(f"command has {size} bytes, the limit is {_COMMAND_LIMIT}: write a file and run that")
+    if order.reset and order.is_input:
+        raise BadRequest("reset and is_input contradict each other: a new terminal has no command to give input to")
+    return order
+
+
+def text(arguments: Dict[str, Any], name: str, default: Optional[str] = None) -> str:
+    """Return a string argument."""
+    value = arguments.get(name, default)
+    if not isinstance(value, str):
+        raise BadRequest(f"{name} must be a string" + (" (it is missing)" if name not in arguments else ""))
+    return value
+
+
+def flag(arguments: Dict[str, Any], name: str) -> bool:
+    """Return a true-or-false argument, false by default."""
+    value = arguments.get(name, False)
+    if not isinstance(value, bool):
+        raise BadRequest(f"{name} must be true or false")
+    return value
+
+
+def seconds(arguments: Dict[str, Any], name: str) -> Optional[float]:
+    """Return a duration argument, None when absent or null."""
+    value = arguments.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= _LONGEST_SECONDS:
+        raise BadRequest(f"{name} must be a number of seconds from 0 to {_LONGEST_SECONDS:.0f}")
+    return float(value)
+
+
+def integer(arguments: Dict[str, Any], name: str, default: int, lowest: int, highest: int) -> int:
+    """Return a whole-number argument."""
+    value = arguments.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= highest:
+        raise BadRequest(f"{name} must be a whole number from {lowest} to {highest}")
+    return value
+
+
+def variables(arguments: Dict[str, Any], name: str) -> Dict[str, str]:
+    """Return an argument that maps names of environment variables to values."""
+    value = arguments.get(name) or {}
+    if not isinstance(value, dict):
+        raise BadRequest(f"{name} must be an object of names and values")
+    for variable, content in value.items():
+        if not VARIABLE.match(variable):
+            raise BadRequest(f"{name} holds a name that no variable can have; use letters, digits and _")
+        if not isinstance(content, str) or "\0" in content or not _is_unicode(content):
+            raise BadRequest(f"{name}.{variable} must be a string without NUL, in valid Unicode")
+    return value
+
+
+def _is_unicode(content: str) -> bool:
+    try:
+        content.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

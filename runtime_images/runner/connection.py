@@ -1,0 +1,133 @@
+"""One server's connection: frames in, frames out, with a bound on what waits to be sent."""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+from typing import Any, Callable, Deque, Dict, Optional
+
+from .loop import Loop
+from .wire import Decoder, Frame, ProtocolError, encode
+
+_CHUNK = 256 * 1024
+_LIVE_LIMIT = 256 * 1024
+_READING_LIMIT = 8 * 1024 * 1024
+
+
+class Connection:
+    """A stream of frames. Requests are not read while more than a limit waits to be sent: memory stays bounded."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        stream: socket.socket,
+        received: Callable[["Connection", Frame], None],
+        closed: Callable[["Connection"], None],
+    ) -> None:
+        self._loop = loop
+        self._stream = stream
+        self._received = received
+        self._closed = closed
+        self._decoder = Decoder()
+        self._out: Deque[memoryview] = deque()
+        self._waiting = 0
+        self._reading = False
+        self._ending = False
+        self.is_open = True
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._stream.setblocking(False)
+        self._set_reading(True)
+
+    def send(self, message: Dict[str, Any], blob: Optional[bytes] = None) -> None:
+        """Send a frame, in order; without effect once the connection is closed."""
+        if not self.is_open:
+            return
+        data = encode(message, blob)
+        idle = not self._out
+        self._out.append(memoryview(data))
+        self._waiting += len(data)
+        if idle:
+            self._write()
+        if self._waiting > _READING_LIMIT:
+            self._set_reading(False)
+
+    def send_live(self, message: Dict[str, Any]) -> bool:
+        """Send a frame that may be left out; False, and nothing sent, when the other side reads too slowly."""
+        if not self.is_open:
+            return True  # nobody watches: there is no use in keeping it
+        if self._waiting > _LIVE_LIMIT:
+            return False
+        self.send(message)
+        return True
+
+    def end(self, message: Dict[str, Any]) -> None:
+        """Send a last frame and close."""
+        self.send(message)
+        self._set_reading(False)
+        self._ending = True
+        if not self._out:
+            self.close()
+
+    def close(self) -> None:
+        """Close at once; what waits is lost."""
+        if not self.is_open:
+            return
+        self.is_open = False
+        self._loop.remove_reader(self._stream.fileno())
+        self._loop.remove_writer(self._stream.fileno())
+        self._stream.close()
+        self._out.clear()
+        self._waiting = 0
+        self._closed(self)
+
+    def _set_reading(self, wanted: bool) -> None:
+        if wanted == self._reading or not self.is_open:
+            return
+        self._reading = wanted
+        if wanted:
+            self._loop.add_reader(self._stream.fileno(), self._read)
+        else:
+            self._loop.remove_reader(self._stream.fileno())
+
+    def _read(self) -> None:
+        try:
+            data = self._stream.recv(_CHUNK)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.close()
+            return
+        try:
+            frames = self._decoder.feed(data)
+        except ProtocolError as error:
+            self.end({"error": {"code": "protocol", "message": str(error)}})
+            return
+        for frame in frames:
+            if self.is_open and not self._ending:
+                self._received(self, frame)
+
+    def _write(self) -> None:
+        while self._out:
+            view = self._out[0]
+            try:
+                sent = self._stream.send(view[:_CHUNK])
+            except BlockingIOError:
+                self._loop.add_writer(self._stream.fileno(), self._write)
+                return
+            except OSError:
+                self.close()
+                return
+            self._waiting -= sent
+            if sent == len(view):
+                self._out.popleft()
+            else:
+                self._out[0] = view[sent:]
+        self._loop.remove_writer(self._stream.fileno())
+        if self._ending:
+            self.close()
+        elif self._waiting <= _READING_LIMIT // 2:
+            self._set_reading(True)

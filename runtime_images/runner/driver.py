@@ -1,0 +1,191 @@
+"""The lines that make a bash run one command and report on it, and the reader of those reports.
+
+The shell reads these lines from a private pipe, its standard input. A command is handed to ``eval`` quoted, with the
+terminal as its standard streams for that time. The line that reports is read by the shell only after the command has
+ended: the word that makes a report valid does not exist in the shell while the command runs, so that no command and
+no program can speak for it. Reports go to a pipe opened by its path for the purpose; no descriptor of ours is open in
+any program.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Dict, List, NamedTuple, Optional, Tuple
+
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_SNAPSHOT_LIMIT = 4 * 1024 * 1024
+_FIELDS = 6
+
+# Everything of a shell's state that can be written down: variables, functions, aliases, options, file mode mask.
+_STATE = (
+    "\\builtin declare -p; \\builtin declare -f; \\builtin declare -Fx; \\builtin alias -p; "
+    "\\builtin shopt -p; \\builtin shopt -po; \\builtin umask -p"
+)
+
+
+class Report(NamedTuple):
+    """What the shell says when a command has ended, and, with ``state``, the script that brings its state back."""
+
+    word: str
+    status: int
+    background: int
+    directory: str
+    path: str
+    flags: str
+
+
+class Snapshot(NamedTuple):
+    """The shell's state as a script."""
+
+    word: str
+    script: bytes
+
+
+def new_word() -> str:
+    """Return a word that nobody can guess."""
+    return os.urandom(8).hex()
+
+
+def quote(text: str) -> str:
+    """Return the text as one word of a shell line, byte for byte."""
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+def marker(word: str) -> bytes:
+    """Return what the shell writes to the terminal after a command's last output: a control sequence without effect."""
+    return b"\x1b]" + word.encode() + b"\x07"
+
+
+def exports(variables: Dict[str, str]) -> str:
+    """Return the line that exports the variables."""
+    words = " ".join(f"{name}={quote(value)}" for name, value in variables.items())
+    return f"\\builtin export {words}\n"
+
+
+def run(command: str, terminal: str, last_status: int) -> str:
+    """Return the line that runs the command, which sees the last command's status in ``$?``.
+
+    A list of two, because bash gives up a whole list, and not only its current part, when a program of it dies of
+    an interrupt.
+    """
+    if last_status == 0:
+        before = "[[ 1 ]] &&"
+    elif last_status == 1:
+        before = "[[ '' ]] ||"
+    else:
+        before = f"(exit {last_status}) ||"
+    return f"{before} \\builtin eval {quote(command)} 0<>{terminal} 1>&0 2>&0\n"
+
+
+def report(word: str, pipe: str, terminal: str) -> str:
+    """Return the line that reports how the command ended.
+
+    Its second ``printf`` leaves a variable behind: if it does not, somebody has replaced the built-in commands, and
+    the shell puts them back (in its POSIX mode functions cannot hide ``unset``) and tries again, or else ends.
+    """
+    send = (
+        f'\\builtin printf \'%s\\0\' {word} "$_{word}s" "${{!-}}" "${{PWD-}}" "${{PATH-}}" "$-" >|{pipe} '
+        f"&& \\builtin printf '\\e]{word}\\a%n' _{word} >|{terminal} || [[ 1 ]]"
+    )
+    done = f"[[ ${{_{word}-}} ]]"
+    clean = f"\\builtin unset -v _{word} _{word}s"
+    repair = (
+        "{ POSIXLY_CORRECT=y; \\unset -f unset builtin printf eval export enable exit declare; "
+        "\\enable builtin printf eval export unset declare; \\unset -v POSIXLY_CORRECT; "
+        f"{send}; {done} || \\exit 125; {clean}; }}"
+    )
+    return f"_{word}s=$?; {send}; {done} && \\builtin enable eval export declare && {clean} || {repair}\n"
+
+
+def snapshot(word: str, pipe: str) -> str:
+    """Return the line that writes the shell's state to the pipe."""
+    return f"{{ {_STATE}; \\builtin printf '\\0%s\\0' {word}.state; }} >|{pipe}\n"
+
+
+def start(word: str, pipe: str, terminal: str, directory: str, state: Optional[bytes], profile: bool) -> bytes:
+    """Return the first lines of a new shell; it reports with the same word when it is ready.
+
+    ``state`` is a snapshot to restore. Its ``set -e`` is dropped, as is what runs at a prompt: they ended the last
+    shell, or would end or silence this one.
+    """
+    lines: List[str] = []
+    streams = f"0<>{terminal} 1>&0 2>&0"
+    if state is not None:
+        lines.append("@STATE@")
+        lines.append("\\builtin set +e +t +n\n")
+    elif profile:
+        lines.append(f"[[ -r /etc/bash.bashrc ]] && \\builtin source /etc/bash.bashrc {streams}\n")
+        lines.append(f"[[ -r ~/.bashrc ]] && \\builtin source ~/.bashrc {streams}\n")
+    lines.append("\\builtin unset -v HISTFILE MAILCHECK TMOUT PROMPT_COMMAND PS0\n")
+    lines.append("\\builtin set +o history +H\n")
+    at_exit = (
+        f'{{ \\builtin printf "%s\\0" {word}x "$?" "${{!-}}" "${{PWD-}}" "${{PATH-}}" "$-"; '
+        f'{_STATE}; \\builtin printf "\\0%s\\0" {word}x.state; }} >|{pipe} 2>|/dev/null'
+    )
+    lines.append(f"\\builtin trap -- {quote(at_exit)} EXIT\n")
+    lines.append(f"\\builtin cd -- {quote(directory)} || \\builtin cd /\n")
+    lines.append("[[ 1 ]]\n")
+    lines.append(report(word, pipe, terminal))
+    text = "".join(lines).encode("utf-8", "surrogateescape")
+    if state is not None:
+        quoted = b"'" + state.replace(b"'", b"'\\''") + b"'"
+        text = text.replace(b"@STATE@", b"\\builtin eval " + quoted + b"\n", 1)
+    return text
+
+
+class ReportReader:
+    """Finds reports in what comes out of the pipe; anything that does not begin with an expected word is ignored."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._searched = 0
+        self._fields: List[str] = []
+        self._script = b""
+        self._expected: Tuple[str, ...] = ()
+
+    def expect(self, *words: str) -> None:
+        """Say which words make a report valid from now on."""
+        self._expected = words
+
+    def feed(self, data: bytes) -> List[object]:
+        """Take the next bytes; return the :class:`Report` and :class:`Snapshot` objects they complete."""
+        found: List[object] = []
+        self._buffer += data
+        while True:
+            end = self._buffer.find(0, self._searched)
+            if end < 0:
+                break
+            field = bytes(self._buffer[:end])
+            del self._buffer[: end + 1]
+            self._searched = 0
+            item = self._field(field)
+            if item is not None:
+                found.append(item)
+        self._searched = len(self._buffer)
+        if len(self._buffer) > _SNAPSHOT_LIMIT:
+            self._buffer.clear()
+            self._searched = 0
+            self._script = b""
+        return found
+
+    def _field(self, field: bytes) -> Optional[object]:
+        text = field.decode("utf-8", "surrogateescape")
+        if self._fields:
+            self._fields.append(text)
+            if len(self._fields) < _FIELDS:
+                return None
+            fields, self._fields = self._fields, []
+            return Report(fields[0], _number(fields[1]), _number(fields[2]), fields[3], fields[4], fields[5])
+        if text in self._expected:
+            self._fields = [text]
+            return None
+        if text.endswith(".state") and text[: -len(".state")] in self._expected:
+            script, self._script = self._script, b""
+            return Snapshot(text[: -len(".state")], script)
+        self._script = field
+        return None
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdigit() and len(text) < 12 else -1

@@ -1,0 +1,143 @@
+"""What there is to know about the sandbox and its workspace without running a program."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any, Dict, List, Optional
+
+_INSTRUCTIONS = (
+    "AGENTS.md",
+    "AGENT.md",
+    "CLAUDE.md",
+    "GEMINI.md",
+    ".cursorrules",
+    ".openhands_instructions",
+    ".github/copilot-instructions.md",
+)
+_INSTRUCTION_BYTES = 32 * 1024
+_GIT_FILE_BYTES = 256 * 1024
+
+_names: Dict[int, str] = {}
+
+
+def username() -> str:
+    """Return the name of the user the runner runs as, or its number when it has no name."""
+    uid = os.getuid()
+    if uid not in _names:
+        _names[uid] = _look_up(uid)
+    return _names[uid]
+
+
+def find_python(path: str) -> Optional[str]:
+    """Return the first python (or python3) on a search path, as a shell with that PATH would find it."""
+    folders = [folder for folder in path.split(":") if folder.startswith("/")]
+    for name in ("python", "python3"):
+        for folder in folders:
+            candidate = f"{folder}/{name}"
+            if os.access(candidate, os.X_OK) and os.path.isfile(candidate):
+                return candidate
+    return None
+
+
+def workspace(directory: str) -> Dict[str, Any]:
+    """Return the facts of the workspace (result of ``workspace.facts``)."""
+    return {
+        "working_dir": directory,
+        "user": username(),
+        "hostname": os.uname().nodename,
+        "os": _system(),
+        "python": ".".join(str(part) for part in sys.version_info[:3]),
+        "git": _git(directory),
+        "instructions": _instructions(directory),
+    }
+
+
+def _look_up(uid: int) -> str:
+    try:
+        import pwd  # its one home; absent from some minimal builds
+
+        return pwd.getpwuid(uid).pw_name
+    except (ImportError, KeyError):
+        return os.environ.get("USER") or str(uid)
+
+
+def _system() -> str:
+    for path in ("/etc/os-release", "/usr/lib/os-release"):
+        for line in _read(path, 16384).splitlines():
+            if line.startswith("PRETTY_NAME="):
+                return line[len("PRETTY_NAME=") :].strip("\"'")
+    name = os.uname()
+    return f"{name.sysname} {name.release}"
+
+
+def _instructions(directory: str) -> List[Dict[str, str]]:
+    found = []
+    for name in _INSTRUCTIONS:
+        path = os.path.join(directory, name)
+        content = _read(path, _INSTRUCTION_BYTES)
+        if content.strip():
+            found.append({"path": path, "content": content})
+    return found
+
+
+def _git(directory: str) -> Optional[Dict[str, Optional[str]]]:
+    root = _git_root(directory)
+    if root is None:
+        return None
+    folder = _git_folder(root)
+    head = _read(os.path.join(folder, "HEAD"), 4096).strip()
+    branch = head[len("ref: refs/heads/") :] if head.startswith("ref: refs/heads/") else (head[:12] or None)
+    common = _read(os.path.join(folder, "commondir"), 4096).strip()
+    config = os.path.join(folder, common, "config") if common else os.path.join(folder, "config")
+    return {"branch": branch, "remote": _remote(_read(config, _GIT_FILE_BYTES)), "root": root}
+
+
+def _git_root(directory: str) -> Optional[str]:
+    directory = os.path.abspath(directory)
+    while not os.path.exists(os.path.join(directory, ".git")):
+        parent = os.path.dirname(directory)
+        if parent == directory:
+            return None
+        directory = parent
+    return directory
+
+
+def _git_folder(root: str) -> str:
+    path = os.path.join(root, ".git")
+    if os.path.isdir(path):
+        return path
+    text = _read(path, 4096).strip()
+    return os.path.join(root, text[len("gitdir:") :].strip()) if text.startswith("gitdir:") else path
+
+
+def _remote(config: str) -> Optional[str]:
+    """Return the URL of ``origin``, or else of the first remote, without any user name or password in it."""
+    section, urls = "", {}
+    for line in config.splitlines():
+        line = line.strip()
+        if line.startswith("["):
+            section = line
+        elif section.startswith('[remote "') and line.partition("=")[0].strip() == "url":
+            urls.setdefault(section[len('[remote "') :].partition('"')[0], line.partition("=")[2].strip())
+    url = urls.get("origin") or next(iter(urls.values()), None)
+    if url is None or "://" not in url:
+        return url
+    scheme, _, rest = url.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
+
+
+def _read(path: str, limit: int) -> str:
+    """Return the beginning of a regular file as text; "" for anything that is not one or cannot be read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    with open(descriptor, "rb") as file:
+        if not os.path.isfile(f"/proc/self/fd/{descriptor}"):
+            return ""
+        try:
+            return file.read(limit).decode("utf-8", "replace")
+        except OSError:
+            return ""

@@ -1,0 +1,203 @@
+"""The event loop of the runner: readiness of descriptors, timers, and calls from worker threads.
+
+asyncio would do the same, but importing it costs more than everything else the runner does at its start, and each
+hop through its streams costs more than a round trip of a shell command is allowed to take.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import selectors
+import signal
+import sys
+import time
+import traceback
+from collections import deque
+from types import FrameType
+from typing import Callable, Deque, Dict, List, Optional, Tuple
+
+Callback = Callable[[], None]
+_READ = selectors.EVENT_READ
+_WRITE = selectors.EVENT_WRITE
+
+
+class Timer:
+    """A call planned for later; ``cancel`` may be called at any time, also after it has happened."""
+
+    __slots__ = ("callback", "when")
+
+    def __init__(self, when: float, callback: Optional[Callback]) -> None:
+        self.when = when
+        self.callback = callback
+
+    def cancel(self) -> None:
+        """Forget the call."""
+        self.callback = None
+
+    def __lt__(self, other: Timer) -> bool:
+        return self.when < other.when
+
+
+class Loop:
+    """One thread's loop. A callback that raises is reported on standard error and does not end the loop."""
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._callbacks: Dict[int, List[Optional[Callback]]] = {}
+        self._timers: List[Timer] = []
+        self._ready: Deque[Callback] = deque()
+        self._from_threads: Deque[Callback] = deque()
+        self._signals: Dict[int, Callback] = {}
+        self._stopping = False
+        self._wake_reader, self._wake_writer = os.pipe()
+        os.set_blocking(self._wake_reader, False)
+        os.set_blocking(self._wake_writer, False)
+        self.add_reader(self._wake_reader, self._woken)
+
+    def add_reader(self, descriptor: int, callback: Callback) -> None:
+        """Call back whenever the descriptor can be read, or its other end has gone."""
+        self._set(descriptor, 0, callback)
+
+    def add_writer(self, descriptor: int, callback: Callback) -> None:
+        """Call back whenever the descriptor can be written."""
+        self._set(descriptor, 1, callback)
+
+    def remove_reader(self, descriptor: int) -> None:
+        """Stop watching for reading; harmless when it was not watched."""
+        self._set(descriptor, 0, None)
+
+    def remove_writer(self, descriptor: int) -> None:
+        """Stop watching for writing; harmless when it was not watched."""
+        self._set(descriptor, 1, None)
+
+    def call_soon(self, callback: Callback) -> None:
+        """Call back in this turn of the loop, after what is running now."""
+        self._ready.append(callback)
+
+    def call_later(self, seconds: float, callback: Callback) -> Timer:
+        """Call back once, after so many seconds."""
+        timer = Timer(time.monotonic() + seconds, callback)
+        heapq.heappush(self._timers, timer)
+        return timer
+
+    def call_from_thread(self, callback: Callback) -> None:
+        """Call back in the loop's thread; the one method that other threads may use."""
+        self._from_threads.append(callback)
+        self._wake()
+
+    def on_signal(self, number: int, callback: Callback) -> None:
+        """Call back, as an ordinary event, after the process received the signal."""
+        self._signals[number] = callback
+        signal.set_wakeup_fd(self._wake_writer, warn_on_full_buffer=False)
+        signal.signal(number, _nothing)
+
+    def stop(self) -> None:
+        """Let :meth:`run` return after the current callback."""
+        self._stopping = True
+
+    def run(self) -> None:
+        """Serve until :meth:`stop`."""
+        while not self._stopping:
+            for callback in self._due(self._selector.select(self._timeout())):
+                self._call(callback)
+                if self._stopping:
+                    return
+
+    def close(self) -> None:
+        """Release the loop's own descriptors."""
+        signal.set_wakeup_fd(-1)
+        self._selector.close()
+        os.close(self._wake_reader)
+        os.close(self._wake_writer)
+
+    def _set(self, descriptor: int, index: int, callback: Optional[Callback]) -> None:
+        pair = self._callbacks.get(descriptor)
+        if pair is None:
+            if callback is None:
+                return
+            pair = self._callbacks[descriptor] = [None, None]
+            before = 0
+        else:
+            before = _events(pair)
+        pair[index] = callback
+        events = _events(pair)
+        if events == before:
+            return
+        if not events:
+            del self._callbacks[descriptor]
+            self._selector.unregister(descriptor)
+        elif before:
+            self._selector.modify(descriptor, events)
+        else:
+            self._selector.register(descriptor, events)
+
+    def _timeout(self) -> Optional[float]:
+        if self._ready or self._from_threads:
+            return 0
+        while self._timers and self._timers[0].callback is None:
+            heapq.heappop(self._timers)
+        if not self._timers:
+            return None
+        return max(0.0, self._timers[0].when - time.monotonic())
+
+    def _due(self, events: List[Tuple[selectors.SelectorKey, int]]) -> Deque[Callback]:
+        due: Deque[Callback] = deque()
+        for key, mask in events:
+            descriptor, wanted = key.fd, mask
+            if wanted & _READ:
+                due.append(lambda descriptor=descriptor: self._fire(descriptor, 0))  # type: ignore[misc]
+            if wanted & _WRITE:
+                due.append(lambda descriptor=descriptor: self._fire(descriptor, 1))  # type: ignore[misc]
+        now = time.monotonic()
+        while self._timers and self._timers[0].when <= now:
+            timer = heapq.heappop(self._timers)
+            due.append(lambda timer=timer: _expire(timer))  # type: ignore[misc]
+        while self._ready:
+            due.append(self._ready.popleft())
+        while self._from_threads:
+            due.append(self._from_threads.popleft())
+        return due
+
+    def _fire(self, descriptor: int, index: int) -> None:
+        # Looked up only now: an earlier callback of this turn may have stopped the watching.
+        pair = self._callbacks.get(descriptor)
+        callback = pair[index] if pair is not None else None
+        if callback is not None:
+            callback()
+
+    def _call(self, callback: Callback) -> None:
+        try:
+            callback()
+        except Exception:  # noqa: BLE001 - the boundary that keeps one request's fault from ending the runner
+            traceback.print_exc(file=sys.stderr)
+
+    def _wake(self) -> None:
+        try:
+            os.write(self._wake_writer, b"\0")
+        except BlockingIOError:
+            return  # the pipe is full of wake-ups already
+
+    def _woken(self) -> None:
+        try:
+            numbers = os.read(self._wake_reader, 4096)
+        except BlockingIOError:
+            return
+        for number in set(numbers):
+            callback = self._signals.get(number)
+            if callback is not None:
+                self._call(callback)
+
+
+def _events(pair: List[Optional[Callback]]) -> int:
+    return (_READ if pair[0] is not None else 0) | (_WRITE if pair[1] is not None else 0)
+
+
+def _expire(timer: Timer) -> None:
+    callback, timer.callback = timer.callback, None
+    if callback is not None:
+        callback()
+
+
+def _nothing(_number: int, _frame: Optional[FrameType]) -> None:
+    """The wake-up descriptor carries the news; a handler must exist for the signal to be caught at all."""

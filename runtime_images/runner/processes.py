@@ -1,0 +1,154 @@
+"""The processes of a terminal, found in /proc, and signals for them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Dict, Iterable, List, NamedTuple, Set
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+MARK = "DRYDOCK_TERMINAL"
+
+
+class Process(NamedTuple):
+    """One line of the process table."""
+
+    pid: int
+    state: str
+    parent: int
+    group: int
+    session: int
+    started: int
+    """In clock ticks since the machine started."""
+
+
+def now_in_ticks() -> int:
+    """Return the time on the clock of :attr:`Process.started`."""
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * _TICKS)
+
+
+def table() -> Dict[int, Process]:
+    """Return all living processes by their id; zombies are not among them."""
+    found = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            process = _read(name)
+            if process is not None and process.state not in "ZX":
+                found[process.pid] = process
+    return found
+
+
+def belonging(shell: int, mark: str) -> List[Process]:
+    """Return all processes that the shell started, at any remove, also those that left its session or lost their parent.
+
+    The latter are known by ``mark``, the value of the environment variable ``DRYDOCK_TERMINAL`` that they inherited.
+    """
+    processes = table()
+    known: Set[int] = {shell, os.getpid()}
+    own: List[Process] = []
+    rest = []
+    for process in processes.values():
+        if process.pid in known:
+            continue
+        if process.session == shell or _descends(process, shell, processes):
+            own.append(process)
+        else:
+            rest.append(process)
+    wanted = f"{MARK}={mark}".encode()
+    own += [process for process in rest if _is_orphan(process, processes) and _marked(process.pid, wanted)]
+    return own
+
+
+def since(processes: Iterable[Process], shell: int, ticks: int) -> List[Process]:
+    """Return those that a command begun at that time has started: background jobs of earlier commands are not its."""
+    by_id = {process.pid: process for process in processes}
+    return [process for process in by_id.values() if _is_new(process, by_id, shell, ticks)]
+
+
+def send(processes: Iterable[Process], number: int, shell: int) -> None:
+    """Send the signal to each process, to whole groups at once where they can be, never to the shell's own group."""
+    groups: Set[int] = set()
+    spared = (0, 1, shell, os.getpgrp())
+    for process in processes:
+        try:
+            if process.group not in spared and process.group not in groups:
+                groups.add(process.group)
+                os.killpg(process.group, number)
+            if process.group in spared:
+                os.kill(process.pid, number)
+        except (ProcessLookupError, PermissionError):
+            continue
+
+
+def kill_all(shell: int, mark: str) -> None:
+    """Kill the shell and everything it has started, in a bounded number of rounds."""
+    _kill(shell)
+    for _ in range(20):
+        processes = belonging(shell, mark)
+        if not processes:
+            return
+        send(processes, signal.SIGKILL, shell)
+        for process in processes:
+            _kill(process.pid)
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return
+
+
+def _read(name: str) -> "Process | None":
+    try:
+        with open(f"/proc/{name}/stat", "rb", buffering=0) as file:
+            text = file.read(1024)
+    except OSError:
+        return None
+    fields = text[text.rfind(b")") + 2 :].split()
+    if len(fields) < 20:
+        return None
+    return Process(int(name), fields[0].decode(), int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]))
+
+
+def _descends(process: Process, ancestor: int, processes: Dict[int, Process]) -> bool:
+    for _ in range(256):
+        if process.parent == ancestor:
+            return True
+        parent = processes.get(process.parent)
+        if parent is None:
+            return False
+        process = parent
+    return False
+
+
+def _is_orphan(process: Process, processes: Dict[int, Process]) -> bool:
+    """True when the process's line of parents ends at the init process or at the runner without passing a terminal."""
+    own = os.getpid()
+    for _ in range(256):
+        if process.parent in (0, 1, own):
+            return True
+        parent = processes.get(process.parent)
+        if parent is None:
+            return True
+        process = parent
+    return False
+
+
+def _marked(pid: int, wanted: bytes) -> bool:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return wanted in file.read(256 * 1024).split(b"\0")
+    except OSError:
+        return False
+
+
+def _is_new(process: Process, by_id: Dict[int, Process], shell: int, ticks: int) -> bool:
+    for _ in range(256):
+        if process.started < ticks:
+            return False
+        if process.parent == shell or process.parent not in by_id:
+            return True
+        process = by_id[process.parent]
+    return True

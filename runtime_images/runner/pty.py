@@ -1,0 +1,210 @@
+"""A pseudo-terminal of the runner's own and the shell process on it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import struct
+import termios
+from typing import Any, Dict, List, Optional
+
+from .loop import Callback, Loop
+from .terminal import COLUMNS, ROWS
+
+_INPUT_LIMIT = 1024 * 1024
+_HIGHEST_INHERITABLE = 1024
+
+
+class Terminal:
+    """Both ends of one pseudo-terminal.
+
+    The program's end stays open here too: programs that outlive their shell keep a terminal, and a new shell can take
+    it over.
+    """
+
+    def __init__(self) -> None:
+        """Raises OSError when the system has no terminal to give."""
+        self.master, self._slave = os.openpty()
+        self.name = os.ttyname(self._slave)
+        os.set_blocking(self.master, False)
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+        self._modes = _modes(self._slave)
+        self._pending = bytearray()
+        self.restore()
+
+    def restore(self) -> None:
+        """Undo what programs did to the terminal's modes and forget input that nobody read."""
+        self._pending.clear()
+        termios.tcsetattr(self._slave, termios.TCSANOW, self._modes)
+        termios.tcflush(self._slave, termios.TCIFLUSH)
+
+    def foreground(self) -> int:
+        """Return the foreground process group, or 0 when there is none."""
+        try:
+            return max(0, os.tcgetpgrp(self.master))
+        except OSError:
+            return 0
+
+    def write(self, loop: Loop, data: bytes) -> bool:
+        """Type the bytes; what the program does not take at once is typed when it does. False: too much is waiting."""
+        if len(self._pending) + len(data) > _INPUT_LIMIT:
+            return False
+        idle = not self._pending
+        self._pending += data
+        if idle:
+            self._drain(loop)
+        return True
+
+    def close(self, loop: Loop) -> None:
+        """Hang up: programs still on the terminal read its end."""
+        loop.remove_reader(self.master)
+        loop.remove_writer(self.master)
+        os.close(self.master)
+        os.close(self._slave)
+
+    def _drain(self, loop: Loop) -> None:
+        try:
+            while self._pending:
+                del self._pending[: os.write(self.master, self._pending[:2048])]
+        except BlockingIOError:
+            loop.add_writer(self.master, lambda: self._drain(loop))
+            return
+        except OSError:
+            self._pending.clear()
+        loop.remove_writer(self.master)
+
+
+class Pipe:
+    """A pipe: one end for the runner's loop, the other for the shell."""
+
+    def __init__(self) -> None:
+        self.reader, self.writer = os.pipe()
+
+    def close(self, loop: Loop) -> None:
+        """Close what is open of it."""
+        for descriptor in (self.reader, self.writer):
+            if descriptor >= 0:
+                loop.remove_reader(descriptor)
+                loop.remove_writer(descriptor)
+                os.close(descriptor)
+        self.reader = self.writer = -1
+
+
+class ControlLine:
+    """The runner's end of the pipe from which the shell reads the lines it runs."""
+
+    def __init__(self, loop: Loop, gone: Callback) -> None:
+        """``gone`` is called once, when nobody can read the lines any more."""
+        self._loop = loop
+        self._gone = gone
+        self._pipe = Pipe()
+        self._pending = bytearray()
+        os.set_blocking(self._pipe.writer, False)
+
+    @property
+    def shell_end(self) -> int:
+        """The descriptor that becomes the shell's standard input."""
+        return self._pipe.reader
+
+    def started(self) -> None:
+        """Say that the shell has its end: from now on only it keeps the pipe alive."""
+        os.close(self._pipe.reader)
+        self._pipe.reader = -1
+        # A write end never becomes readable; its watcher hears of the last reader's end.
+        self._loop.add_reader(self._pipe.writer, self._hung_up)
+
+    def send(self, data: bytes) -> None:
+        """Queue lines."""
+        idle = not self._pending
+        self._pending += data
+        if idle:
+            self._drain()
+
+    def close(self) -> None:
+        """Let the shell read the end of its input."""
+        self._pending.clear()
+        self._pipe.close(self._loop)
+
+    def _drain(self) -> None:
+        writer = self._pipe.writer
+        if writer < 0:
+            return
+        try:
+            while self._pending:
+                del self._pending[: os.write(writer, self._pending[:65536])]
+        except BlockingIOError:
+            self._loop.add_writer(writer, self._drain)
+            return
+        except OSError:
+            self._pending.clear()
+        self._loop.remove_writer(writer)
+
+    def _hung_up(self) -> None:
+        self._loop.remove_reader(self._pipe.writer)
+        self._loop.remove_writer(self._pipe.writer)
+        self._pending.clear()
+        self._gone()
+
+
+def spawn_shell(shell: str, terminal: Terminal, control: int, environment: Dict[str, str]) -> int:
+    """Start the shell as leader of a new session on the terminal and return its process id.
+
+    Its standard input is the control pipe; its output goes nowhere, since each command is given the terminal for its
+    own time only.
+
+    Raises:
+        OSError: no process can be had (EAGAIN: the limit on processes), or there is no such shell.
+    """
+    # Opening a terminal makes it the controlling one of a session leader that has none.
+    actions: List[Any] = [
+        (os.POSIX_SPAWN_OPEN, 1, terminal.name, os.O_RDWR, 0),
+        (os.POSIX_SPAWN_DUP2, control, 0),
+        (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_RDWR, 0),
+        (os.POSIX_SPAWN_DUP2, 1, 2),
+    ]
+    arguments = ["bash", "--noprofile", "--norc", "--noediting", "-i"]
+    return os.posix_spawn(
+        shell,
+        arguments,
+        environment,
+        file_actions=actions,
+        setsid=True,
+        setsigmask=[],
+        setsigdef=[number for number in signal.valid_signals() if _may_reset(number)],
+    )
+
+
+def close_inherited() -> None:
+    """Close what the runner was started with beyond its standard streams, so that no program inherits it."""
+    os.closerange(3, _HIGHEST_INHERITABLE)
+
+
+def exit_code(status: int) -> int:
+    """Return a wait status as a shell would: the exit code, or 128 + the signal's number."""
+    if os.WIFSIGNALED(status):
+        return 128 + os.WTERMSIG(status)
+    return os.WEXITSTATUS(status)
+
+
+def _may_reset(number: int) -> bool:
+    return number not in (signal.SIGKILL, signal.SIGSTOP)
+
+
+def _modes(slave: int) -> List[Any]:
+    """Nothing is echoed, line ends stay as written, and no key stops the output for good."""
+    modes: List[Any] = termios.tcgetattr(slave)
+    modes[0] &= ~(termios.IXON | termios.IXOFF)
+    modes[0] |= getattr(termios, "IUTF8", 0x4000)
+    modes[1] &= ~termios.ONLCR
+    modes[3] &= ~(termios.ECHO | termios.ECHONL)
+    return modes
+
+
+def find_shell(path: Optional[str] = None) -> Optional[str]:
+    """Return the path of bash, or None when the image has none."""
+    for folder in (path or os.environ.get("PATH") or os.defpath).split(":") + ["/bin", "/usr/bin", "/usr/local/bin"]:
+        candidate = os.path.join(folder, "bash")
+        if folder and os.access(candidate, os.X_OK):
+            return candidate
+    return None

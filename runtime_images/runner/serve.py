@@ -1,0 +1,41 @@
+"""Builds the runner from its parts, runs it, and takes it down again."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from .loop import Loop
+from .pty import close_inherited
+from .requests import Requests
+from .server import Server, watch_signals
+
+
+def serve(socket_path: str, state_directory: str, workspace: str, idle_exit_seconds: float) -> int:
+    """Serve until told to end; return the exit code: 0, or 1 when the socket cannot be had."""
+    close_inherited()
+    for directory in (state_directory, os.path.dirname(os.path.abspath(socket_path)), workspace):
+        _make(directory)
+    loop = Loop()
+    requests = Requests(loop, state_directory, workspace)
+    server = Server(loop, requests, workspace, idle_exit_seconds)
+    watch_signals(loop, requests)
+    try:
+        server.listen(socket_path)
+    except OSError as error:
+        sys.stderr.write(f"the runner cannot listen at {socket_path}: {error}\n")
+        return 1
+    try:
+        loop.run()
+    finally:
+        server.close()
+        requests.close()
+        loop.close()
+    return 0
+
+
+def _make(directory: str) -> None:
+    try:
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+    except OSError as error:
+        sys.stderr.write(f"{directory} cannot be made: {error.strerror}; the runner goes on without it\n")

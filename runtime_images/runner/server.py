@@ -1,0 +1,125 @@
+"""The runner's socket: accepts a server, says hello, and hands its requests to the dispatcher."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+from typing import Optional
+
+from . import VERSION, facts
+from .connection import Connection
+from .loop import Loop, Timer
+from .requests import Requests
+from .wire import PROTOCOL, Frame
+
+
+class Server:
+    """Serves one server at a time: the newest connection wins, the one before is told so and closed."""
+
+    def __init__(self, loop: Loop, requests: Requests, workspace: str, idle_exit_seconds: float) -> None:
+        self._loop = loop
+        self._requests = requests
+        self._workspace = workspace
+        self._idle_exit_seconds = idle_exit_seconds
+        self._boot = os.urandom(8).hex()
+        self._listener: Optional[socket.socket] = None
+        self._connection: Optional[Connection] = None
+        self._idle_timer: Optional[Timer] = None
+        self._path = ""
+
+    def listen(self, path: str) -> None:
+        """Open the socket, for this user only; one that a dead runner has left is replaced.
+
+        Raises:
+            OSError: it cannot be made, or a living runner answers on it.
+        """
+        if _answers(path):
+            raise OSError(f"another runner answers at {path}")
+        if os.path.lexists(path):
+            os.unlink(path)
+        listener = socket.socket(socket.AF_UNIX)
+        mask = os.umask(0o177)
+        try:
+            listener.bind(path)
+        finally:
+            os.umask(mask)
+        listener.listen(8)
+        listener.setblocking(False)
+        self._path = path
+        self._listener = listener
+        self._loop.add_reader(listener.fileno(), self._accept)
+        self._start_idling()
+
+    def close(self) -> None:
+        """Close the socket and the connection."""
+        if self._listener is not None:
+            self._loop.remove_reader(self._listener.fileno())
+            self._listener.close()
+            self._listener = None
+            if os.path.lexists(self._path):
+                os.unlink(self._path)
+        if self._connection is not None:
+            self._connection.close()
+
+    def _accept(self) -> None:
+        if self._listener is None:
+            return
+        try:
+            stream, _ = self._listener.accept()
+        except OSError:
+            return
+        before = self._connection
+        self._connection = Connection(self._loop, stream, self._received, self._lost)
+        if before is not None:
+            before.end({"error": {"code": "replaced", "message": "another server has attached to this runner"}})
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        self._connection.start()
+        self._connection.send({"hello": self._hello()})
+
+    def _hello(self) -> "dict[str, object]":
+        return {
+            "protocol": PROTOCOL,
+            "runner": VERSION,
+            "python": ".".join(str(part) for part in sys.version_info[:3]),
+            "pid": os.getpid(),
+            "boot": self._boot,
+            "workspace": self._workspace,
+            "user": facts.username(),
+            "hostname": os.uname().nodename,
+        }
+
+    def _received(self, connection: Connection, frame: Frame) -> None:
+        if connection is self._connection:
+            self._requests.receive(connection, frame)
+
+    def _lost(self, connection: Connection) -> None:
+        if connection is self._connection:
+            self._connection = None
+            self._start_idling()
+
+    def _start_idling(self) -> None:
+        if self._idle_exit_seconds > 0:
+            self._idle_timer = self._loop.call_later(self._idle_exit_seconds, self._loop.stop)
+
+
+def watch_signals(loop: Loop, requests: Requests) -> None:
+    """Let SIGTERM and SIGINT end the runner and SIGCHLD reach the shells."""
+    loop.on_signal(signal.SIGTERM, loop.stop)
+    loop.on_signal(signal.SIGINT, loop.stop)
+    loop.on_signal(signal.SIGCHLD, requests.child_changed)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+
+def _answers(path: str) -> bool:
+    probe = socket.socket(socket.AF_UNIX)
+    try:
+        probe.connect(path)
+    except OSError:
+        return False
+    else:
+        return True
+    finally:
+        probe.close()

@@ -1,0 +1,361 @@
+"""A kept bash on a terminal: started, given commands one at a time, watched, and started again with its state kept."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Dict, List, NamedTuple, Optional
+
+from . import driver, processes
+from .loop import Loop, Timer
+from .pty import ControlLine, Pipe, Terminal, exit_code, find_shell, spawn_shell
+
+START_SECONDS = 10.0
+MARKER_SECONDS = 0.05
+DRAIN_SECONDS = 0.01
+_READ = 64 * 1024
+_READS_IN_A_ROW = 16
+
+
+class Ended(NamedTuple):
+    """How a command ended. ``shell_lost``: with it the shell, for the reason given."""
+
+    status: int
+    background: int
+    shell_lost: str = ""
+    signalled: bool = False
+
+
+class ShellEvents:
+    """What a shell tells its owner; every method is called from the loop."""
+
+    def ready(self) -> None:
+        """The shell takes a command now."""
+
+    def failed(self, message: str) -> None:
+        """No shell can be started."""
+
+    def output(self, data: bytes) -> None:
+        """The running command has printed this."""
+
+    def idle_output(self, data: bytes) -> None:
+        """Something has printed this while no command was running."""
+
+    def ended(self, how: Ended) -> None:
+        """The running command has ended, and all its output has been delivered."""
+
+
+class Shell:
+    """One bash process and its terminal, and after that process's end the next one."""
+
+    def __init__(self, loop: Loop, mark: str, directory: str, events: ShellEvents) -> None:
+        self._loop = loop
+        self._mark = mark
+        self._events = events
+        self.directory = directory
+        self.path = os.environ.get("PATH", os.defpath)
+        self.pid = 0
+        self.replaced = False
+        self._status = 0
+        self._state: Optional[bytes] = None
+        self._terminal: Optional[Terminal] = None
+        self._reports: Optional[Pipe] = None
+        self._control: Optional[ControlLine] = None
+        self._reader = driver.ReportReader()
+        self._start_word = ""
+        self._word = ""
+        self._running = False
+        self._report: Optional[driver.Report] = None
+        self._marker: Optional[bytes] = None
+        self._held = b""
+        self._timer: Optional[Timer] = None
+        self._plain = False
+        self._starting = False
+
+    @property
+    def usable(self) -> bool:
+        """True when a command can be given to the shell that there is."""
+        return self.pid > 0 and not self._starting and not self._running and not self.replaced
+
+    def start(self) -> None:
+        """Start a shell where the last one was; ends in ``ready`` or ``failed``."""
+        self._discard_process()
+        path = find_shell()
+        if path is None:
+            self._events.failed("there is no bash in this image: install bash, or use an image that has it")
+            return
+        word = driver.new_word()
+        self._control = ControlLine(self._loop, self._control_lost)
+        try:
+            terminal, reports = self._ensure_terminal()
+            self.pid = spawn_shell(path, terminal, self._control.shell_end, self._environment())
+        except OSError as error:
+            self._control.close()
+            self._control = None
+            self._events.failed(f"no shell can be started: {error.strerror or error}")
+            return
+        self._starting = True
+        self._start_word = self._word = word
+        self._reader.expect(word, word + "x")
+        self._marker, self._held, self._report = driver.marker(word), b"", None
+        self._control.started()
+        state = None if self._plain else self._state
+        self._control.send(driver.start(word, reports, terminal.name, self.directory, state, profile=not self._plain))
+        self._timer = self._loop.call_later(START_SECONDS, self._start_failed)
+
+    def run(self, command: str, variables: Dict[str, str]) -> None:
+        """Run a command in a usable shell; ends in ``ended``."""
+        if self._terminal is None or self._control is None or self._reports is None:
+            raise RuntimeError("the shell has not been started")
+        self._terminal.restore()
+        self._word = driver.new_word()
+        self._reader.expect(self._word, self._start_word + "x")
+        self._marker, self._held, self._report = driver.marker(self._word), b"", None
+        self._running = True
+        pipe = self._pipe_path()
+        lines = driver.exports(variables) if variables else ""
+        lines += driver.run(command, self._terminal.name, self._status)
+        lines += driver.report(self._word, pipe, self._terminal.name)
+        lines += driver.snapshot(self._word, pipe)
+        self._control.send(lines.encode("utf-8"))
+
+    def type(self, data: bytes) -> bool:
+        """Type bytes on the terminal; False when too much typed before is still unread."""
+        return self._terminal is not None and self._terminal.write(self._loop, data)
+
+    def foreground(self) -> int:
+        """Return the terminal's foreground process group, or 0."""
+        return self._terminal.foreground() if self._terminal is not None else 0
+
+    def mark(self) -> str:
+        """Return the value by which processes started here can be known."""
+        return self._mark
+
+    def child_changed(self) -> None:
+        """Look whether the shell process has stopped or ended; to be called on SIGCHLD."""
+        if self.pid <= 0:
+            return
+        try:
+            pid, status = os.waitpid(self.pid, os.WNOHANG | os.WUNTRACED)
+        except ChildProcessError:
+            pid, status = self.pid, 0
+        if pid == 0:
+            return
+        if os.WIFSTOPPED(status):
+            os.kill(pid, signal.SIGCONT)  # a stopped shell would never answer again
+            return
+        self._died(status)
+
+    def destroy(self) -> None:
+        """Kill the shell and all it has started, and forget its state."""
+        if self.pid > 0:
+            processes.kill_all(self.pid, self._mark)
+        self._discard_process()
+        if self._terminal is not None:
+            self._terminal.close(self._loop)
+            self._terminal = None
+        if self._reports is not None:
+            self._reports.close(self._loop)
+            self._reports = None
+        self._state = None
+        self._status = 0
+        self._running = self._starting = False
+        self._cancel_timer()
+
+    def _ensure_terminal(self) -> "tuple[Terminal, str]":
+        if self._terminal is None:
+            self._terminal = Terminal()
+            self._loop.add_reader(self._terminal.master, self._read_terminal)
+        if self._reports is None:
+            self._reports = Pipe()
+            os.set_blocking(self._reports.reader, False)
+            self._loop.add_reader(self._reports.reader, self._read_reports)
+        return self._terminal, self._pipe_path()
+
+    def _pipe_path(self) -> str:
+        writer = self._reports.writer if self._reports is not None else -1
+        return f"/proc/{os.getpid()}/fd/{writer}"
+
+    def _environment(self) -> Dict[str, str]:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("DRYDOCK_")}
+        environment.update(TERM="xterm-256color", PAGER="cat", GIT_PAGER="cat", MANPAGER="cat")
+        environment[processes.MARK] = self._mark
+        if not any(environment.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG")):
+            environment["LANG"] = "C.UTF-8"
+        environment.setdefault("HOME", os.path.expanduser("~"))
+        environment.setdefault("PATH", os.defpath)
+        return environment
+
+    def _discard_process(self) -> None:
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        if self.pid > 0:
+            try:
+                os.kill(self.pid, signal.SIGKILL)
+                os.waitpid(self.pid, 0)
+            except (ProcessLookupError, ChildProcessError):
+                pass
+        self.pid = 0
+        self.replaced = False
+
+    def _start_failed(self) -> None:
+        """The profile, the restored state or the machine keeps the shell from starting: try once without the former."""
+        self._starting = False
+        if self._plain:
+            self._plain = False
+            self._discard_process()
+            self._events.failed("the shell did not become ready in time")
+        else:
+            self._plain = True
+            self.start()
+
+    def _read_terminal(self) -> None:
+        if self._terminal is None:
+            return
+        for _ in range(_READS_IN_A_ROW):
+            try:
+                data = os.read(self._terminal.master, _READ)
+            except (BlockingIOError, OSError):
+                return
+            self._take_output(data)
+            if self._terminal is None:
+                return
+
+    def _take_output(self, data: bytes) -> None:
+        marker = self._marker
+        if marker is None:
+            self._events.idle_output(data)
+            return
+        if self._held:
+            data, self._held = self._held + data, b""
+        found = data.find(marker)
+        if found >= 0:
+            self._marker = None
+            self._emit(data[:found])
+            if data[found + len(marker) :]:
+                self._events.idle_output(data[found + len(marker) :])
+            self._check_ended()
+            return
+        escape = data.rfind(b"\x1b", max(0, len(data) - len(marker)))
+        if escape >= 0 and marker.startswith(data[escape:]):
+            data, self._held = data[:escape], data[escape:]
+        self._emit(data)
+
+    def _emit(self, data: bytes) -> None:
+        if data and self._running:
+            self._events.output(data)
+
+    def _read_reports(self) -> None:
+        if self._reports is None:
+            return
+        while True:
+            try:
+                data = os.read(self._reports.reader, _READ)
+            except (BlockingIOError, OSError):
+                return
+            for item in self._reader.feed(data):
+                self._take_report(item)
+            if len(data) < _READ or self._reports is None:
+                return
+
+    def _take_report(self, item: object) -> None:
+        if isinstance(item, driver.Snapshot):
+            self._state = item.script
+        elif isinstance(item, driver.Report):
+            self.directory = item.directory or self.directory
+            self.path = item.path
+            if item.word == self._word and self._report is None and (self._running or self._starting):
+                self._report = item
+                self._read_terminal()
+                if self._report is not None and self._marker is not None:
+                    # The terminal delivers a moment later than the pipe; if it does not deliver, go on without.
+                    self._cancel_timer()
+                    self._timer = self._loop.call_later(MARKER_SECONDS, self._marker_missing)
+                self._check_ended()
+
+    def _marker_missing(self) -> None:
+        self._marker = None
+        self._emit(self._held)
+        self._held = b""
+        self._check_ended()
+
+    def _check_ended(self) -> None:
+        report = self._report
+        if report is None or self._marker is not None:
+            return
+        self._cancel_timer()
+        self._report = None
+        if self._starting:
+            self._starting = self._plain = False
+            self._events.ready()
+        elif self._running:
+            self._running = False
+            self._status = max(0, report.status)
+            self._events.ended(Ended(report.status, report.background))
+
+    def _control_lost(self) -> None:
+        """The shell has closed its input: it is ending, or another program has taken its place, or it was tricked."""
+        self.replaced = True
+        if self._running:
+            self._note_replacement()
+        elif self.pid > 0:
+            _kill(self.pid)
+
+    def _note_replacement(self) -> None:
+        """Remember directory and environment of the program that ``exec`` has put in the shell's place."""
+        try:
+            with open(f"/proc/{self.pid}/cmdline", "rb") as file:
+                if b"\0--noediting\0" in file.read(4096):
+                    return
+            with open(f"/proc/{self.pid}/environ", "rb") as file:
+                entries = file.read(1024 * 1024).split(b"\0")
+            self.directory = os.readlink(f"/proc/{self.pid}/cwd")
+        except OSError:
+            return
+        lines: List[bytes] = [self._state or b""]
+        for entry in entries:
+            name, _, value = entry.partition(b"=")
+            if driver.VARIABLE.match(name.decode("utf-8", "replace")) and name != b"_":
+                lines.append(b"\\builtin export " + name + b"='" + value.replace(b"'", b"'\\''") + b"'")
+        self._state = b"\n".join(lines)
+
+    def _died(self, status: int) -> None:
+        replaced = self.replaced
+        self.pid = 0
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        self._read_reports()
+        self._read_terminal()
+        self._cancel_timer()
+        if self._starting:
+            self._start_failed()
+        elif self._running:
+            self._timer = self._loop.call_later(DRAIN_SECONDS, lambda: self._finish_death(status, replaced))
+
+    def _finish_death(self, status: int, replaced: bool) -> None:
+        """Every program's last words have had time to arrive: the command has ended together with its shell."""
+        self._read_terminal()
+        if not self._running:
+            return
+        self._marker, self._report = None, None
+        self._emit(self._held)
+        self._held = b""
+        self._running = False
+        self._status = exit_code(status)
+        signalled = os.WIFSIGNALED(status) and not replaced
+        reason = f"killed by signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else "ended by the command"
+        self._events.ended(Ended(self._status, -1, reason, signalled))
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
