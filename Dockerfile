@@ -60,5 +60,5 @@ WORKDIR /data
 VOLUME /data
 EXPOSE 3000
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 \
-  CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:3000/health', timeout=4)"]
+  CMD python -c "import urllib.request as r; r.urlopen('http://127.0.0.1:$DRYDOCK_PORT/health', timeout=4)"
 CMD ["drydock", "serve"]

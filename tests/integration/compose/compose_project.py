@@ -1,0 +1,139 @@
+"""A compose project of the repository's own file, under a name of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import shutil
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[3]
+BUILD_SECONDS = 1200
+COMMAND_SECONDS = 180
+READY_SECONDS = 120
+TAG = "test"
+
+
+def compose_command() -> list[str]:
+    """Compose v2 where it is installed, otherwise the older program."""
+    has_plugin = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode == 0
+    if has_plugin:
+        return ["docker", "compose"]
+    program = shutil.which("docker-compose")
+    assert program is not None, "Docker Compose is missing; get it with: scripts/real-parts compose"
+    return [program]
+
+
+def free_port() -> int:
+    """A port of loopback that nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class ComposeProject:
+    """Runs compose commands and asks the server over HTTP."""
+
+    def __init__(self) -> None:
+        self.name = f"drydocktest{secrets.token_hex(4)}"
+        self.port = free_port()
+        self.token = ""
+        self._command = compose_command()
+
+    def run(self, *arguments: str, limit: float = COMMAND_SECONDS) -> str:
+        """Run a compose command; its output, which also is the message when it fails."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("DRYDOCK_", "LLM_"))}
+        done = subprocess.run(
+            [*self._command, "-p", self.name, "-f", str(ROOT / "docker-compose.yml"), *arguments],
+            cwd=ROOT,
+            env={**kept, "PORT": str(self.port), "TAG": TAG},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=limit,
+            check=False,
+        )
+        assert done.returncode == 0, (
+            f"compose {' '.join(arguments)} failed:\n{done.stdout[-4000:]}{done.stderr[-4000:]}"
+        )
+        return done.stdout
+
+    def container(self, service: str) -> str:
+        """Id of a service's container."""
+        return self.run("ps", "-q", service).strip()
+
+    def build(self) -> None:
+        """Build all images."""
+        subprocess.run(
+            [ROOT / "scripts" / "base-image", "debian:bookworm-slim", "node:20-bookworm-slim"],
+            check=True,
+            capture_output=True,
+            timeout=BUILD_SECONDS,
+        )
+        self.run("build", limit=BUILD_SECONDS)
+
+    def start(self) -> None:
+        """Start everything, and wait until the server answers and has said its address."""
+        self.run("up", "-d", "--no-build")
+        self.wait_until_ready()
+
+    def wait_until_ready(self) -> None:
+        """Wait for the server's answer and for the address with its token in the log."""
+        end = time.monotonic() + READY_SECONDS
+        reason = ""
+        while time.monotonic() < end:
+            try:
+                self.ask("GET", "/health")
+            except OSError as error:
+                reason = str(error)
+            else:
+                found = re.findall(rf"http://127\.0\.0\.1:{self.port}/#token=(\S+)", self.log())
+                if found:
+                    self.token = found[-1]
+                    return
+                reason = "its address is not in the log"
+            time.sleep(0.2)
+        raise AssertionError(f"the server is not ready ({reason}):\n{self.log()[-4000:]}")
+
+    def log(self) -> str:
+        """What the server has written."""
+        return self.run("logs", "--no-color", "server")
+
+    def ask(self, method: str, path: str, body: object = None, *, token: str | None = None) -> Any:
+        """An HTTP request to the server; the JSON of its answer."""
+        headers = {"Content-Type": "application/json"}
+        if token:
+            headers["X-Session-API-Key"] = token
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}{path}",
+            method=method,
+            headers=headers,
+            data=None if body is None else json.dumps(body).encode(),
+        )
+        with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
+            content = answer.read()
+        try:
+            return json.loads(content)
+        except ValueError:
+            return content.decode()
+
+    def status_of(self, path: str, *, token: str | None = None) -> int:
+        """The status of a GET."""
+        try:
+            self.ask("GET", path, token=token)
+        except urllib.error.HTTPError as error:
+            error.close()
+            return error.code
+        return 200
+
+    def remove(self) -> None:
+        """Take the project down with its volumes."""
+        self.run("down", "--volumes", "--remove-orphans", "--timeout", "10")
