@@ -25,11 +25,17 @@ _CALLERS_FAULT = frozenset({"bad_request", "not_found", "too_large"})
 
 
 class ChannelClosedError(SandboxError):
-    """The stream to the runner has ended; whether the request took effect is unknown."""
+    """The stream to the runner has ended; whether the request took effect is unknown.
 
-    def __init__(self, reason: str) -> None:
+    Attributes:
+        reason: why, as the end of a sentence.
+        replaced: somebody else has attached to the runner since.
+    """
+
+    def __init__(self, reason: str, *, replaced: bool = False) -> None:
         super().__init__(f"The stream to the sandbox has ended: {reason}.", code="channel_closed")
         self.reason = reason
+        self.replaced = replaced
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +98,7 @@ class RunnerChannel:
         self._decoder = wire.Decoder()
         self._ids = itertools.count(1)
         self._pending: dict[int, _Pending] = {}
-        self._ended: str | None = None
+        self._ended: ChannelClosedError | None = None
         self._reading: asyncio.Task[None] | None = None
         self._hello: RunnerHello | None = None
         self.suspended = False
@@ -146,7 +152,7 @@ class RunnerChannel:
             SandboxError: the runner failed at it.
         """
         if self._ended is not None:
-            raise ChannelClosedError(self._ended)
+            raise self._ended
         if len(self._pending) >= self._limits.pending:
             raise SandboxError("Too many requests to this sandbox at once.", code="busy", fix="Wait for some to end.")
         ident = next(self._ids)
@@ -180,7 +186,7 @@ class RunnerChannel:
 
     async def close(self, reason: str = "it was closed") -> None:
         """End the stream; requests under way fail with `ChannelClosedError`."""
-        self._fail(reason)
+        self._fail(ChannelClosedError(reason))
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.wait({self._reading})
@@ -195,18 +201,18 @@ class RunnerChannel:
 
     async def _read(self, frames: list[wire.Frame]) -> None:
         """Dispatch what arrives until the stream ends; the owner of every pending answer."""
-        reason = "it was closed"
+        end = ChannelClosedError("it was closed")
         try:
             while True:
                 for frame in frames:
                     self._dispatch(frame)
                 frames = self._decode(await self._receive_or_ping())
         except ChannelClosedError as error:
-            reason = error.reason
+            end = error
         except SandboxError as error:
-            reason = str(error)
+            end = ChannelClosedError(str(error).rstrip("."))
         finally:
-            self._fail(reason)
+            self._fail(end)
 
     async def _receive_or_ping(self) -> bytes:
         """The next bytes; a silent runner that owes an answer is asked for a sign of life once."""
@@ -243,6 +249,9 @@ class RunnerChannel:
     def _dispatch(self, frame: wire.Frame) -> None:
         message = frame.message
         ident = message.get("id")
+        if ident is None and isinstance(message.get("error"), dict):  # the runner's last word
+            error = message["error"]
+            raise ChannelClosedError(str(error.get("message", ""))[:500], replaced=error.get("code") == "replaced")
         pending = self._pending.get(ident) if isinstance(ident, int) else None
         if pending is None or pending.answer.done():
             return
@@ -261,16 +270,17 @@ class RunnerChannel:
             await self._writer.drain()
         except OSError as error:
             reason = str(error) or type(error).__name__
-            self._fail(reason)  # at once: nobody is to be sent to a stream that is known to be dead
-            raise ChannelClosedError(reason) from error
+            end = ChannelClosedError(reason)
+            self._fail(end)  # at once: nobody is to be sent to a stream that is known to be dead
+            raise end from error
 
-    def _fail(self, reason: str) -> None:
+    def _fail(self, end: ChannelClosedError) -> None:
         if self._ended is not None:
             return
-        self._ended = reason
+        self._ended = end
         for pending in self._pending.values():
             if not pending.answer.done():
-                pending.answer.set_exception(ChannelClosedError(reason))
+                pending.answer.set_exception(ChannelClosedError(end.reason, replaced=end.replaced))
         with contextlib.suppress(OSError, RuntimeError):  # the transport may be gone already
             self._writer.close()
 

@@ -197,6 +197,8 @@ class SandboxConnection:
             except TimeoutError:
                 raise await self._overdue(channel, op, limit) from None
             except ChannelClosedError as error:
+                if error.replaced:  # asking again would take the sandbox back, and so on for ever
+                    raise SandboxLostError("Another server has taken over this sandbox.") from error
                 reason = error.reason
                 left = max(1.0, left - (loop.time() - began))
         raise SandboxLostError(f"The stream to the sandbox dropped {self._limits.attempts} times ({reason}).")

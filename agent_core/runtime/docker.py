@@ -18,7 +18,6 @@ from agent_core.runtime.docker_stream import EngineAddress, ExecStream, open_exe
 T = TypeVar("T")
 
 _FIX = "Start it (for example: sudo systemctl start docker), or set DOCKER_HOST to one that runs."
-_CONNECT_SECONDS = 5.0
 
 
 class EngineUnavailableError(SandboxError):
@@ -51,11 +50,15 @@ class DockerEngine:
         host: address as in DOCKER_HOST; None takes the environment's, then the local socket.
         threads: most calls at the same time.
         call_seconds: limit of one call, unless the caller names another.
+        connect_seconds: limit of the first call, which finds out whether an engine answers.
     """
 
-    def __init__(self, host: str | None = None, *, threads: int = 8, call_seconds: float = 60.0) -> None:
+    def __init__(
+        self, host: str | None = None, *, threads: int = 8, call_seconds: float = 60.0, connect_seconds: float = 5.0
+    ) -> None:
         self._host = host
         self._call_seconds = call_seconds
+        self._connect_seconds = connect_seconds
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="docker")
         self._connecting = asyncio.Lock()
         self._client: Any = None
@@ -103,9 +106,9 @@ class DockerEngine:
         if self._client is None:
             async with self._connecting:
                 if self._client is None:
-                    connect = functools.partial(_connect, self._host, self._call_seconds)
-                    work = functools.partial(_translated, "be reached", lambda _: connect(), None)
-                    self._client, self._address = await self._in_thread("be reached", work, _CONNECT_SECONDS + 1)
+                    connect = functools.partial(_connect, self._host, self._connect_seconds, self._call_seconds)
+                    work = functools.partial(_translated, "answer", lambda _: connect(), None)
+                    self._client, self._address = await self._in_thread("connecting", work, self._connect_seconds + 1)
         return self._client
 
     async def _in_thread(self, what: str, work: Callable[[], T], limit: float) -> T:
@@ -119,7 +122,7 @@ class DockerEngine:
             ) from None
 
 
-def _connect(host: str | None, call_seconds: float) -> tuple[Any, EngineAddress]:
+def _connect(host: str | None, connect_seconds: float, call_seconds: float) -> tuple[Any, EngineAddress]:
     # The SDK takes a third of a second to import; only those who use Docker pay for it, in a thread.
     from docker.api.client import APIClient
     from docker.utils import kwargs_from_env, parse_host
@@ -129,7 +132,7 @@ def _connect(host: str | None, call_seconds: float) -> tuple[Any, EngineAddress]
         options["base_url"] = host
     tls = options.get("tls")
     # One probe for the API version per process; newer engines refuse old versions, so none is pinned.
-    client = APIClient(version="auto", timeout=_CONNECT_SECONDS, max_pool_size=16, **options)
+    client = APIClient(version="auto", timeout=connect_seconds, max_pool_size=16, **options)
     client.timeout = call_seconds
     client.trust_env = False
     return client, _address(parse_host(options.get("base_url"), tls=bool(tls)), tls)

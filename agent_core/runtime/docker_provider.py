@@ -23,6 +23,7 @@ class DockerProvider:
         host: the engine's address as in DOCKER_HOST; None takes the environment's, then the local socket.
         threads: most calls to the engine at the same time.
         call_seconds: limit of one call to the engine.
+        connect_seconds: limit of the first call, which finds out whether an engine answers.
         pull_seconds: limit of getting an image, on top of the limit of a start.
     """
 
@@ -34,9 +35,10 @@ class DockerProvider:
         *,
         threads: int = 8,
         call_seconds: float = 60.0,
+        connect_seconds: float = 5.0,
         pull_seconds: float = PULL_SECONDS,
     ) -> None:
-        self._engine = DockerEngine(host, threads=threads, call_seconds=call_seconds)
+        self._engine = DockerEngine(host, threads=threads, call_seconds=call_seconds, connect_seconds=connect_seconds)
         self._networks = InstanceNetworks(self._engine)
         self._pull_seconds = pull_seconds
 

@@ -82,6 +82,7 @@ class FakeRunner:
         """A new stream to this runner; older ones are closed."""
         ours, theirs = socket.socketpair()
         for stream in self._streams:
+            stream.send({"error": {"code": "replaced", "message": "another server has attached"}})
             stream.writer.close()
         self._streams = [_Stream(*await asyncio.open_connection(sock=ours))]
         stream = self._streams[0]

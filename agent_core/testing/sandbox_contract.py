@@ -18,7 +18,7 @@ import pytest
 from agent_core.errors import SandboxError, SandboxLostError, ToolError
 from agent_core.runtime.connection import SandboxConnection
 from agent_core.runtime.sandbox import SandboxStatus
-from agent_core.testing.sandbox_kit import LIMITS, SandboxKit, eventually, output, run
+from agent_core.testing.sandbox_kit import LIMITS, SandboxKit, drop_stream, eventually, output, run
 
 
 class SandboxLifecycleContract:
@@ -63,9 +63,12 @@ class SandboxLifecycleContract:
     async def test_the_newest_stream_wins(self, kit: SandboxKit) -> None:
         first, second = kit.connect(), kit.connect()
         await first.start()
+        asked = asyncio.create_task(run(first, "sleep 5", key="first:1"))
+        await eventually(lambda: _is_running(first, "first:1"))
         await second.start()
-        assert await output(second, "echo second") == "second"
-        await eventually(lambda: not first.is_ready)
+        assert (await run(second, "echo second", args={"session": "second"}))["output"].strip() == "second"
+        with pytest.raises(SandboxLostError, match="Another server"):
+            await asked
 
     async def test_a_stopped_sandbox_keeps_its_workspace_and_starts_again(self, kit: SandboxKit) -> None:
         sandbox = kit.connect()
@@ -177,8 +180,7 @@ class SandboxRequestContract:
         await sandbox.start()
         task = asyncio.create_task(run(sandbox, "echo x >> count; sleep 0.5; cat count", key="first:1"))
         await eventually(lambda: _is_running(sandbox, "first:1"))
-        other = kit.connect(state=dict(sandbox.sandbox.state))
-        await other.start()
+        drop_stream(sandbox)
         result = await task
         assert result["output"].strip() == "x"
         assert await output(sandbox, "wc -l < count") == "1"

@@ -91,6 +91,13 @@ async def output(connection: SandboxConnection, command: str) -> str:
     return str(result["output"]).strip()
 
 
+def drop_stream(connection: SandboxConnection) -> None:
+    """Cut the stream of a connection, as a network does."""
+    channel = connection._channel
+    if channel is not None:
+        channel._writer.transport.abort()
+
+
 async def eventually(condition: Callable[[], Any], *, limit: float = 10.0) -> None:
     """Wait until a condition holds (it may be a coroutine function), looking often."""
     async with asyncio.timeout(limit):

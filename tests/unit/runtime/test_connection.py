@@ -217,6 +217,19 @@ async def test_a_sandbox_that_cannot_be_reached_again_counts_as_lost_in_time() -
         assert time.monotonic() - began < 2
 
 
+async def test_a_server_that_takes_over_is_not_fought_with() -> None:
+    async with rig() as it:
+        asked = asyncio.create_task(it.connection.request("shell.run", {}, key="c:1"))
+        await it.until_running()
+        other = SandboxConnection(it.sandbox, limits=QUICK)
+        await other.start()
+        with pytest.raises(SandboxLostError, match="Another server"):
+            await asked
+        assert await other.lookup("c:1") == "running"
+        assert it.sandbox.attaches == 2
+        await other.close()
+
+
 async def test_lookup_tells_running_and_done_and_unknown_apart() -> None:
     async with rig() as it:
         assert await it.connection.lookup("c:1") == "unknown"

@@ -1,0 +1,260 @@
+"""Containers that cannot be had: no engine, no image, no Python; each with its cause, what to do, and nothing left."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import secrets
+import tarfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from docker.api.client import APIClient
+from docker.utils import kwargs_from_env
+
+from agent_core.errors import SandboxError
+from agent_core.runtime.docker_provider import DockerProvider
+from agent_core.runtime.images import DEFAULT_IMAGE
+from agent_core.runtime.sandbox import SandboxStatus
+from agent_core.testing.sandbox_kit import LIMITS, SandboxKit, output
+
+pytestmark = pytest.mark.docker
+
+
+@pytest.fixture
+def engine() -> Iterator[Any]:
+    client = APIClient(version="auto", **kwargs_from_env())
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def image(engine: Any) -> Iterator[Any]:
+    """Builds small images and removes them."""
+    made: list[str] = []
+
+    def build(*lines: str) -> str:
+        name = f"drydock-test/{secrets.token_hex(6)}:1"
+        if lines:
+            dockerfile = "\n".join([f"FROM {DEFAULT_IMAGE}", "USER root", *lines])
+            for step in engine.build(fileobj=io.BytesIO(dockerfile.encode()), tag=name, decode=True, rm=True):
+                assert "error" not in step, step
+        else:
+            empty = io.BytesIO()
+            with tarfile.open(fileobj=empty, mode="w") as archive:
+                archive.addfile(tarfile.TarInfo("nothing"))
+            engine.import_image_from_data(empty.getvalue(), repository=name.split(":")[0], tag="1")
+        made.append(name)
+        return name
+
+    yield build
+    for name in made:
+        engine.remove_image(name, force=True)
+
+
+def objects_of(engine: Any, kit: SandboxKit) -> list[str]:
+    """Names of all containers and volumes of the test's instance."""
+    filters = {"label": f"drydock.instance={kit.instance}"}
+    containers = [found["Id"] for found in engine.containers(all=True, filters=filters)]
+    return containers + [found["Name"] for found in engine.volumes(filters=filters)["Volumes"] or ()]
+
+
+async def failure(kit: SandboxKit, **changes: Any) -> SandboxError:
+    with pytest.raises(SandboxError) as caught:
+        await kit.connect("failing", **changes).start()
+    assert kit.statuses("failing")[-1] == "STATUS$ERROR"
+    return caught.value
+
+
+async def test_no_engine_is_said_with_what_to_do(tmp_path: Path) -> None:
+    provider = DockerProvider(f"unix://{tmp_path}/none.sock")
+    found = await provider.check()
+    assert not found.ok
+    assert "No Docker engine answers" in found.reason
+    assert "DOCKER_HOST" in found.fix
+    kit = SandboxKit(provider, str(tmp_path))
+    error = await failure(kit)
+    assert error.code == "engine_unavailable"
+    await provider.close()
+
+
+@asynccontextmanager
+async def silent_engine(folder: Path) -> AsyncIterator[str]:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_unix_server(serve, str(folder / "silent.sock"))
+    try:
+        yield f"unix://{folder}/silent.sock"
+    finally:
+        server.close()
+
+
+async def test_an_engine_that_hangs_is_given_up_in_time(tmp_path: Path) -> None:
+    async with silent_engine(tmp_path) as host:
+        provider = DockerProvider(host, connect_seconds=0.2)
+        began = time.monotonic()
+        assert not (await provider.check()).ok
+        assert time.monotonic() - began < 2
+        await provider.close()
+
+
+async def test_an_image_of_ours_that_was_not_built_is_not_pulled(docker_kit: SandboxKit, engine: Any) -> None:
+    error = await failure(docker_kit, image="drydock/sandbox:not-built")
+    assert error.code == "image_missing"
+    assert "make sandbox-image" in str(error)
+    assert "STATUS$BUILDING_RUNTIME" not in docker_kit.statuses("failing")
+    assert objects_of(engine, docker_kit) == []
+
+
+async def test_an_image_that_cannot_be_pulled_is_named_with_the_command(docker_kit: SandboxKit, engine: Any) -> None:
+    # A registry that refuses connections: nothing of the network is needed.
+    error = await failure(docker_kit, image="127.0.0.1:1/nobody/nothing:1")
+    assert error.code == "image_missing"
+    assert "docker pull 127.0.0.1:1/nobody/nothing:1" in str(error)
+    assert "STATUS$BUILDING_RUNTIME" in docker_kit.statuses("failing")
+    assert objects_of(engine, docker_kit) == []
+
+
+async def test_an_image_without_python_gets_one_command_that_derives_a_usable_one(
+    docker_kit: SandboxKit, engine: Any, image: Any
+) -> None:
+    name = image()
+    error = await failure(docker_kit, image=name)
+    assert error.code == "no_python"
+    assert f"FROM {name}" in str(error)
+    assert "docker build -t" in str(error)
+    assert objects_of(engine, docker_kit) == []
+
+
+async def test_an_image_whose_python_is_too_old_is_told_so(docker_kit: SandboxKit, engine: Any, image: Any) -> None:
+    words = "drydock: Python 3.8 or newer is needed, this is 3.6.9"
+    name = image(
+        f"RUN printf '#!/bin/sh\\necho {words} >&2\\nexit 1\\n' > /usr/local/bin/python3",
+        "RUN chmod 755 /usr/local/bin/python3",
+    )
+    error = await failure(docker_kit, image=name)
+    assert error.code == "no_python"
+    assert "3.6.9" in str(error)
+    assert objects_of(engine, docker_kit) == []
+
+
+async def test_a_container_that_ends_at_once_is_reported_with_its_last_words(
+    docker_kit: SandboxKit, engine: Any, image: Any
+) -> None:
+    name = image(
+        "RUN printf '#!/bin/sh\\necho the flux capacitor is broken\\nexit 3\\n' > /usr/local/bin/python3",
+        "RUN chmod 755 /usr/local/bin/python3",
+    )
+    error = await failure(docker_kit, image=name)
+    assert error.code == "start_failed"
+    assert "exit code 3" in str(error)
+    assert "flux capacitor" in str(error)
+    assert objects_of(engine, docker_kit) == []
+
+
+async def test_a_runner_that_never_answers_ends_the_start_in_time(
+    docker_kit: SandboxKit, engine: Any, image: Any
+) -> None:
+    name = image(
+        "RUN printf '#!/bin/sh\\nexec sleep 1000\\n' > /usr/local/bin/python3; chmod 755 /usr/local/bin/python3"
+    )
+    began = time.monotonic()
+    error = await failure(docker_kit, image=name, limits=replace(LIMITS, start_seconds=2.0))
+    assert error.code == "start_timeout"
+    assert time.monotonic() - began < 10
+    assert objects_of(engine, docker_kit) == []
+
+
+async def test_a_failed_start_keeps_an_older_workspace(docker_kit: SandboxKit, engine: Any, image: Any) -> None:
+    first = docker_kit.connect()
+    await output(first, "echo kept > file")
+    await first.close()
+    engine.remove_container(first.sandbox.state["container"], force=True)
+    broken = image("RUN printf '#!/bin/sh\\nexit 3\\n' > /usr/local/bin/python3; chmod 755 /usr/local/bin/python3")
+    with pytest.raises(SandboxError):
+        await docker_kit.connect(image=broken).start()
+    assert await output(docker_kit.connect(), "cat file") == "kept"
+
+
+async def test_an_image_without_our_user_or_workspace_works_unbuilt(docker_kit: SandboxKit, image: Any) -> None:
+    name = image("RUN userdel -r agent; rm -rf /workspace /opt/drydock; ! getent passwd 1000")
+    sandbox = docker_kit.connect(image=name)
+    assert await output(sandbox, "id -u; touch file ~/file && echo $PWD") == "1000\n/workspace"
+    await sandbox.stop()
+    assert await output(sandbox, "ls") == "file"
+
+
+async def test_files_of_an_image_do_not_change_what_the_runner_imports(docker_kit: SandboxKit, image: Any) -> None:
+    name = image(
+        "ENV PYTHONPATH=/planted PYTHONSTARTUP=/planted/json.py",
+        "RUN mkdir /planted && for name in json os socket runner; do echo 'exit(9)' > /planted/$name.py; done",
+        "RUN cp /planted/json.py /workspace/json.py",
+    )
+    assert await output(docker_kit.connect(image=name), "ls /workspace") == "json.py"
+
+
+async def test_the_container_is_hardened_limited_and_labelled(docker_kit: SandboxKit, engine: Any) -> None:
+    sandbox = docker_kit.connect("first", network="full")
+    await sandbox.start()
+    found = engine.inspect_container(sandbox.sandbox.state["container"])
+    host = found["HostConfig"]
+    assert host["CapDrop"] == ["ALL"]
+    assert host["SecurityOpt"] == ["no-new-privileges"]
+    assert not host["Privileged"]
+    assert not host["Binds"]
+    assert [mount["Type"] for mount in found["Mounts"]] == ["volume"]
+    assert host["PortBindings"] in (None, {})
+    assert (host["Memory"], host["MemorySwap"]) == (LIMITS.memory, LIMITS.memory)
+    assert (host["PidsLimit"], host["NanoCpus"], host["Init"]) == (LIMITS.processes, 2_000_000_000, True)
+    assert host["LogConfig"]["Config"]["max-size"]
+    assert host["RestartPolicy"]["Name"] in ("no", "")
+    assert found["Config"]["User"] == "1000:1000"
+    labels = {"drydock.instance": docker_kit.instance, "drydock.conversation": "first"}
+    volume = engine.inspect_volume(found["Mounts"][0]["Name"])
+    network = engine.inspect_network(host["NetworkMode"])
+    assert labels.items() <= found["Config"]["Labels"].items()
+    assert labels.items() <= volume["Labels"].items()
+    assert network["Labels"]["drydock.instance"] == docker_kit.instance
+
+
+@pytest.mark.parametrize("network", ["full", "internal"])
+async def test_sandboxes_on_a_network_cannot_reach_one_another(docker_kit: SandboxKit, network: Any) -> None:
+    one, two = docker_kit.connect("one", network=network), docker_kit.connect("two", network=network)
+    address = await output(one, "python3 -c 'import socket; print(socket.gethostbyname(socket.gethostname()))'")
+    await output(one, "cd /tmp && (python3 -m http.server 8123 >/dev/null 2>&1 &) ; sleep 0.5; curl -s localhost:8123")
+    probe = f"import socket; socket.create_connection(('{address}', 8123), 1)"
+    assert "OK" not in await output(two, f"python3 -c \"{probe}; print('OK')\" 2>&1 || true")
+
+
+async def test_an_internal_network_has_no_way_out(docker_kit: SandboxKit) -> None:
+    sandbox = docker_kit.connect(network="internal")
+    routes = await output(sandbox, "awk '$2 == \"00000000\"' /proc/net/route")
+    assert routes == ""
+    assert await sandbox.sandbox.poll() is SandboxStatus.RUNNING
+
+
+async def test_a_network_that_somebody_removed_is_made_again(docker_kit: SandboxKit, engine: Any) -> None:
+    first = docker_kit.connect("first", network="internal")
+    await first.start()
+    network = engine.inspect_container(first.sandbox.state["container"])["HostConfig"]["NetworkMode"]
+    await first.destroy()
+    engine.remove_network(network)
+    assert await output(docker_kit.connect("second", network="internal"), "echo fine") == "fine"
+
+
+async def test_reaping_everything_leaves_no_object_of_the_instance(docker_kit: SandboxKit, engine: Any) -> None:
+    sandbox = docker_kit.connect(network="internal")
+    await sandbox.start()
+    await sandbox.sandbox.snapshot()
+    await sandbox.close()
+    assert len(objects_of(engine, docker_kit)) == 3
+    assert await docker_kit.provider.reap(docker_kit.instance, []) == ["first"]
+    assert objects_of(engine, docker_kit) == []
+    assert engine.networks(filters={"label": f"drydock.instance={docker_kit.instance}"}) == []
