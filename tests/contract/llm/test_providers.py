@@ -31,13 +31,8 @@ HELLO = [{"role": "user", "content": "Hello"}]
 async def test_openai_itself_gets_the_options_of_its_model_family(monkeypatch: pytest.MonkeyPatch) -> None:
     async with ModelServer([call("terminal", {"command": "ls"})]) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        llm = LLM(
-            model="openai/gpt-5",
-            api_key=SecretStr("sk-x"),
-            max_output_tokens=500,
-            temperature=0.3,
-            reasoning_effort="low",
-        )
+        options: dict[str, Any] = {"max_output_tokens": 500, "temperature": 0.3, "reasoning_effort": "low"}
+        llm = LLM(model="openai/gpt-5", api_key=SecretStr("sk-x"), **options)
         response = await llm.acompletion(HELLO, TOOLS, context=CallContext(conversation_id="c1"))
         body = server.last_request.json
     assert body["model"] == "gpt-5"
@@ -121,9 +116,7 @@ async def test_another_protocol_is_spoken_through_the_client_library() -> None:
                 role="system", content=[TextContent(text="Static.", cache_prompt=True), TextContent(text="Today.")]
             ),
             Message.user("What is here?"),
-            Message(
-                role="assistant", tool_calls=[MessageToolCall(id="a", name="terminal", arguments='{"command":"pwd"}')]
-            ),
+            Message(role="assistant", tool_calls=[MessageToolCall(id="a", name="terminal", arguments="{}")]),
             Message(role="tool", content=[TextContent(text="/work")], tool_call_id="a", name="terminal"),
         ]
         wire = [llm.render(message) for message in messages]
