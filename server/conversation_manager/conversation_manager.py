@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from agent_core.events.serialization import AnyEvent
+from agent_core.tools.spec import SandboxAccess
 from server.auth.identity import Identity
 from server.db.database import Database
 from server.errors import ConfigurationError
@@ -103,6 +104,10 @@ class ConversationManager(ABC):
     @abstractmethod
     def live(self, conversation_id: str) -> LiveConversation:
         """What its session says at this moment; STOPPED when it has none."""
+
+    @abstractmethod
+    def sandbox(self, conversation_id: str) -> SandboxAccess | None:
+        """The sandbox of a running conversation; None while it does not run, or only starts."""
 
     @abstractmethod
     async def announce_title(self, conversation_id: str, title: str) -> None:

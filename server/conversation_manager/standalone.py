@@ -12,6 +12,7 @@ from typing import Any, Self
 from agent_core.errors import DrydockError
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.transient import StatusNotice
+from agent_core.tools.spec import SandboxAccess
 from server.auth.identity import Identity
 from server.conversation_manager.conversation_manager import (
     ConversationManager,
@@ -147,6 +148,10 @@ class StandaloneConversationManager(ConversationManager):
             return LiveConversation(num_connections=len(session.connections) if session is not None else 0)
         status = ConversationStatus.RUNNING if session.is_ready else ConversationStatus.STARTING
         return LiveConversation(status, session.runtime_status, len(session.connections))
+
+    def sandbox(self, conversation_id: str) -> SandboxAccess | None:
+        session = self._sessions.get(conversation_id)
+        return session.sandbox if session is not None else None
 
     async def announce_title(self, conversation_id: str, title: str) -> None:
         await self.parts.announcements.announce_title(conversation_id, title)

@@ -15,6 +15,7 @@ from agent_core.runtime.connection import SandboxConnection
 from agent_core.runtime.sandbox import Sandbox
 from agent_core.session.agent_session import AfterClose, AgentSession
 from agent_core.session.settings import SessionSettings
+from agent_core.tools.spec import SandboxAccess
 from server.db.conversations import ConversationRecord
 from server.db.database import Database
 from server.db.user_settings import StoredSettings
@@ -32,6 +33,9 @@ class Agent(Protocol):
     settings: SessionSettings
     runtime_status: str
     is_ready: bool
+
+    @property
+    def sandbox(self) -> SandboxAccess: ...
 
     @property
     def agent_state(self) -> AgentState: ...

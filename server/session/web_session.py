@@ -16,6 +16,7 @@ from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
 from agent_core.llm.llm import LLM
 from agent_core.session.agent_session import AfterClose
+from agent_core.tools.spec import SandboxAccess
 from server.db.conversations import ConversationRepository
 from server.errors import ConversationNotFoundError
 from server.session.agents import Agent, AgentFactory
@@ -95,6 +96,11 @@ class WebSession:
     def llm(self) -> LLM:
         """The model that the loaded conversation uses; the demo when nothing is loaded."""
         return self._agent.settings.llm if self._agent is not None else LLM()
+
+    @property
+    def sandbox(self) -> SandboxAccess | None:
+        """The sandbox, once it has come up."""
+        return self._agent.sandbox if self._agent is not None and self._agent.is_ready else None
 
     @property
     def is_ready(self) -> bool:

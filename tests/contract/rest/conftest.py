@@ -1,0 +1,130 @@
+"""The real application in this process: real database and routes, sandboxes in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from agent_core.testing.fake_runner import FakeAnswer, FakeCall
+from agent_core.testing.fake_sandbox import FakeProvider
+from server.app import Application, create_app
+from server.session.sandboxes import Choice
+from server.settings import Settings
+
+WAIT_SECONDS = 10.0
+
+
+class Server:
+    """A running application and a client of it."""
+
+    def __init__(self, app: Application, client: httpx.AsyncClient, provider: FakeProvider) -> None:
+        self.app = app
+        self.client = client
+        self.provider = provider
+
+    async def get(self, path: str, **options: Any) -> httpx.Response:
+        return await self.client.get(path, **options)
+
+    async def post(self, path: str, **options: Any) -> httpx.Response:
+        return await self.client.post(path, **options)
+
+    async def create(self, **body: Any) -> str:
+        """A new conversation; returns its id."""
+        response = await self.post("/api/conversations", json=body)
+        assert response.status_code == 200, response.text
+        return str(response.json()["conversation_id"])
+
+    async def info(self, conversation_id: str) -> dict[str, Any]:
+        response = await self.get(f"/api/conversations/{conversation_id}")
+        assert response.status_code == 200
+        found: dict[str, Any] = response.json()
+        return found
+
+    async def events(self, conversation_id: str, **query: Any) -> list[dict[str, Any]]:
+        response = await self.get(f"/api/conversations/{conversation_id}/events", params={"limit": 100, **query})
+        assert response.status_code == 200, response.text
+        found: list[dict[str, Any]] = response.json()["events"]
+        return found
+
+    async def until(self, condition: Callable[[], Awaitable[bool]]) -> None:
+        """Wait until something is so."""
+        async with asyncio.timeout(WAIT_SECONDS):
+            while not await condition():  # noqa: ASYNC110 - what is waited for is only seen by asking
+                await asyncio.sleep(0.01)
+
+    async def until_running(self, conversation_id: str) -> None:
+        async def ready() -> bool:
+            return bool((await self.info(conversation_id))["status"] == "RUNNING")
+
+        await self.until(ready)
+
+
+async def shell(call: FakeCall) -> FakeAnswer:
+    """Every command succeeds and says what it was."""
+    return {
+        "status": "completed",
+        "exit_code": 0,
+        "output": f"ran {call.args.get('command', '')}",
+        "omitted": 0,
+        "working_dir": "/workspace",
+        "pid": -1,
+        "python": None,
+        "username": "agent",
+        "hostname": "fake",
+        "running": False,
+        "notice": "",
+    }
+
+
+async def kill(call: FakeCall) -> FakeAnswer:
+    return {}
+
+
+async def facts(call: FakeCall) -> FakeAnswer:
+    return {
+        "working_dir": "/workspace",
+        "user": "agent",
+        "hostname": "fake",
+        "os": "Linux",
+        "python": "3",
+        "git": None,
+        "instructions": [],
+    }
+
+
+MakeServer = Callable[..., Any]
+
+
+@pytest.fixture
+def make_server(tmp_path: Path) -> MakeServer:
+    """Starts a server with these settings; as a context manager, any number of times on the same data folder."""
+
+    @asynccontextmanager
+    async def make(provider: FakeProvider | None = None, **values: Any) -> AsyncIterator[Server]:
+        chosen = provider or FakeProvider(handlers={"shell.run": shell, "workspace.facts": facts, "shell.kill": kill})
+
+        async def choose() -> Choice:
+            return Choice(chosen, "fake sandboxes for tests")
+
+        settings = Settings.model_validate({"data_dir": tmp_path / "data", "requests_per_second": 0, **values})
+        app = create_app(settings, choose=choose)
+        transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
+        async with (
+            app.api.router.lifespan_context(app.api),
+            httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:3000", timeout=WAIT_SECONDS) as client,
+        ):
+            yield Server(app, client, chosen)
+
+    return make
+
+
+@pytest.fixture
+async def server(make_server: MakeServer) -> AsyncIterator[Server]:
+    async with make_server() as running:
+        yield running

@@ -1,0 +1,311 @@
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+import pytest
+
+from agent_core.testing.fake_sandbox import BROKEN, SLOW, FakeProvider
+from tests.contract.rest.conftest import MakeServer, Server
+
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
+
+
+async def test_a_new_conversation_is_answered_as_the_protocol_says_and_is_complete_in_the_list_at_once(
+    server: Server,
+) -> None:
+    response = await server.post("/api/conversations", json={})
+    assert response.status_code == 200
+    body = response.json()
+    conversation_id = body["conversation_id"]
+    assert re.fullmatch(r"[0-9a-f]{32}", conversation_id)
+    assert body == {
+        "status": "ok",
+        "conversation_id": conversation_id,
+        "message": None,
+        "conversation_status": "STARTING",
+    }
+    listed = (await server.get("/api/conversations?limit=10")).json()
+    assert listed["next_page_id"] is None
+    (info,) = listed["results"]
+    assert TIME.fullmatch(info.pop("created_at"))
+    assert TIME.fullmatch(info.pop("last_updated_at"))
+    assert info.pop("status") in {"STARTING", "RUNNING"}
+    assert info.pop("runtime_status").startswith("STATUS$")
+    assert info == {
+        "conversation_id": conversation_id,
+        "title": f"Conversation {conversation_id[:5]}",
+        "selected_repository": None,
+        "selected_branch": None,
+        "git_provider": None,
+        "trigger": "gui",
+        "num_connections": 0,
+        "url": f"/api/conversations/{conversation_id}",
+        "session_api_key": None,
+        "pr_number": [],
+        "conversation_version": "V0",
+        "sub_conversation_ids": [],
+    }
+
+
+async def test_it_goes_from_starting_to_running_with_a_status_that_then_stays(server: Server) -> None:
+    conversation_id = await server.create()
+    await server.until_running(conversation_id)
+    assert {(await server.info(conversation_id))["runtime_status"] for _ in range(5)} == {"STATUS$READY"}
+
+
+async def test_a_body_is_not_needed(server: Server) -> None:
+    assert (await server.post("/api/conversations")).status_code == 200
+
+
+async def test_the_first_message_is_in_the_log_when_the_answer_comes(server: Server) -> None:
+    conversation_id = await server.create(initial_user_msg="Build me a boat", image_urls=["data:image/png;base64,AA=="])
+    messages = [event for event in await server.events(conversation_id) if event.get("action") == "message"]
+    assert messages[0]["source"] == "user"
+    assert messages[0]["args"]["content"] == "Build me a boat"
+    assert messages[0]["args"]["image_urls"] == ["data:image/png;base64,AA=="]
+
+
+async def test_the_first_message_makes_the_title(server: Server) -> None:
+    conversation_id = await server.create(initial_user_msg="Build me a boat that can cross the ocean")
+
+    async def titled() -> bool:
+        return bool((await server.info(conversation_id))["title"] == "Build me a boat that can cross...")
+
+    await server.until(titled)
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"unknown": 1}, 422),
+        ({"initial_user_msg": 5}, 422),
+        ({"image_urls": "x"}, 422),
+        ({"git_provider": "sourcehut"}, 422),
+        ([], 422),
+        ({"conversation_id": "mine"}, 400),
+        ({"replay_json": "[]"}, 400),
+    ],
+)
+async def test_a_wrong_body_is_refused_and_makes_nothing(server: Server, body: Any, status: int) -> None:
+    response = await server.post("/api/conversations", json=body)
+    assert response.status_code == status
+    assert response.json()["detail"]
+    assert (await server.get("/api/conversations")).json()["results"] == []
+
+
+async def test_malformed_json_is_a_422_with_a_reason_and_without_the_text(server: Server) -> None:
+    headers = {"content-type": "application/json"}
+    response = await server.post("/api/conversations", content=b'{"a": secret', headers=headers)
+    assert response.status_code == 422
+    assert "secret" not in response.text
+
+
+async def test_a_client_may_choose_the_id_only_where_that_is_allowed(make_server: MakeServer) -> None:
+    async with make_server(allow_set_conversation_id=True) as server:
+        assert await server.create(conversation_id="my-own_id") == "my-own_id"
+        again = await server.post("/api/conversations", json={"conversation_id": "my-own_id"})
+        assert again.status_code == 409
+        assert again.json()["msg_id"] == "CONVERSATION$ALREADY_EXISTS"
+        for bad in ("task-1", "a/b", "..", "ä", "a" * 101, ""):
+            assert (await server.post("/api/conversations", json={"conversation_id": bad})).status_code == 400
+
+
+async def test_of_two_clients_that_create_the_same_id_one_gets_it_and_the_other_is_told(
+    make_server: MakeServer,
+) -> None:
+    async with make_server(allow_set_conversation_id=True) as server:
+        answers = await asyncio.gather(
+            *(server.post("/api/conversations", json={"conversation_id": "same"}) for _ in range(8))
+        )
+        assert sorted(answer.status_code for answer in answers) == [200, *[409] * 7]
+        assert len((await server.get("/api/conversations")).json()["results"]) == 1
+
+
+async def test_without_settings_and_key_the_demo_runs_and_a_hosted_model_without_a_key_is_refused(
+    make_server: MakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    async with make_server(llm_model="openai/gpt-5") as server:
+        response = await server.post("/api/conversations", json={})
+        assert response.status_code == 400
+        assert response.json() == {
+            "status": "error",
+            "message": "Error authenticating with the LLM provider. Please check your API key",
+            "msg_id": "STATUS$ERROR_LLM_AUTHENTICATION",
+        }
+        assert (await server.get("/api/conversations")).json()["results"] == []
+
+
+async def test_pages_follow_one_another_newest_first_and_none_is_lost_or_twice(server: Server) -> None:
+    made = [await server.create() for _ in range(5)]
+    seen: list[str] = []
+    page_id = None
+    while True:
+        query = {"limit": 2, **({"page_id": page_id} if page_id else {})}
+        page = (await server.get("/api/conversations", params=query)).json()
+        seen += [info["conversation_id"] for info in page["results"]]
+        page_id = page["next_page_id"]
+        if page_id is None:
+            break
+    assert seen == made[::-1]
+
+
+@pytest.mark.parametrize("query", ["limit=0", "limit=-1", "limit=x", "limit=101"])
+async def test_a_limit_that_makes_no_sense_is_refused(server: Server, query: str) -> None:
+    assert (await server.get(f"/api/conversations?{query}")).status_code == 422
+
+
+async def test_a_page_id_that_nobody_gave_out_is_refused(server: Server) -> None:
+    response = await server.get("/api/conversations?page_id=nonsense")
+    assert response.status_code == 400
+    assert "page_id" in response.json()["detail"]
+
+
+async def test_an_unknown_conversation_is_null_and_changing_it_says_so(server: Server) -> None:
+    base = "/api/conversations/unknown"
+    assert (await server.get(base)).json() is None
+    assert (await server.client.delete(base)).json() is False
+    for response in (
+        await server.client.patch(base, json={"title": "x"}),
+        await server.post(f"{base}/start", json={}),
+        await server.post(f"{base}/stop"),
+    ):
+        assert response.status_code == 404
+        assert response.json()["msg_id"] == "CONVERSATION$NOT_FOUND"
+        assert response.json()["status"] == "error"
+    for path in ("events", "trajectory", "config", "vscode-url", "web-hosts"):
+        response = await server.get(f"{base}/{path}")
+        assert response.status_code == 404
+        assert response.json() == {"detail": "Conversation unknown not found"}
+    for path, body in (("events", {"action": "message"}), ("message", {"message": "hi"})):
+        assert (await server.post(f"{base}/{path}", json=body)).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("conversation_id", "detail"),
+    [
+        ("a" * 101, "Conversation ID is too long"),
+        ("a%00b", "Conversation ID contains invalid characters"),
+        ("a..b", "Conversation ID contains invalid path characters"),
+        ("a%5Cb", "Conversation ID contains invalid path characters"),
+        ("a%07b", "Conversation ID contains control characters"),
+    ],
+)
+async def test_an_id_that_can_be_none_is_a_400(server: Server, conversation_id: str, detail: str) -> None:
+    response = await server.get(f"/api/conversations/{conversation_id}")
+    assert (response.status_code, response.json()) == (400, {"detail": detail})
+
+
+async def test_renaming_trims_and_refuses_what_is_no_title(server: Server) -> None:
+    conversation_id = await server.create()
+    path = f"/api/conversations/{conversation_id}"
+    response = await server.client.patch(path, json={"title": "  A good name "})
+    assert (response.status_code, response.json()) == (200, True)
+    assert (await server.info(conversation_id))["title"] == "A good name"
+    for bad in ({"title": " "}, {"title": "x" * 201}, {}, {"title": 5}, {"title": "a", "more": 1}):
+        assert (await server.client.patch(path, json=bad)).status_code == 422
+
+
+async def test_a_user_s_own_title_is_not_replaced_by_the_first_message(server: Server) -> None:
+    conversation_id = await server.create()
+    await server.client.patch(f"/api/conversations/{conversation_id}", json={"title": "Mine"})
+    await server.post(f"/api/conversations/{conversation_id}/message", json={"message": "Something else"})
+
+    async def said() -> bool:
+        return any(event.get("action") == "message" for event in await server.events(conversation_id))
+
+    await server.until(said)
+    assert (await server.info(conversation_id))["title"] == "Mine"
+
+
+async def test_stopping_says_what_it_was_and_starting_brings_it_back(server: Server) -> None:
+    conversation_id = await server.create()
+    path = f"/api/conversations/{conversation_id}"
+    await server.until_running(conversation_id)
+    stopped = await server.post(f"{path}/stop")
+    assert stopped.json() == {
+        "status": "ok",
+        "conversation_id": conversation_id,
+        "message": "Conversation stopped successfully",
+        "conversation_status": "RUNNING",
+    }
+    info = await server.info(conversation_id)
+    assert (info["status"], info["runtime_status"], info["url"]) == ("STOPPED", None, None)
+    again = await server.post(f"{path}/stop")
+    assert again.json()["message"] == "Conversation was not running"
+    assert again.json()["conversation_status"] == "STOPPED"
+    started = await server.post(f"{path}/start", json={"providers_set": []})
+    assert started.json()["status"] == "ok"
+    await server.until_running(conversation_id)
+
+
+async def test_many_starts_at_once_start_one_session(make_server: MakeServer) -> None:
+    provider = FakeProvider(behaviour=SLOW)
+    async with make_server(provider) as server:
+        conversation_id = await server.create()
+        path = f"/api/conversations/{conversation_id}/start"
+        answers = await asyncio.gather(*(server.post(path, json={}) for _ in range(20)))
+        assert {answer.status_code for answer in answers} == {200}
+        await server.until_running(conversation_id)
+        (sandbox,) = provider.sandboxes.values()
+        assert sandbox.starts == 1
+        states = [e for e in await server.events(conversation_id) if e.get("observation") == "agent_state_changed"]
+        assert [e["extras"]["agent_state"] for e in states].count("loading") == 1
+
+
+async def test_deleting_while_it_starts_leaves_nothing(make_server: MakeServer) -> None:
+    provider = FakeProvider(behaviour=SLOW)
+    async with make_server(provider) as server:
+        conversation_id = await server.create(initial_user_msg="work")
+        path = f"/api/conversations/{conversation_id}"
+        answers = await asyncio.gather(
+            server.client.delete(path), server.client.delete(path), server.post(f"{path}/start", json={})
+        )
+        assert True in [answers[0].json(), answers[1].json()]
+        assert await server.info(conversation_id) is None
+        assert all(sandbox.status == "absent" for sandbox in provider.sandboxes.values())
+        assert (await server.get(f"{path}/events")).status_code == 404
+
+
+async def test_deleting_while_it_works_leaves_nothing(server: Server) -> None:
+    conversation_id = await server.create(initial_user_msg="work")
+    await server.until_running(conversation_id)
+    response = await server.client.delete(f"/api/conversations/{conversation_id}")
+    assert response.json() is True
+    assert (await server.get("/api/conversations")).json()["results"] == []
+    assert await server.app.services.database.events.last_id(conversation_id) == -1
+    assert all(sandbox.status == "absent" for sandbox in server.provider.sandboxes.values())
+
+
+async def test_a_sandbox_that_cannot_be_had_is_told_in_the_log_and_starting_again_tries_again(
+    make_server: MakeServer,
+) -> None:
+    provider = FakeProvider(behaviour=BROKEN)
+    async with make_server(provider) as server:
+        conversation_id = await server.create()
+        await server.until_running(conversation_id)
+        assert (await server.info(conversation_id))["runtime_status"] == "STATUS$ERROR"
+        last = (await server.events(conversation_id))[-1]
+        assert last["extras"]["agent_state"] == "error"
+        assert "Fetch some water" in last["extras"]["reason"]
+        for sandbox in provider.sandboxes.values():
+            sandbox.behaviour = SLOW
+        await server.post(f"/api/conversations/{conversation_id}/start", json={})
+
+        async def ready() -> bool:
+            return bool((await server.info(conversation_id))["runtime_status"] == "STATUS$READY")
+
+        await server.until(ready)
+
+
+async def test_one_conversation_too_many_closes_the_one_that_rested_longest(make_server: MakeServer) -> None:
+    async with make_server(max_concurrent_conversations=2) as server:
+        made = []
+        for _ in range(3):
+            made.append(await server.create())
+            await server.until_running(made[-1])
+        statuses = [(await server.info(conversation_id))["status"] for conversation_id in made]
+        assert statuses == ["STOPPED", "RUNNING", "RUNNING"]
+        assert (await server.events(made[0]))[-1]["extras"]["agent_state"] == "stopped"

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agent_core.testing.fake_runner import FakeAnswer, FakeCall
+from tests.contract.rest.conftest import Server
+
+
+@pytest.fixture
+async def conversation_id(server: Server) -> str:
+    made = await server.create()
+    await server.until_running(made)
+    return made
+
+
+async def say(server: Server, conversation_id: str, command: str) -> None:
+    """A command of the user: it needs no model."""
+    body = {"action": "run", "args": {"command": command}}
+    response = await server.post(f"/api/conversations/{conversation_id}/events", json=body)
+    assert (response.status_code, response.json()) == (200, {"success": True})
+
+
+async def answers(server: Server, conversation_id: str, count: int) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+
+    async def answered() -> bool:
+        nonlocal found
+        found = [e for e in await server.events(conversation_id) if e.get("observation") == "run"]
+        return len(found) >= count
+
+    await server.until(answered)
+    return found
+
+
+async def test_a_fresh_log_begins_with_loading_and_the_system_prompt(server: Server, conversation_id: str) -> None:
+    events = await server.events(conversation_id)
+    assert [event["id"] for event in events] == list(range(len(events)))
+    assert events[0]["observation"] == "agent_state_changed"
+    assert events[0]["extras"]["agent_state"] == "loading"
+    assert events[1]["action"] == "system"
+    for event in events:
+        assert {"id", "source", "message", "timestamp"} <= event.keys()
+
+
+async def test_a_users_command_runs_and_is_answered(server: Server, conversation_id: str) -> None:
+    await say(server, conversation_id, "echo hello")
+    (answer,) = await answers(server, conversation_id, 1)
+    assert answer["content"].startswith("ran echo hello")
+    events = await server.events(conversation_id)
+    (action,) = [event for event in events if event.get("action") == "run"]
+    assert action["source"] == "user"
+    assert answer["cause"] == action["id"]
+
+
+async def test_a_range_of_events_either_way(server: Server, conversation_id: str) -> None:
+    for number in range(3):
+        await say(server, conversation_id, f"echo {number}")
+    await answers(server, conversation_id, 3)
+    path = f"/api/conversations/{conversation_id}/events"
+    every = await server.events(conversation_id)
+
+    async def read(**query: Any) -> dict[str, Any]:
+        page: dict[str, Any] = (await server.get(path, params=query)).json()
+        return page
+
+    assert await read(start_id=2, end_id=4) == {"events": every[2:5], "has_more": False}
+    assert await read(limit=2) == {"events": every[:2], "has_more": True}
+    assert await read(limit=2, reverse=True) == {"events": every[:-3:-1], "has_more": True}
+    assert await read(start_id=1, end_id=3, reverse=True) == {"events": every[3:0:-1], "has_more": False}
+    assert await read(start_id=10_000) == {"events": [], "has_more": False}
+    assert await read(start_id=-5, limit=1) == {"events": every[:1], "has_more": True}
+    assert await read(limit=0) == {"events": [], "has_more": True}
+
+
+@pytest.mark.parametrize("limit", [-1, 101])
+async def test_a_limit_beyond_the_bounds_is_a_400(server: Server, conversation_id: str, limit: int) -> None:
+    response = await server.get(f"/api/conversations/{conversation_id}/events", params={"limit": limit})
+    assert (response.status_code, response.json()) == (400, {"detail": "Invalid limit"})
+
+
+@pytest.mark.parametrize("query", ["start_id=x", "end_id=1.5", "reverse=perhaps", "limit=many"])
+async def test_a_query_of_the_wrong_type_is_a_422(server: Server, conversation_id: str, query: str) -> None:
+    assert (await server.get(f"/api/conversations/{conversation_id}/events?{query}")).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("body", "word"),
+    [
+        ({"action": "initialize"}, "initialize"),
+        ({"action": "message", "args": {"content": 5}}, "content"),
+        ({"action": "message", "args": []}, "args"),
+        ({"args": {}}, "action"),
+        ([], "list"),
+        ("text", "text"),
+        (None, ""),
+        ({"action": "message", "args": {"content": "x"}, "id": 5}, "id"),
+        ({"action": "change_agent_state", "args": {"agent_state": "dancing"}}, "dancing"),
+    ],
+)
+async def test_an_event_that_makes_no_sense_is_refused_with_a_reason_and_not_stored(
+    server: Server, conversation_id: str, body: Any, word: str
+) -> None:
+    before = await server.events(conversation_id)
+    response = await server.post(f"/api/conversations/{conversation_id}/events", json=body)
+    assert response.status_code in {400, 422}
+    assert word in response.text
+    assert await server.events(conversation_id) == before
+
+
+async def test_a_message_to_a_stopped_conversation_starts_it(server: Server, conversation_id: str) -> None:
+    await server.post(f"/api/conversations/{conversation_id}/stop")
+    response = await server.post(f"/api/conversations/{conversation_id}/message", json={"message": "go on"})
+    assert response.json() == {"success": True}
+    assert (await server.info(conversation_id))["status"] in {"STARTING", "RUNNING"}
+    assert any(event["message"] == "go on" for event in await server.events(conversation_id))
+
+
+@pytest.mark.parametrize("body", [{}, {"message": 5}, {"message": "x", "more": 1}, []])
+async def test_a_message_of_the_wrong_shape_is_a_422(server: Server, conversation_id: str, body: Any) -> None:
+    assert (await server.post(f"/api/conversations/{conversation_id}/message", json=body)).status_code == 422
+
+
+async def test_an_empty_message_is_refused(server: Server, conversation_id: str) -> None:
+    response = await server.post(f"/api/conversations/{conversation_id}/message", json={"message": " "})
+    assert (response.status_code, response.json()["success"]) == (400, False)
+
+
+async def test_the_trajectory_has_all_but_hidden_events(server: Server, conversation_id: str) -> None:
+    body = {"action": "run", "args": {"command": "echo secretly", "hidden": True}}
+    await server.post(f"/api/conversations/{conversation_id}/events", json=body)
+    await say(server, conversation_id, "echo openly")
+    await answers(server, conversation_id, 2)
+    trajectory = (await server.get(f"/api/conversations/{conversation_id}/trajectory")).json()["trajectory"]
+    text = str(trajectory)
+    assert "echo openly" in text
+    assert "echo secretly" not in text
+
+
+async def test_what_the_page_asks_when_it_opens_a_conversation(server: Server, conversation_id: str) -> None:
+    base = f"/api/conversations/{conversation_id}"
+    assert (await server.get(f"{base}/config")).json() == {"runtime_id": None, "session_id": conversation_id}
+    assert (await server.get(f"{base}/vscode-url")).json() == {"vscode_url": None}
+    assert (await server.get(f"{base}/web-hosts")).json() == {"hosts": {}}
+    changes = await server.get(f"{base}/git/changes")
+    assert (changes.status_code, changes.json()) == (404, {"error": "Not a git repository"})
+
+
+async def test_changes_in_the_workspaces_repository_are_listed(server: Server, conversation_id: str) -> None:
+    async def in_repository(call: FakeCall) -> FakeAnswer:
+        return {"git": {"branch": "main", "remote": None, "root": "/workspace"}}
+
+    async def status(call: FakeCall) -> FakeAnswer:
+        assert call.args["session"] != "default"
+        return {"exit_code": 0, "output": " M a.py\n?? b.py\n"}
+
+    (sandbox,) = server.provider.sandboxes.values()
+    sandbox.runner.handlers |= {"workspace.facts": in_repository, "shell.run": status}
+    changes = await server.get(f"/api/conversations/{conversation_id}/git/changes")
+    assert changes.json() == [{"status": "M", "path": "a.py"}, {"status": "A", "path": "b.py"}]

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.contract.rest.conftest import MakeServer, Server
+
+
+async def test_before_anything_is_stored_there_are_no_settings(server: Server) -> None:
+    response = await server.get("/api/settings")
+    assert (response.status_code, response.json()) == (404, {"error": "Settings not found"})
+
+
+async def test_stored_settings_come_back_without_secrets(server: Server) -> None:
+    body = {"llm_model": "openai/gpt-5", "llm_api_key": "very-secret", "language": "de", "unknown": 1}
+    response = await server.post("/api/settings", json=body)
+    assert (response.status_code, response.json()) == (200, {"message": "Settings stored"})
+    stored = await server.get("/api/settings")
+    assert "very-secret" not in stored.text
+    found: dict[str, Any] = stored.json()
+    assert (found["llm_model"], found["language"]) == ("openai/gpt-5", "de")
+    assert (found["llm_api_key"], found["llm_api_key_set"], found["search_api_key_set"]) == (None, True, False)
+    assert found["provider_tokens_set"] == {}
+    assert set(found) >= {
+        "agent",
+        "max_iterations",
+        "security_analyzer",
+        "confirmation_mode",
+        "llm_base_url",
+        "remote_runtime_resource_factor",
+        "secrets_store",
+        "enable_default_condenser",
+        "enable_sound_notifications",
+        "enable_proactive_conversation_starters",
+        "enable_solvability_analysis",
+        "user_consents_to_analytics",
+        "sandbox_base_container_image",
+        "sandbox_runtime_container_image",
+        "mcp_config",
+        "search_api_key",
+        "sandbox_api_key",
+        "max_budget_per_task",
+        "condenser_max_size",
+        "email",
+        "email_verified",
+        "git_user_name",
+        "git_user_email",
+    }
+
+
+async def test_a_partial_change_loses_nothing(server: Server) -> None:
+    await server.post("/api/settings", json={"llm_model": "openai/gpt-5", "llm_api_key": "key", "language": "de"})
+    await server.post("/api/settings", json={"mcp_config": {"sse_servers": []}})
+    found = (await server.get("/api/settings")).json()
+    assert (found["llm_model"], found["llm_api_key_set"], found["language"]) == ("openai/gpt-5", True, "de")
+
+
+@pytest.mark.parametrize("body", [{"condenser_max_size": 19}, {"llm_model": 5}, [], "text", {"mcp_config": {"x": 1}}])
+async def test_settings_of_the_wrong_shape_are_a_422_without_the_value(server: Server, body: Any) -> None:
+    response = await server.post("/api/settings", json=body)
+    assert response.status_code == 422
+    assert (await server.get("/api/settings")).status_code == 404
+
+
+async def test_a_refused_key_is_not_repeated_in_the_reply(server: Server) -> None:
+    response = await server.post("/api/settings", json={"llm_api_key": {"oops": "sk-secret"}})
+    assert response.status_code == 422
+    assert "sk-secret" not in response.text
+
+
+async def test_a_stored_model_is_the_one_that_the_config_names(server: Server) -> None:
+    before = (await server.get("/api/options/config")).json()["DRYDOCK"]
+    assert (before["model"], before["demo"], before["auth_required"]) == ("demo/tour", True, False)
+    await server.post("/api/settings", json={"llm_model": "openai/gpt-5", "llm_api_key": "key"})
+    after = (await server.get("/api/options/config")).json()["DRYDOCK"]
+    assert (after["model"], after["demo"]) == ("openai/gpt-5", False)
+
+
+async def test_the_config_has_what_the_client_needs_and_the_sandbox(server: Server) -> None:
+    await server.app.services.sandboxes.chosen()
+    config = (await server.get("/api/options/config")).json()
+    drydock = config.pop("DRYDOCK")
+    assert config == {
+        "APP_MODE": "oss",
+        "GITHUB_CLIENT_ID": "",
+        "POSTHOG_CLIENT_KEY": "",
+        "FEATURE_FLAGS": {"ENABLE_BILLING": False, "HIDE_LLM_SETTINGS": False},
+    }
+    assert drydock["sandbox"] == {"provider": "fake", "reason": "fake sandboxes for tests"}
+
+
+async def test_options_are_sorted_lists(server: Server) -> None:
+    models = (await server.get("/api/options/models")).json()
+    assert models == sorted(models)
+    assert "demo/tour" in models
+    agents = (await server.get("/api/options/agents")).json()
+    assert agents == sorted(agents)
+    assert "CodeActAgent" in agents
+    assert (await server.get("/api/options/security-analyzers")).json() == []
+
+
+async def test_health(server: Server) -> None:
+    assert (await server.get("/health")).json() == "OK"
+    assert (await server.get("/alive")).json() == {"status": "ok"}
+    info = (await server.get("/server_info")).json()
+    assert info["uptime"] >= 0
+    assert info["idle_time"] >= 0
+    assert info["resources"]["memory"]["rss"] > 0
+    assert set(info["resources"]) == {"cpu_percent", "memory", "disk", "io"}
+
+
+async def test_resetting_settings_is_gone(server: Server) -> None:
+    assert (await server.post("/api/reset-settings")).status_code == 410
+
+
+async def test_with_a_token_the_api_asks_for_it_and_health_does_not(make_server: MakeServer) -> None:
+    async with make_server(token="the-right-token") as server:
+        refused = await server.get("/api/settings")
+        assert (refused.status_code, refused.json()) == (401, {"detail": "Unauthorized"})
+        assert (await server.get("/health")).status_code == 200
+        for headers in ({"X-Session-API-Key": "the-right-token"}, {"Authorization": "Bearer the-right-token"}):
+            assert (await server.get("/api/options/config", headers=headers)).json()["DRYDOCK"]["auth_required"] is True
+        assert (await server.get("/api/settings", headers={"X-Session-API-Key": "wrong"})).status_code == 401
