@@ -181,7 +181,7 @@ class Writer:
             tails[log] = last
         if len(rows) > self._engines.max_rows:
             insert_events = event_rows.insert_events
-        fenced = await insert_events(connection, rows)
+        fenced = await insert_events(connection, rows) if rows else set()
         self._remember(tails, fenced)
         for item, first in zip(batch, firsts, strict=True):
             if item.log in fenced:
