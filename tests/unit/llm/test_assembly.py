@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_core.events.messages import Message
+from agent_core.llm.assembly import Assembly
+from agent_core.llm.exchange import CallDelta, Chunk
+from agent_core.llm.response import ResponseKind, classify
+
+
+def assembled(*deltas: CallDelta) -> list[tuple[str, str, str]]:
+    assembly = Assembly()
+    for delta in deltas:
+        assembly.add(Chunk(calls=(delta,), has_choice=True))
+    return [(call.id, call.name, call.arguments) for call in assembly.message.tool_calls or ()]
+
+
+def test_pieces_of_a_call_belong_together_by_index() -> None:
+    assert assembled(
+        CallDelta(0, "a", "terminal", '{"com'),
+        CallDelta(1, "b", "think", '{"t'),
+        CallDelta(0, None, None, 'mand": 1}'),
+        CallDelta(1, None, None, '": 2}'),
+    ) == [("a", "terminal", '{"command": 1}'), ("b", "think", '{"t": 2}')]
+
+
+def test_calls_are_put_in_the_order_of_their_index() -> None:
+    assert [call[0] for call in assembled(CallDelta(1, "b", "two"), CallDelta(0, "a", "one"))] == ["a", "b"]
+
+
+def test_without_an_index_pieces_belong_together_by_id() -> None:
+    assert assembled(
+        CallDelta(None, "a", "one", "{"),
+        CallDelta(None, "b", "two", "{"),
+        CallDelta(None, "a", None, '"x": 1}'),
+        CallDelta(None, "b", None, '"y": 2}'),
+    ) == [("a", "one", '{"x": 1}'), ("b", "two", '{"y": 2}')]
+
+
+def test_without_index_and_id_a_piece_belongs_to_the_last_call_and_a_name_begins_a_new_one() -> None:
+    calls = assembled(
+        CallDelta(name="one", arguments="{"),
+        CallDelta(arguments="}"),
+        CallDelta(name="two", arguments="{}"),
+    )
+    assert [(name, arguments) for _, name, arguments in calls] == [("one", "{}"), ("two", "{}")]
+
+
+def test_missing_ids_are_made_and_repeated_ones_replaced() -> None:
+    calls = assembled(CallDelta(0, None, "one", "{}"), CallDelta(1, "x", "two"), CallDelta(2, "x", "three"))
+    ids = [call[0] for call in calls]
+    assert all(ids)
+    assert len(set(ids)) == 3
+    assert ids[1] == "x"
+
+
+def test_two_calls_that_share_an_index_but_not_their_id_are_two_calls() -> None:
+    assert assembled(CallDelta(0, "a", "one", "{}"), CallDelta(0, "b", "two", "{}")) == [
+        ("a", "one", "{}"),
+        ("b", "two", "{}"),
+    ]
+
+
+def test_a_name_that_is_repeated_with_every_piece_is_taken_once() -> None:
+    pieces = (CallDelta(0, "a", "one", "{"), CallDelta(0, "a", "one", "}"))
+    assert assembled(*pieces) == [("a", "one", "{}")]
+
+
+def test_a_call_without_arguments_has_empty_ones() -> None:
+    assert assembled(CallDelta(0, "a", "pwd")) == [("a", "pwd", "{}")]
+
+
+def test_thinking_blocks_are_put_together_and_kept_unchanged() -> None:
+    assembly = Assembly()
+    for block in (
+        {"type": "thinking", "thinking": "Let me "},
+        {"type": "thinking", "thinking": "see."},
+        {"type": "thinking", "thinking": "", "signature": "sig1"},
+        {"type": "redacted_thinking", "data": "xyz"},
+        {"type": "thinking", "thinking": "More.", "signature": "sig2"},
+    ):
+        assembly.add(Chunk(thinking_blocks=(block,)))
+    assert assembly.message.thinking_blocks == [
+        {"type": "thinking", "thinking": "Let me see.", "signature": "sig1"},
+        {"type": "redacted_thinking", "data": "xyz"},
+        {"type": "thinking", "thinking": "More.", "signature": "sig2"},
+    ]
+
+
+@given(st.lists(st.tuples(st.text(min_size=1, max_size=8), st.text(max_size=40)), min_size=1, max_size=5), st.data())
+def test_however_the_pieces_are_cut_and_mixed_the_calls_come_out(
+    calls: list[tuple[str, str]], data: st.DataObject
+) -> None:
+    queues: list[list[CallDelta]] = []
+    for index, (name, arguments) in enumerate(calls):
+        cuts = sorted(data.draw(st.sets(st.integers(0, len(arguments)), max_size=4)))
+        bounds = [0, *cuts, len(arguments)]
+        pieces = [arguments[start:end] for start, end in pairwise(bounds)]
+        queues.append([CallDelta(index, f"id{index}", name), *(CallDelta(index, arguments=piece) for piece in pieces)])
+    mixed: list[CallDelta] = []
+    while any(queues):
+        chosen = data.draw(st.sampled_from([queue for queue in queues if queue]))
+        mixed.append(chosen.pop(0))
+    expected = [(f"id{index}", name, arguments or "{}") for index, (name, arguments) in enumerate(calls)]
+    assert assembled(*mixed) == expected
+
+
+def test_an_answer_is_classified_by_what_weighs_most() -> None:
+    assembly = Assembly()
+    assert classify(assembly.message) is ResponseKind.EMPTY
+    assembly.add(Chunk(text="  \n"))
+    assert classify(assembly.message) is ResponseKind.EMPTY
+    assembly.add(Chunk(reasoning="Hm."))
+    assert classify(assembly.message) is ResponseKind.REASONING_ONLY
+    assembly.add(Chunk(text="Yes"))
+    assert classify(assembly.message) is ResponseKind.CONTENT
+    assembly.add(Chunk(calls=(CallDelta(0, "a", "finish"),)))
+    assert classify(assembly.message) is ResponseKind.TOOL_CALLS
+    assert classify(Message(role="assistant", thinking_blocks=[{"type": "redacted_thinking"}])) is (
+        ResponseKind.REASONING_ONLY
+    )

@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncGenerator
+
+import pytest
+from pydantic import SecretStr, ValidationError
+
+from agent_core.errors import LLMUnavailableError
+from agent_core.events.llm_events import MetricsSnapshot, TokenUsage
+from agent_core.events.messages import Message
+from agent_core.events.transient import TextDelta, TextDiscarded
+from agent_core.llm.deltas import INTERVAL, DeltaSink
+from agent_core.llm.exchange import ChatRequest, Chunk, Endpoint
+from agent_core.llm.features import matches
+from agent_core.llm.llm import LLM, LLMResponse, RetryNotice
+from agent_core.llm.metrics import RECENT_CALLS, ConversationStats, Metrics
+from agent_core.llm.model_table import model_entry
+from agent_core.llm.prices import cost_of
+from agent_core.llm.registry import LLMRegistry
+from agent_core.llm.routes import Route, route_of
+
+PROVIDERS = frozenset({"anthropic", "openai", "azure", "gemini"})
+
+
+class Echo:
+    """A transport that repeats the last message."""
+
+    async def prepare(self) -> None:
+        pass
+
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[Chunk, None]:
+        yield Chunk(text=request.messages[-1]["content"], has_choice=True)
+        yield Chunk(finish_reason="stop", has_choice=True)
+
+
+def response(cost: float | None = 0.5, latency: float = 1.0) -> LLMResponse:
+    usage = TokenUsage(model="m", prompt_tokens=10, completion_tokens=5, cache_read_tokens=4)
+    return LLMResponse(Message.assistant("x"), "resp_1", usage, cost, latency, "stop", "m")
+
+
+def test_importing_the_model_layer_does_not_import_the_client_library() -> None:
+    code = (
+        "import sys, agent_core.llm.llm as llm; model = llm.LLM(model='anthropic/claude-sonnet-4-5'); model.features; "
+        "print('litellm' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_unknown_fields_are_ignored_and_wrong_ones_refused() -> None:
+    assert LLM.model_validate({"model": "openai/x", "from_the_future": 1}).model == "openai/x"
+    for wrong in ({"model": ""}, {"num_retries": 0}, {"timeout": 0}, {"reasoning_effort": "huge"}):
+        with pytest.raises(ValidationError):
+            LLM.model_validate(wrong)
+
+
+def test_a_key_is_not_shown() -> None:
+    llm = LLM(model="openai/x", api_key=SecretStr("sk-12345678"))
+    assert "sk-12345678" not in repr(llm)
+    assert "sk-12345678" not in llm.model_dump_json()
+
+
+async def test_another_transport_can_be_used() -> None:
+    llm = LLM(model="openai/x").using(Echo())
+    answer = await llm.acompletion([llm.render(Message.user("hello"))])
+    assert answer.message.text == "hello"
+    assert answer.model == "openai/x"
+
+
+def test_own_settings_beat_what_is_known_of_a_model() -> None:
+    llm = LLM(model="anthropic/claude-sonnet-4-5")
+    assert llm.features.max_input_tokens == 200_000
+    assert llm.features.vision
+    assert llm.features.prompt_cache_marks
+    own = llm.model_copy(update={"max_input_tokens": 9000, "disable_vision": True, "native_tool_calling": False})
+    assert own.features.max_input_tokens == 9000
+    assert not own.features.vision
+    assert not own.features.function_calling
+
+
+def test_an_alias_is_looked_up_under_its_canonical_name() -> None:
+    llm = LLM(model="openai/team-model", base_url="http://proxy/v1", model_canonical_name="anthropic/claude-sonnet-4-5")
+    assert llm.features.prompt_cache_marks
+    assert llm.features.max_input_tokens == 200_000
+
+
+def test_the_last_matching_pattern_decides() -> None:
+    assert matches("anthropic/Claude-x", ("claude",))
+    assert not matches("gemini-claude", ("claude", "!gemini"))
+    assert matches("gpt-5-chat", ("gpt-5", "!chat", "gpt-5-chat"))
+    assert not matches("my-gpt-5", ("gpt-5",), anchored=True)
+
+
+def test_the_table_of_models_is_read_by_entry() -> None:
+    entry = model_entry("openai/gpt-4o")
+    assert entry is not None
+    assert entry["max_input_tokens"] == 128_000
+    assert model_entry("nobody/knows-this") is None
+
+
+def test_a_price_takes_the_cache_into_account() -> None:
+    usage = TokenUsage(prompt_tokens=1000, completion_tokens=100, cache_read_tokens=900)
+    assert cost_of(usage, "anthropic/claude-sonnet-4-5") == pytest.approx(100 * 3e-06 + 900 * 3e-07 + 100 * 1.5e-05)
+    assert cost_of(usage, "nobody/knows-this") is None
+    assert cost_of(usage, "ollama/gpt-4o") is None
+    assert cost_of(usage, "x", input_price=1.0) is None
+    assert cost_of(usage, "x", input_price=1.0, output_price=2.0) == 1200.0
+
+
+@pytest.mark.parametrize(
+    ("model", "base_url", "expected"),
+    [
+        ("openai/x", "http://h/v1/", Route("compatible", "x", "http://h/v1")),
+        ("openai/openai/gpt-oss", "http://h/v1", Route("compatible", "openai/gpt-oss", "http://h/v1")),
+        ("hosted_vllm/org/x", "http://h/v1", Route("compatible", "org/x", "http://h/v1")),
+        ("litellm_proxy/x", "http://h", Route("compatible", "x", "http://h")),
+        ("x", "http://h/v1", Route("compatible", "x", "http://h/v1")),
+        ("meta-llama/x", "http://h/v1", Route("compatible", "meta-llama/x", "http://h/v1")),
+        ("ollama/x:8b", None, Route("compatible", "x:8b", "http://localhost:11434/v1")),
+        ("ollama_chat/x", "http://h/v1", Route("compatible", "x", "http://h/v1")),
+        ("lm_studio/x", None, Route("compatible", "x", "http://localhost:1234/v1")),
+        ("openai/gpt-4o", None, Route("openai", "gpt-4o", None)),
+        ("anthropic/claude", None, Route("provider", "anthropic/claude", None)),
+        ("anthropic/claude", "http://h", Route("provider", "anthropic/claude", "http://h")),
+        ("gpt-4o", None, Route("provider", "gpt-4o", None)),
+    ],
+)
+def test_a_model_is_reached_the_shortest_way(model: str, base_url: str | None, expected: Route) -> None:
+    assert route_of(Endpoint(model, base_url), PROVIDERS) == expected
+
+
+async def test_text_is_passed_on_at_once_and_then_in_larger_pieces() -> None:
+    heard: list[TextDelta | TextDiscarded] = []
+    sink = DeltaSink("r", heard.append)
+    for word in ("a", "b", "c"):
+        sink.add(word)
+    assert heard == [TextDelta("r", "a")]
+    await asyncio.sleep(INTERVAL * 2)
+    assert heard == [TextDelta("r", "a"), TextDelta("r", "bc")]
+    sink.add("d", "reasoning")
+    sink.add("e")
+    sink.close()
+    assert heard[-1] == TextDelta("r", "e")
+    assert TextDelta("r", "d", "reasoning") in heard
+    sink.discard()
+    assert heard[4:] == [TextDiscarded("r")]
+
+
+async def test_what_nobody_heard_need_not_be_taken_back() -> None:
+    heard: list[TextDelta | TextDiscarded] = []
+    DeltaSink("r", heard.append).discard()
+    assert heard == []
+
+
+def test_costs_and_tokens_add_up_per_usage_id_and_in_all() -> None:
+    stats = ConversationStats(max_budget=9.0)
+    stats.add(response(), "agent")
+    stats.add(response(cost=None), "condenser")
+    snapshot = stats.add(response(0.25), "agent")
+    assert stats.of("agent").accumulated_cost == 0.75
+    assert stats.of("condenser").calls == 1
+    assert snapshot.accumulated_cost == 0.75
+    assert snapshot.max_budget == 9.0
+    assert snapshot.usage.prompt_tokens == 30
+    assert stats.of("agent").cache_hit_rate == 0.4
+
+
+def test_a_conversation_that_is_taken_up_again_goes_on_counting() -> None:
+    earlier = MetricsSnapshot(accumulated_cost=2.0, max_budget=5.0, usage=TokenUsage(prompt_tokens=100))
+    stats = ConversationStats(earlier)
+    snapshot = stats.add(response())
+    assert snapshot.accumulated_cost == 2.5
+    assert snapshot.max_budget == 5.0
+    assert snapshot.usage.prompt_tokens == 110
+
+
+def test_metrics_are_bounded_and_never_negative() -> None:
+    metrics = Metrics()
+    for _ in range(RECENT_CALLS + 10):
+        metrics.add(response(latency=-1))
+    assert len(metrics.latencies) == RECENT_CALLS
+    assert set(metrics.latencies) == {0.0}
+    with pytest.raises(ValueError, match="cannot be negative"):
+        metrics.add(response(cost=-1))
+    with pytest.raises(ValueError, match="cannot be negative"):
+        Metrics(-1.0)
+    other = Metrics(1.0)
+    other.merge(metrics)
+    assert other.accumulated_cost == 1.0 + metrics.accumulated_cost
+
+
+def test_models_are_registered_once_each() -> None:
+    heard: list[tuple[str, int]] = []
+    registry = LLMRegistry(lambda llm, notice: heard.append((llm.usage_id, notice.attempt)))
+    agent = LLM(usage_id="agent")
+    registry.add(agent)
+    registry.add(LLM(usage_id="condenser"))
+    assert registry.get("agent") is agent
+    assert [llm.usage_id for llm in registry] == ["agent", "condenser"]
+    assert len(registry) == 2
+    assert "agent" in registry
+    with pytest.raises(ValueError, match="already registered"):
+        registry.add(LLM(usage_id="agent"))
+    with pytest.raises(KeyError, match="registered: agent, condenser"):
+        registry.get("title")
+    registry.listener_for(agent)(RetryNotice(1, 5, 8.0, LLMUnavailableError("x")))
+    assert heard == [("agent", 1)]
