@@ -12,6 +12,7 @@ from server.sockets.limits import SocketLimits
 
 SCOPE_KEY: Final = "drydock.line"
 GOING_AWAY: Final = 1001
+_STALLED: Final = "the client does not read"
 
 logger = logging.getLogger(__name__)
 
@@ -23,9 +24,13 @@ class Line:
         self._receive = receive
         self._send = send
         self._limits = limits
-        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._is_stalled = False
+        self._loop = asyncio.get_running_loop()
+        self._over: asyncio.Future[None] = self._loop.create_future()
+        self._stalled: set[asyncio.Task[Any]] = set()
+        self._sender: asyncio.Task[Any] | None = None
+        self._sending_since = 0.0
         self._deadline: asyncio.TimerHandle | None = None
+        self._watch = self._loop.call_later(limits.stall_seconds / 2, self._look_for_stall)
         self.left()
 
     def joined(self) -> None:
@@ -38,14 +43,18 @@ class Line:
         """The client is in no conversation: it has a while to join one."""
         self.joined()
         if not self._over.done():
-            delay = self._limits.handshake_seconds
-            self._deadline = asyncio.get_running_loop().call_later(delay, self.end)
+            self._deadline = self._loop.call_later(self._limits.handshake_seconds, self.end)
 
     def end(self) -> None:
         """Close the connection once everything queued so far is sent; a client then comes back by itself."""
         self.joined()
         if not self._over.done():
             self._over.set_result(None)
+
+    def close(self) -> None:
+        """The connection has ended."""
+        self.end()
+        self._watch.cancel()
 
     async def receive(self) -> Message:
         """The next message of the client, or the end of the connection."""
@@ -69,16 +78,29 @@ class Line:
         Raises:
             OSError: the client has not read for too long; the connection ends.
         """
-        if self._is_stalled:
-            raise OSError("the client does not read")
+        if self._stalled:
+            raise OSError(_STALLED)
+        self._sending_since = self._loop.time()
+        self._sender = asyncio.current_task()
         try:
-            async with asyncio.timeout(self._limits.stall_seconds):
-                await self._send(message)
-        except TimeoutError:
-            logger.info("a client took nothing for %g s; closing its connection", self._limits.stall_seconds)
-            self._is_stalled = True
-            self.end()
-            raise OSError("the client does not read") from None
+            await self._send(message)
+        except asyncio.CancelledError:
+            if self._sender in self._stalled and self._sender.uncancel() == 0:
+                raise OSError(_STALLED) from None
+            raise
+        finally:
+            self._sender = None
+
+    def _look_for_stall(self) -> None:
+        """Instead of a time limit around each `send`, which would cost more than all else that is done here."""
+        limit = self._limits.stall_seconds
+        if self._sender is None or self._loop.time() - self._sending_since < limit:
+            self._watch = self._loop.call_later(limit / 2, self._look_for_stall)
+            return
+        logger.info("a client took nothing for %g s; closing its connection", limit)
+        self._stalled.add(self._sender)
+        self._sender.cancel()
+        self.end()
 
 
 class LineKeeper:
@@ -96,4 +118,4 @@ class LineKeeper:
         try:
             await self._app({**scope, SCOPE_KEY: line}, line.receive, line.send)
         finally:
-            line.end()
+            line.close()

@@ -21,6 +21,8 @@ from agent_core.tools.think import ThinkAction
 from server.wire.action_fields import Confirmation
 from server.wire.forms import RISK_NUMBERS, ActionForm
 
+_Translation = Callable[[Any, ActionEvent, str], ActionForm]
+
 
 def system_form(event: SystemPromptEvent) -> ActionForm:
     """What the agent was told, and its tools."""
@@ -105,7 +107,8 @@ def _tool_call(event: ActionEvent, thought: str, confirmation: Confirmation | No
         if not thought:
             return None
         return _message(thought, image_urls=None, file_urls=None, wait_for_response=False)
-    form = _TOOL_FORMS.get(type(event.action), _any_tool)(event.action, event, thought)
+    translate: _Translation = _TOOL_FORMS.get(type(event.action), _any_tool)
+    form = translate(event.action, event, thought)
     if confirmation is not None:
         # Where the protocol's type has no such field the client looks for it all the same (wire-protocol 3.7).
         form.args["confirmation_state"] = confirmation
@@ -182,7 +185,7 @@ def _arguments(action: Action) -> dict[str, Any]:
     return action.model_dump(mode="json", exclude={"kind"})
 
 
-_TOOL_FORMS: Final[dict[type[Action], Callable[[Any, ActionEvent, str], ActionForm]]] = {
+_TOOL_FORMS: Final[dict[type[Action], _Translation]] = {
     TerminalAction: _run,
     FileEditorAction: _edit_or_read,
     ThinkAction: _think,

@@ -44,6 +44,7 @@ LIVE_FROM_ENVIRONMENT: Final = frozenset({"run", "agent_state_changed", "recall"
 """Observations of the environment that a client sees live, as the agent's (wire-protocol 3.2)."""
 
 DEFAULT_USAGE_MODEL: Final = "default"
+_UTC_OFFSET: Final = "+00:00"
 
 
 def to_wire(event: AnyEvent, *, live: bool) -> dict[str, Any] | None:
@@ -68,8 +69,10 @@ def to_wire(event: AnyEvent, *, live: bool) -> dict[str, Any] | None:
 
 def wire_time(moment: datetime) -> str:
     """A moment as clients read it: ISO 8601 in UTC, microseconds, ending in ``Z``."""
-    utc = moment if moment.tzinfo is UTC else moment.astimezone(UTC)
-    return utc.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+    text = moment.isoformat(timespec="microseconds")
+    if not text.endswith(_UTC_OFFSET):
+        text = moment.astimezone(UTC).isoformat(timespec="microseconds")
+    return text.removesuffix(_UTC_OFFSET) + "Z"
 
 
 def _envelope(event: AnyEvent, form: Form, source: str) -> dict[str, Any]:
@@ -84,8 +87,8 @@ def _envelope(event: AnyEvent, form: Form, source: str) -> dict[str, Any]:
         wire["observation"] = form.name
         wire["content"] = form.content
         wire["extras"] = form.extras
-        if form.success is not None:
-            wire["success"] = form.success
+        if (success := form.success) is not None:
+            wire["success"] = success
         return wire
     wire["action"] = form.name
     call = event.action if isinstance(event, ActionDecision) else event

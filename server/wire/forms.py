@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from agent_core.events.llm_events import SecurityRisk
 from server.wire.texts import action_text, observation_text
@@ -12,8 +11,7 @@ RISK_NUMBERS: Final[dict[SecurityRisk, int]] = {"UNKNOWN": -1, "LOW": 0, "MEDIUM
 """`security_risk` as the protocol writes it (wire-protocol 3.1)."""
 
 
-@dataclass(frozen=True, slots=True)
-class ActionForm:
+class ActionForm(NamedTuple):
     """A public action: its type and args, in the protocol's order; `timeout` in seconds."""
 
     name: str
@@ -26,8 +24,7 @@ class ActionForm:
         return action_text(self.name, self.args)
 
 
-@dataclass(frozen=True, slots=True)
-class ObservationForm:
+class ObservationForm(NamedTuple):
     """A public observation: its type, content and extras, in the protocol's order."""
 
     name: str

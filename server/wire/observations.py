@@ -15,6 +15,7 @@ from agent_core.tools.terminal import TerminalObservation
 from agent_core.tools.think import ThinkObservation
 from server.wire.forms import ObservationForm
 
+_Translation = Callable[[Any, ObservationEvent], ObservationForm]
 _REJECTED_BY: Final = {"user": "the user", "hook": "a hook"}
 _PLAIN_REASON: Final = UserRejectObservation.model_fields["rejection_reason"].default
 
@@ -26,7 +27,8 @@ def result_form(event: ObservationEvent) -> ObservationForm | None:
     """
     if isinstance(event.observation, FinishObservation):
         return None
-    return _RESULT_FORMS.get(type(event.observation), _any_tool)(event.observation, event)
+    translate: _Translation = _RESULT_FORMS.get(type(event.observation), _any_tool)
+    return translate(event.observation, event)
 
 
 def error_form(event: AgentErrorEvent) -> ObservationForm:
@@ -72,6 +74,7 @@ def recalled_form(event: RecallObservation) -> ObservationForm | None:
 
 
 def _run(observation: TerminalObservation, event: ObservationEvent) -> ObservationForm:
+    suffix = observation.suffix
     metadata = {
         "exit_code": observation.exit_code,
         "pid": observation.pid,
@@ -80,7 +83,7 @@ def _run(observation: TerminalObservation, event: ObservationEvent) -> Observati
         "working_dir": observation.working_dir or None,
         "py_interpreter_path": observation.python,
         "prefix": "",
-        "suffix": f"\n{observation.suffix}" if observation.suffix else "",
+        "suffix": f"\n{suffix}" if suffix else "",
     }
     extras = {"command": observation.command, "metadata": metadata, "hidden": event.hidden}
     return ObservationForm("run", observation.text, extras)
@@ -117,7 +120,7 @@ def _any_tool(observation: Observation, event: ObservationEvent) -> ObservationF
     return ObservationForm("mcp", content, {"name": event.tool_name, "arguments": {}})
 
 
-_RESULT_FORMS: Final[dict[type[Observation], Callable[[Any, ObservationEvent], ObservationForm]]] = {
+_RESULT_FORMS: Final[dict[type[Observation], _Translation]] = {
     TerminalObservation: _run,
     FileEditorObservation: _edit_or_read,
     ThinkObservation: _think,

@@ -1,0 +1,191 @@
+"""Who may connect, and what everybody else is told (wire-protocol 1.2, 1.3)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from agent_core.errors import EventStoreError
+from agent_core.events.control import AgentState, AgentStateChanged
+from agent_core.events.llm_events import MessageEvent
+from agent_core.events.messages import Message
+from agent_core.events.serialization import AnyEvent
+from server.sockets.limits import SocketLimits
+from server.sockets.ports import JoinRefusedError
+from tests.contract.sockets.loopback import Client, packet, refusal_of, serving, until
+
+KEY = "correct-horse"
+
+
+def said(text: str) -> AnyEvent:
+    return MessageEvent(source="user", llm_message=Message.user(text))
+
+
+@pytest.mark.parametrize(
+    ("conversation_id", "query", "told"),
+    [
+        (None, {}, {"message": "No conversation_id in query params"}),
+        ("", {}, {"message": "No conversation_id in query params"}),
+        ("c2", {}, {"message": "Conversation c2 not found"}),
+        ("../c1", {}, {"message": "Conversation ../c1 not found"}),
+        (
+            "c1",
+            {"providers_set": "github,nohub"},
+            {
+                "message": "providers_set names 'nohub', which is no provider; "
+                "known are github, gitlab, bitbucket, enterprise_sso"
+            },
+        ),
+    ],
+)
+async def test_a_refused_client_is_told_why(conversation_id: str | None, query: dict[str, str], told: object) -> None:
+    async with serving() as loopback:
+        assert await refusal_of(loopback, loopback.url(conversation_id, **query)) == told
+        assert loopback.gateway.connection_count == 0
+
+
+@pytest.mark.parametrize(
+    ("query", "headers", "is_welcome"),
+    [
+        ({"session_api_key": KEY}, {}, True),
+        ({}, {"X-Session-API-Key": KEY}, True),
+        ({"session_api_key": "null"}, {"Authorization": f"Bearer {KEY}"}, True),
+        ({"session_api_key": "wrong"}, {"X-Session-API-Key": KEY}, False),
+        ({"session_api_key": "null"}, {}, False),
+        ({"session_api_key": "undefined"}, {}, False),
+        ({"session_api_key": ""}, {}, False),
+        ({}, {}, False),
+    ],
+)
+async def test_a_server_with_a_token_asks_for_it(
+    query: dict[str, str], headers: dict[str, str], *, is_welcome: bool
+) -> None:
+    async with serving(token=KEY) as loopback:
+        url = loopback.url("c1", **query)
+        if is_welcome:
+            async with Client() as client:
+                await client.connect(url, headers=headers)
+        else:
+            told = await refusal_of(loopback, url, headers=headers)
+            assert told == {"message": "invalid_session_api_key"}
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (
+            JoinRefusedError("Settings not found", data={"msg_id": "CONFIGURATION$SETTINGS_NOT_FOUND"}),
+            {"message": "Settings not found", "data": {"msg_id": "CONFIGURATION$SETTINGS_NOT_FOUND"}},
+        ),
+        (JoinRefusedError("Failed to join conversation"), {"message": "Failed to join conversation"}),
+        (EventStoreError("The disk is full."), {"message": "The disk is full."}),
+        (TimeoutError(), {"message": "The conversation does not answer; try again in a moment"}),
+        (TypeError("a bug"), {"message": "The server failed to connect you; its log says why"}),
+    ],
+)
+async def test_a_failure_while_joining_is_a_refusal_and_never_a_hang(error: Exception, told: object) -> None:
+    async with serving() as loopback:
+        loopback.conversations.refusal = error
+        assert await refusal_of(loopback, loopback.url()) == told
+
+
+@pytest.mark.parametrize(
+    ("after", "ids"),
+    [
+        ("-1", [0, 1, 2]),
+        ("0", [1, 2]),
+        ("2", []),
+        ("3", []),
+        ("1000000", []),
+        ("9" * 60, []),
+        ("-7", [0, 1, 2]),
+        ("undefined", [0, 1, 2]),
+        ("", [0, 1, 2]),
+        ("1.5", [0, 1, 2]),
+        ("²", [0, 1, 2]),
+    ],
+)
+async def test_the_history_begins_after_the_event_that_the_client_has(after: str, ids: list[int]) -> None:
+    async with serving() as loopback:
+        stream = loopback.conversations.known["c1"].stream
+        assert stream is not None
+        await stream.add_events([said("a"), said("b"), said("c")])
+        async with loopback.client(after=after) as client:
+            await stream.add_event(said("live"))
+            await client.until_id(3)
+            assert client.ids == [*ids, 3]
+
+
+async def test_the_connection_is_confirmed_before_the_first_event() -> None:
+    async with serving() as loopback:
+        stream = loopback.conversations.known["c1"].stream
+        assert stream is not None
+        await stream.add_event(said("a"))
+        async with loopback.raw("conversation_id=c1&latest_event_id=-1") as socket:
+            await socket.send("40")
+            first, second = await socket.recv(), await socket.recv()
+            assert isinstance(first, str)
+            assert list(json.loads(first.removeprefix("40"))) == ["sid"]
+            assert packet(second)["id"] == 0
+
+
+async def test_a_polling_client_gets_the_same() -> None:
+    async with serving() as loopback:
+        stream = loopback.conversations.known["c1"].stream
+        assert stream is not None
+        await stream.add_event(said("a"))
+        async with Client(transports=("polling",)) as client:
+            await client.connect(loopback.url())
+            await client.send({"action": "message", "args": {"content": "b"}})
+            await client.until_id(1)
+            assert [frame["message"] for frame in client.frames] == ["a", "b"]
+
+
+async def test_several_connections_of_one_client_are_fed_alike_and_leave_alone() -> None:
+    async with serving() as loopback:
+        conversation = loopback.conversations.known["c1"]
+        assert conversation.stream is not None
+        async with loopback.client() as first:
+            async with loopback.client() as second:
+                assert len(conversation.connections) == 2
+                await conversation.stream.add_event(AgentStateChanged(agent_state=AgentState.RUNNING))
+                await first.until_id(0)
+                await second.until_id(0)
+                assert first.frames == second.frames
+            await until(lambda: len(conversation.connections) == 1)
+        await until(lambda: not conversation.connections)
+        assert loopback.gateway.connection_count == 0
+
+
+async def test_whoever_joins_no_conversation_is_shown_out() -> None:
+    async with serving(SocketLimits(handshake_seconds=0.2)) as loopback, loopback.raw() as idle:
+        async with loopback.raw("conversation_id=none") as refused:
+            await refused.send("40")
+            assert await refused.recv() == '44{"message":"Conversation none not found"}'
+            async with loopback.raw("conversation_id=c1") as joined:
+                await joined.send("40")
+                await joined.recv()
+                async with asyncio.timeout(5):
+                    await idle.wait_closed()
+                    await refused.wait_closed()
+                await joined.send('42["oh_user_action",{"action":"message","args":{"content":"still here"}}]')
+                assert packet(await joined.recv())["message"] == "still here"
+                await joined.send("41")
+                async with asyncio.timeout(5):
+                    await joined.wait_closed()
+        assert not loopback.conversations.known["c1"].connections
+
+
+@pytest.mark.parametrize("name", ["connect", "disconnect", "*"])
+async def test_a_client_cannot_call_the_librarys_own_handlers(name: str) -> None:
+    async with serving(token=KEY) as loopback:
+        await loopback.conversations.create("secret")
+        async with loopback.client(session_api_key=KEY) as client:
+            forged: Any = {"QUERY_STRING": f"conversation_id=secret&session_api_key={KEY}", "asgi.scope": {}}
+            await client.send(forged, event=name)
+            await until(lambda: client.problems)
+            assert client.problems == [f"event {name!r} is reserved; send oh_user_action"]
+        assert not loopback.conversations.known["secret"].connections
