@@ -58,7 +58,7 @@ class AgentController:
         self._agent = agent
         self._step = step
         self._step_task: asyncio.Task[None] | None = None
-        self._ready = False
+        self._begun = asyncio.Event()
 
     def observe(self, event: AnyEvent) -> None:
         """Take a stored event into account, without acting on it."""
@@ -72,7 +72,7 @@ class AgentController:
             EventStoreError: it could not be written.
         """
         await self._stream.add_events([*initial, *self._first_state(bool(initial))])
-        self._ready = True
+        self._begun.set()
 
     def _first_state(self, has_initial: bool) -> list[AnyEvent]:
         state = self.state
@@ -87,7 +87,8 @@ class AgentController:
         return [AgentStateChanged(agent_state=before)]
 
     async def run(self) -> None:
-        """Follow the log and act, until the stream is closed."""
+        """Follow the log and act, until the stream is closed; waits for `begin` before it reads what that wrote."""
+        await self._begun.wait()
         try:
             async with self._stream.subscribe(after=self.state.last_event_id) as events:
                 async for event in events:
@@ -102,7 +103,7 @@ class AgentController:
                 await self._cancel_step()  # its session is being closed
             if isinstance(event, ChangeAgentState) and event.source == "user":
                 await self._on_request(event)
-            elif self._ready and self.state.last_event_id >= self._stream.last_id:
+            elif self.state.last_event_id >= self._stream.last_id:
                 await self._advance()
         except StreamClosedError:
             return
