@@ -67,7 +67,7 @@ class Demo:
             yield self._finish(f"{seen}\n\nSomebody was faster than I. {HOW_TO_GO_ON}")
             return
         if not red.count:
-            raise GaveUpError(f"The tests did not even start:\n\n{quoted(result.text or '')}")
+            raise GaveUpError(f"There are no tests to run, though I wrote some:\n\n{quoted(result.output)}")
         yield from self._mend(folder, red)
         green, result = yield from self._run_tests(folder, "Mended, I think. The same tests again:")
         if not green.is_green:
@@ -106,10 +106,14 @@ class Demo:
             results = yield DemoTurn(text, calls)
             if any(result.is_rejected for result in results):
                 raise GaveUpError("You did not want these files, so I stop here.")
-            done = [path for path, result in zip(wanted, results, strict=False) if not result.is_bad]
+            pairs = zip(wanted, results, strict=False)
+            done = [path for path, result in pairs if not result.is_bad and path in (result.text or "")]
             left = {path: content for path, content in wanted.items() if path not in done}
             text = "The editor did not take that; the shell will."
-        for path, content in left.items():
+        yield from self._write_by_shell(text, left)
+
+    def _write_by_shell(self, text: str, wanted: dict[str, str]) -> Move[None]:
+        for path, content in wanted.items():
             yield from run_command(text, write_by_shell(path, content), f"Write {_name(path)}")
             text = "And the next."
 

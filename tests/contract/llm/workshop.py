@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -74,6 +76,7 @@ class Workshop:
         done = subprocess.run(
             ["bash", "-c", arguments["command"]],
             cwd=self.root,
+            env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
