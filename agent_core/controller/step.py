@@ -32,7 +32,6 @@ class Step:
         agent: AgentBase,
         *,
         tools: Mapping[str, ToolDefinition],
-        stats: ConversationStats,
         policy: ConfirmationPolicy,
         max_budget: float | None,
         version: str,
@@ -44,7 +43,7 @@ class Step:
         self._schemas: list[dict[str, Any]] = [
             tool.to_openai_tool(add_security_risk_prediction=True) for tool in tools.values()
         ]
-        self._stats = stats
+        self._stats = ConversationStats(max_budget=max_budget)
         self._policy = policy
         self._max_budget = max_budget
         self._version = version
@@ -56,7 +55,7 @@ class Step:
 
     def restore(self, metrics: MetricsSnapshot) -> None:
         """Go on counting from what the log says was spent."""
-        self._stats.restore(metrics)
+        self._stats = ConversationStats(metrics, max_budget=self._max_budget)
 
     async def take(self, state: ConversationState) -> None:
         """Ask the model and store what comes of it.
@@ -90,8 +89,7 @@ class Step:
         await self._store(outcome, seen, was_limited=retries.was_limited)
 
     async def _store(self, outcome: StepOutcome, seen: int, *, was_limited: bool) -> None:
-        self._stats.add(self._agent.llm.usage_id, outcome.response)
-        common = {"seen": seen, "metrics": self._stats.snapshot(max_budget=self._max_budget)}
+        common = {"seen": seen, "metrics": self._stats.add(outcome.response, self._agent.llm.usage_id)}
         events: list[AnyEvent] = [
             event.model_copy(update=common) if isinstance(event, ActionEvent | MessageEvent) else event
             for event in outcome.events

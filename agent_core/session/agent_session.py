@@ -19,7 +19,6 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import EventStore
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
-from agent_core.llm.metrics import ConversationStats
 from agent_core.memory.memory import Memory
 from agent_core.runtime.connection import SandboxConnection
 from agent_core.runtime.runtime import Runtime
@@ -223,7 +222,6 @@ class AgentSession:
             self.stream,
             self._agent,
             tools=self._tools,
-            stats=ConversationStats(),
             policy=ConfirmRisky() if self.settings.confirmation_mode else NeverConfirm(),
             max_budget=self.settings.max_budget,
             version=VERSION,

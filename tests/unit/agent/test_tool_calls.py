@@ -125,7 +125,8 @@ def test_a_name_that_no_provider_would_take_back_is_made_harmless() -> None:
 
 
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(), lambda v: st.lists(v) | st.dictionaries(st.text(), v)
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda v: st.lists(v) | st.dictionaries(st.text(), v),
 )
 
 

@@ -44,7 +44,9 @@ def user(event_id: int, text: str) -> MessageEvent:
 
 
 def agent(event_id: int, text: str) -> MessageEvent:
-    return MessageEvent(id=event_id, source="agent", llm_message=Message.assistant(text), llm_response_id=f"r{event_id}")
+    return MessageEvent(
+        id=event_id, source="agent", llm_message=Message.assistant(text), llm_response_id=f"r{event_id}"
+    )
 
 
 def shown(*events: AnyEvent) -> list[Message]:
@@ -60,7 +62,11 @@ def roles(messages: list[Message]) -> list[str]:
 
 def test_a_batch_becomes_one_message_and_its_results_follow_in_the_order_of_the_calls() -> None:
     messages = shown(
-        user(0, "go"), call(1, "r", of=2, thought="both"), call(2, "r", of=2), result(3, 2, "second"), result(4, 1, "first")
+        user(0, "go"),
+        call(1, "r", of=2, thought="both"),
+        call(2, "r", of=2),
+        result(3, 2, "second"),
+        result(4, 1, "first"),
     )
     assert roles(messages) == ["user", "assistant", "tool", "tool"]
     assert [c.id for c in messages[1].tool_calls or []] == ["call_1", "call_2"]
