@@ -74,25 +74,29 @@ class ReplayTransport:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._exchanges: list[dict[str, Any]] | None = None
+        self._exchanges: list[dict[str, Any]] = []
+        self._version: tuple[int, int] | None = None
         self._used: set[int] = set()
 
     async def prepare(self) -> None:
-        """Read the recording.
+        """Read the recording, again if it has changed.
 
         Raises:
             LLMBadRequestError: there is no such file, or it is no recording.
         """
-        if self._exchanges is None:
-            try:
+        try:
+            found = self._path.stat()
+            version = (found.st_mtime_ns, found.st_size)
+            if version != self._version:
                 self._exchanges = await asyncio.to_thread(read_recording, self._path)
-            except (OSError, ValueError) as error:
-                raise LLMBadRequestError(f"The recording {self._path} cannot be replayed: {error}") from None
+                self._used.clear()
+                self._version = version
+        except (OSError, ValueError) as error:
+            raise LLMBadRequestError(f"The recording {self._path} cannot be replayed: {error}") from None
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[Chunk, None]:
         """See `Transport.stream`."""
-        await self.prepare()
-        exchange = self._find(_asked(request), self._exchanges or [])
+        exchange = self._find(_asked(request), self._exchanges)
         for piece in exchange["chunks"]:
             yield _chunk(piece)
         failure = exchange["error"]
@@ -101,12 +105,12 @@ class ReplayTransport:
             raise kind(failure["message"], retry_after=failure["retry_after"])
 
     def _find(self, asked: dict[str, Any], exchanges: list[dict[str, Any]]) -> dict[str, Any]:
-        differences = [first_difference(exchange["request"], asked) for exchange in exchanges]
-        equal = [number for number, difference in enumerate(differences) if difference is None]
+        equal = [number for number, exchange in enumerate(exchanges) if exchange["request"] == asked]
         if not equal:
             raise LLMBadRequestError(
                 f"The recording {self._path} has no answer to this request. {_nearest(asked, exchanges)} "
-                "Record it again, or ask exactly as it was asked then."
+                "Record it again, or ask exactly as then (with `model_canonical_name` set to the recorded model, messages "
+                "are put as they were for it)."
             )
         chosen = next((number for number in equal if number not in self._used), equal[-1])
         self._used.add(chosen)
@@ -138,7 +142,13 @@ def _line(request: ChatRequest, pieces: list[dict[str, Any]], failure: LLMError 
         "message": str(failure),
         "retry_after": failure.retry_after,
     }
-    line = {"version": VERSION, "request": _asked(request), "chunks": pieces, "error": error}
+    line = {
+        "version": VERSION,
+        "model": request.endpoint.model,
+        "request": _asked(request),
+        "chunks": pieces,
+        "error": error,
+    }
     return hide_keys(orjson.dumps(line).decode(), request.endpoint)
 
 
