@@ -1,4 +1,4 @@
-# Drydock's server. Three stages: the page, the Python environment, and a small image with both.
+# Drydock's server. Built in stages: the page, the Python environment, and a small image with both.
 #
 #   docker build -t drydock/server .
 #
@@ -15,11 +15,17 @@ RUN npm ci --no-audit --no-fund
 COPY frontend_stub/ ./
 RUN npm run build
 
+# --- what the last two stages share ---
+FROM debian:bookworm-slim AS base
+RUN apt-get update \
+ && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends ca-certificates python3 \
+ && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/log/*.log /var/log/apt/*
+
 # --- the Python environment ---
-FROM debian:bookworm-slim AS python
+FROM base AS python
 ARG PIP_INDEX_URL
 RUN apt-get update \
- && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends ca-certificates python3 python3-venv \
+ && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends python3-venv \
  && rm -rf /var/lib/apt/lists/*
 WORKDIR /opt/drydock
 COPY requirements.lock ./
@@ -38,11 +44,8 @@ RUN venv/bin/pip install --no-cache-dir --disable-pip-version-check --quiet \
  && rm -rf build drydock.egg-info
 
 # --- the server ---
-FROM debian:bookworm-slim
-RUN apt-get update \
- && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends ca-certificates python3 \
- && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/log/*.log /var/log/apt/* \
- && groupadd --gid 10001 drydock \
+FROM base
+RUN groupadd --gid 10001 drydock \
  && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /data --shell /usr/sbin/nologin drydock \
  && install -d -o drydock -g drydock -m 0700 /data
 COPY --from=python /opt/drydock /opt/drydock
