@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import os
 import re
 import shutil
@@ -14,11 +15,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from agent_core.errors import EventStoreError
 
 _T = TypeVar("_T")
+_log = logging.getLogger(__name__)
 _PLAIN_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,99}")
 _THREADS = 2
 
@@ -62,6 +64,7 @@ class FolderBlobStore:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._pool: ThreadPoolExecutor | None = None
+        self._running: set[asyncio.Future[Any]] = set()
         # Keeps `collect` from removing a piece between the moment `put` finds it there and marks it as fresh.
         self._lock = threading.Lock()
 
@@ -72,9 +75,11 @@ class FolderBlobStore:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(wait=True)
-            self._pool = None
+        pool, self._pool = self._pool, None
+        if self._running:
+            await asyncio.wait(self._running)
+        if pool is not None:
+            pool.shutdown(wait=False)
 
     async def put(self, conversation_id: str, data: bytes) -> str:
         try:
@@ -107,7 +112,16 @@ class FolderBlobStore:
     async def _in_thread(self, work: Callable[[], _T]) -> _T:
         if self._pool is None:
             raise EventStoreError("the blob store is closed")
-        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+        running = asyncio.get_running_loop().run_in_executor(self._pool, work)
+        self._running.add(running)
+        running.add_done_callback(self._finished)
+        # A thread cannot be stopped: who is cancelled leaves it to its end.
+        return await asyncio.shield(running)
+
+    def _finished(self, running: asyncio.Future[Any]) -> None:
+        self._running.discard(running)
+        if not running.cancelled():
+            running.exception()  # whoever still waits is told; nobody is to be warned that nobody did
 
     def _put(self, name: str, data: bytes) -> str:
         digest = hashlib.sha256(data).hexdigest()
@@ -151,6 +165,14 @@ class FolderBlobStore:
                 path.unlink()
                 return True
         return False
+
+
+async def drop_blobs(blobs: BlobStore, conversation_id: str) -> None:
+    """Delete the large payloads of a log whose rows are gone; what resists is left for `collect`."""
+    try:
+        await blobs.delete(conversation_id)
+    except EventStoreError as error:
+        _log.warning("large payloads of the deleted conversation %s are left over for now: %s", conversation_id, error)
 
 
 def folder_name(conversation_id: str) -> str:

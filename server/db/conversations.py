@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agent_core.events.event import utc_now
 from server.db import event_rows
-from server.db.blobs import BlobStore
+from server.db.blobs import BlobStore, drop_blobs
 from server.db.columns import from_microseconds, to_microseconds
 from server.db.engine import Engines, database_error
 from server.db.errors import ConversationExistsError, InvalidPageError
@@ -214,7 +214,7 @@ class ConversationRepository:
             return deleted.rowcount > 0
 
         existed = await self._writer.change(apply, log=conversation_id)
-        await self._blobs.delete(conversation_id)
+        await drop_blobs(self._blobs, conversation_id)
         return existed
 
     def _record(self, row: Row[Any]) -> ConversationRecord:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from agent_core.errors import EventStoreError
 from server.auth.secrets import SecretBox
 from server.db.blobs import BlobStore, FolderBlobStore
 from server.db.conversations import ConversationRepository
@@ -20,6 +23,11 @@ from server.db.writer import Writer
 DATABASE_FILE = "drydock.db"
 KEY_FILE = "secret.key"
 BLOB_FOLDER = "blobs"
+
+ORPHAN_SECONDS = 3600.0
+"""A payload without an event is removed when it is older: a younger one's event may still be on its way."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +80,12 @@ async def open_database(data_dir: Path, settings: DatabaseSettings | None = None
         conversations = await stack.enter_async_context(
             ConversationRepository(engines, writer, blobs, touch_interval_seconds=settings.touch_interval_seconds)
         )
+        events = SqlEventStore(engines, writer, blobs, inline_payload_bytes=settings.inline_payload_bytes)
+        await stack.enter_async_context(_collecting(events, blobs))
         yield Database(
             data_dir=data_dir,
             instance_id=name,
-            events=SqlEventStore(engines, writer, blobs, inline_payload_bytes=settings.inline_payload_bytes),
+            events=events,
             conversations=conversations,
             settings=SettingsRepository(engines, writer, box),
             blobs=blobs,
@@ -83,3 +93,24 @@ async def open_database(data_dir: Path, settings: DatabaseSettings | None = None
             engines=engines,
             writer=writer,
         )
+
+
+@asynccontextmanager
+async def _collecting(events: SqlEventStore, blobs: BlobStore) -> AsyncIterator[None]:
+    """Remove, once and beside everything else, the large payloads that a crash left without an event."""
+
+    async def collect() -> None:
+        try:
+            removed = await blobs.collect(await events.blobs_in_use(), older_than_seconds=ORPHAN_SECONDS)
+        except (EventStoreError, OSError) as error:
+            _log.warning("leftover payloads could not be looked for: %s", error)
+        else:
+            if removed:
+                _log.info("removed %d payloads that no event refers to", removed)
+
+    task = asyncio.create_task(collect(), name="blob-collector")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])

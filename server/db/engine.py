@@ -92,7 +92,7 @@ def create_file(path: Path) -> None:
 def create_engines(url: URL | str, settings: DatabaseSettings) -> Engines:
     """Engines for `url`; nothing is opened yet."""
     url = make_url(url)
-    write = create_async_engine(url, pool_size=1, max_overflow=0)
+    write = create_async_engine(url, pool_size=1, max_overflow=0, hide_parameters=True)
     # Readers need no transaction, so nothing has to be undone when a connection goes back: that would cost every read
     # another turn to the database.
     read = create_async_engine(
@@ -102,6 +102,7 @@ def create_engines(url: URL | str, settings: DatabaseSettings) -> Engines:
         isolation_level="AUTOCOMMIT",
         skip_autocommit_rollback=True,
         pool_reset_on_return=None,
+        hide_parameters=True,
     )
     if url.get_backend_name() != "sqlite":
         return Engines(write, read, event_rows.insert_events, event_rows.MAX_ROWS, fetch_rows)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from agent_core.events.store import NewEvent, StoredEvent
 from server.db import event_rows
-from server.db.blobs import BlobStore
+from server.db.blobs import BlobStore, drop_blobs
 from server.db.columns import to_microseconds
 from server.db.engine import Engines
 from server.db.pending import Record
@@ -32,6 +32,7 @@ _SELECT_BEFORE = """
         ) AS page
     ) ORDER BY id DESC
 """
+_SELECT_BLOBS = "SELECT DISTINCT conversation_id, blob FROM events WHERE blob IS NOT NULL"
 _SELECT_LAST = "SELECT max(id) FROM events WHERE conversation_id = :log"
 
 
@@ -81,6 +82,13 @@ class SqlEventStore:
             for event_id, blob, payload in rows
         ]
 
+    async def blobs_in_use(self) -> dict[str, set[str]]:
+        """The digests of all large payloads that events refer to, by conversation id."""
+        used: dict[str, set[str]] = {}
+        for log, digest in await self._engines.fetch(_SELECT_BLOBS):
+            used.setdefault(log, set()).add(digest)
+        return used
+
     async def last_id(self, conversation_id: str) -> int:
         last = (await self._engines.fetch(_SELECT_LAST, log=conversation_id))[0][0]
         return -1 if last is None else int(last)
@@ -94,4 +102,4 @@ class SqlEventStore:
         await self._writer.change(
             lambda connection: event_rows.delete_log(connection, conversation_id), log=conversation_id
         )
-        await self._blobs.delete(conversation_id)
+        await drop_blobs(self._blobs, conversation_id)

@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agent_core.errors import StaleOwnerError
 from server.db import event_rows
-from server.db.engine import Engines, InsertEvents, database_error, is_conflict, is_outage
+from server.db.engine import Engines, InsertEvents, database_error, explain, is_conflict, is_outage
 from server.db.errors import DatabaseError
 from server.db.event_rows import EventRow
 from server.db.pending import Change, PendingAppend, PendingChange, PendingQueue, Record
@@ -146,7 +146,7 @@ class Writer:
         except Exception as error:  # noqa: BLE001 - told to the callers; the writer must live on
             await self._recover(batch)
             if is_outage(error):
-                _log.warning("%d appends could not be stored: %s", len(batch), error)
+                _log.warning("%d appends could not be stored: %s", len(batch), explain(error))
                 for item in batch:
                     item.fail(database_error("the event could not be stored", error))
             else:
@@ -163,7 +163,7 @@ class Writer:
                     unstored.fail(DatabaseError(_UNCONFIRMED))
                 raise
             except Exception as error:  # noqa: BLE001 - told to the caller; the writer must live on
-                _log.warning("an append to conversation %s could not be stored: %s", item.log, error)
+                _log.warning("an append to conversation %s could not be stored: %s", item.log, explain(error))
                 await self._recover([item])
                 item.fail(database_error("the event could not be stored", error))
 
