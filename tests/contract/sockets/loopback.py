@@ -192,7 +192,12 @@ async def serving(limits: SocketLimits | None = None, token: str | None = None) 
     await conversations.create("c1")
     gateway = SocketGateway(conversations, OneTokenAuthenticator(token), limits=limits)
     config = uvicorn.Config(
-        gateway.asgi_app(_other), port=0, log_level="error", lifespan="off", timeout_graceful_shutdown=2, ws_per_message_deflate=False
+        gateway.asgi_app(_other),
+        port=0,
+        log_level="error",
+        lifespan="off",
+        timeout_graceful_shutdown=2,
+        ws_per_message_deflate=False,
     )
     server = uvicorn.Server(config)
     running = asyncio.create_task(server.serve())

@@ -133,7 +133,7 @@ async def test_the_connection_is_confirmed_before_the_first_event() -> None:
 
 
 async def test_a_polling_client_gets_the_same() -> None:
-    async with serving() as loopback:
+    async with serving(SocketLimits(ping_interval_seconds=1, ping_timeout_seconds=1)) as loopback:
         stream = loopback.conversations.known["c1"].stream
         assert stream is not None
         await stream.add_event(said("a"))

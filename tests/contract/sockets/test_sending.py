@@ -1,0 +1,179 @@
+"""What clients send, good and bad: taken in order, or answered in words (wire-protocol 2)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from agent_core.errors import EventStoreError
+from agent_core.events.llm_events import MessageEvent
+from server.sockets.limits import SocketLimits
+from tests.contract.sockets.loopback import Client, packet, serving, until
+
+
+def message(text: str) -> dict[str, Any]:
+    return {"action": "message", "args": {"content": text, "image_urls": [], "file_urls": []}}
+
+
+@pytest.mark.parametrize("event", ["oh_user_action", "oh_action"])
+async def test_a_message_is_stored_and_echoed_to_everybody(event: str) -> None:
+    async with serving() as loopback, loopback.client() as sender, loopback.client() as other:
+        await sender.send(message("hi"), event=event)
+        await sender.until_id(0)
+        await other.until_id(0)
+        assert sender.frames == other.frames
+        assert (sender.frames[0]["source"], sender.frames[0]["message"]) == ("user", "hi")
+        assert isinstance(loopback.conversations.sent[0], MessageEvent)
+
+
+async def test_messages_of_one_client_are_taken_in_their_order() -> None:
+    async with serving() as loopback, loopback.client() as client:
+        for number in range(200):
+            await client.send(message(str(number)))
+        await client.until_id(199)
+        assert [frame["message"] for frame in client.frames] == [str(number) for number in range(200)]
+
+
+@pytest.mark.parametrize(
+    ("event", "data", "problem"),
+    [
+        ("oh_user_action", {"action": "initialize"}, "action 'initialize' is unknown"),
+        ("oh_user_action", [1], "the message is a list"),
+        ("oh_user_action", "text", "the message is a text"),
+        ("oh_user_action", None, "oh_user_action came with 0 arguments"),
+        ("oh_user_action", ({}, {}), "oh_user_action came with 2 arguments"),
+        ("oh_user_action", b"bytes", "the message is binary"),
+        (
+            "oh_user_action",
+            {"action": "message", "args": {"content": 1}},
+            "args.content: input should be a valid string",
+        ),
+        ("shout", {}, "event 'shout' is unknown; send oh_user_action"),
+        ("message", {}, "event 'message' is unknown; send oh_user_action"),
+    ],
+)
+async def test_a_bad_message_is_answered_and_the_connection_stays(event: str, data: Any, problem: str) -> None:
+    async with serving() as loopback, loopback.client() as client:
+        await client.send(data, event=event)
+        await until(lambda: len(client.frames) >= 2)
+        assert client.problems[0].startswith(problem)
+        error, status = client.frames[:2]
+        assert error == {"error": True, "message": client.problems[0]}
+        assert status.pop("timestamp").endswith("Z")
+        assert status == {
+            "status_update": True,
+            "type": "error",
+            "id": "STATUS$ERROR",
+            "message": client.problems[0],
+            "source": "environment",
+        }
+        await client.send(message("still here"))
+        await client.until_id(0)
+        assert len(loopback.conversations.sent) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('42["oh_user_action",{"action":', "the message cannot be read: "),
+        ('42["oh_user_action",' + '{"a":' * 5000 + "1" + "}" * 5000 + "]", "the message cannot be read: "),
+        ('42["oh_user_action",{"action":"message","args":{"content":"\\ud800"}}]', "the message cannot be read: "),
+        ('42["oh_user_action",{"action":"message","args":{"content":"\\u0000"}}]', "args.content contains a NUL"),
+        ('42["oh_user_action",{"action":"message","args":{"content":1e999}}]', ""),
+        ('42{"a":1}', "the message is no event"),
+        ("42[]", "the message is no event"),
+        ("42[7]", "the message is no event"),
+        ("42", "the message is no event"),
+        ("4", "the message is no event"),
+        ('4{"a":1}', "the message is binary"),
+        ('451-["oh_user_action",{"_placeholder":true,"num":0}]', "the message is binary"),
+        ('4599999999999-["x"]', "the message "),
+        (b"\x00\x01", "the message is binary"),
+        ('42["connect",{}]', "event 'connect' is reserved"),
+    ],
+)
+async def test_what_is_no_message_at_all_is_answered_too(text: str | bytes, problem: str) -> None:
+    async with serving() as loopback, loopback.raw("conversation_id=c1") as socket:
+        await socket.send("40")
+        await socket.recv()
+        await socket.send(text)
+        assert packet(await socket.recv())["message"].startswith(problem)
+        assert packet(await socket.recv())["status_update"] is True
+        await socket.send("42" + json.dumps(["oh_user_action", message("still here")]))
+        assert packet(await socket.recv())["message"] == "still here"
+
+
+@pytest.mark.parametrize(
+    "text", ["9", "44{}", "43[1]", "43", "46", "40", "40/other,", '42/other,["oh_user_action",{}]', "4x"]
+)
+async def test_odd_packets_harm_nobody(text: str) -> None:
+    async with serving() as loopback, loopback.client() as other, loopback.raw("conversation_id=c1") as socket:
+        await socket.send("40")
+        await socket.recv()
+        await socket.send(text)
+        await socket.send("42" + json.dumps(["oh_user_action", message("still here")]))
+        await other.until_id(0)
+        assert loopback.gateway.connection_count == 2
+
+
+async def test_a_message_over_the_limit_is_refused_in_words() -> None:
+    limits = SocketLimits(max_message_bytes=100_000)
+    async with serving(limits) as loopback, loopback.client() as client:
+        for size in (99_000, 101_000, 350_000):
+            await client.send(message("x" * size))
+        await until(lambda: len(client.problems) == 2)
+        problem = (
+            "the message is larger than the 100000 bytes that this server takes; send less, or upload it as a file"
+        )
+        assert client.problems == [problem, problem]
+        assert client.ids == [0]
+
+
+async def test_a_message_far_over_the_limit_ends_its_connection_only() -> None:
+    limits = SocketLimits(max_message_bytes=100_000)
+    async with serving(limits) as loopback, loopback.client() as other:
+        async with loopback.client() as client:
+            await client.send(message("x" * 1_000_000))
+            await until(lambda: not client.socket.connected)
+        await other.send(message("still here"))
+        await other.until_id(0)
+
+
+@pytest.mark.parametrize(
+    ("error", "problem"),
+    [
+        (EventStoreError("The disk is full; make room."), "The disk is full; make room."),
+        (TimeoutError(), "The message was not taken in time; look whether it is there before you send it again."),
+        (TypeError("a bug"), "The server failed to take the message; its log says why."),
+    ],
+)
+async def test_a_message_that_cannot_be_taken_is_not_silently_lost(error: Exception, problem: str) -> None:
+    async with serving() as loopback, loopback.client() as client:
+        loopback.conversations.refusal = error
+        await client.send(message("hi"))
+        await until(lambda: client.problems)
+        assert client.problems == [problem]
+
+
+async def test_an_acknowledgement_is_given_to_whoever_asks_for_one() -> None:
+    async with serving() as loopback, loopback.client() as client:
+        async with asyncio.timeout(5):
+            assert await client.socket.call("oh_user_action", message("hi")) is None
+        assert len(loopback.conversations.sent) == 1
+
+
+async def test_a_client_that_left_can_say_nothing_more() -> None:
+    async with serving() as loopback, loopback.raw("conversation_id=c1") as socket:
+        await socket.send("40")
+        await socket.recv()
+        await socket.send("41")
+        await socket.send("42" + json.dumps(["oh_user_action", message("late")]))
+        async with Client() as other:
+            await other.connect(loopback.url())
+            await until(lambda: loopback.gateway.connection_count == 1)
+            await other.send(message("hi"))
+            await other.until_id(0)
+            assert [frame["message"] for frame in other.frames] == ["hi"]
