@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import gc
 import os
 import threading
 import warnings
@@ -18,13 +19,12 @@ from contextlib import aclosing
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import orjson
-
 from agent_core.errors import LLMAuthenticationError, LLMError, LLMInternalError
 from agent_core.llm.compatible import CompatibleExchange, HttpFailures, HttpRequest
-from agent_core.llm.exchange import CallDelta, ChatRequest, Chunk
+from agent_core.llm.exchange import ChatRequest, Chunk
 from agent_core.llm.failures import build, from_exception
-from agent_core.llm.render import WireMessage, hoist_images
+from agent_core.llm.library_forms import chunk_of_library, copied
+from agent_core.llm.render import hoist_images
 from agent_core.llm.routes import Route, route_of
 
 _ENVIRONMENT = {
@@ -97,12 +97,21 @@ def _start_import() -> concurrent.futures.Future[_Library]:
 
 def _import(result: concurrent.futures.Future[_Library]) -> None:
     global _import_result
+    # The import makes a million objects that stay: looking through them again and again for garbage would stop the
+    # event loop for a tenth of a second at a time, during the import and ever after.
+    was_collecting = gc.isenabled()
+    gc.disable()
     try:
-        result.set_result(_Library())
+        library = _Library()
+        gc.freeze()
+        result.set_result(library)
     except BaseException as error:  # noqa: BLE001 (handed to whoever waits)
         with _import_lock:
             _import_result = None
         result.set_exception(error)
+    finally:
+        if was_collecting:
+            gc.enable()
 
 
 async def _library() -> _Library:
@@ -176,13 +185,13 @@ class LiteLLMClient:
             "api_version": endpoint.api_version,
             "extra_headers": dict(endpoint.headers) or None,
             "extra_body": dict(request.extra_body) or None,
-            "tools": orjson.loads(orjson.dumps(list(request.tools))) or None,
+            "tools": copied(request.tools) or None,
             **request.parameters,
         }
         try:
             stream = await library.litellm.acompletion(
                 model=route.model,
-                messages=_copied(request.messages),
+                messages=copied(request.messages),
                 stream=True,
                 stream_options={"include_usage": True},
                 timeout=request.timeout,
@@ -194,7 +203,7 @@ class LiteLLMClient:
             )
             async with aclosing(stream):
                 async for piece in stream:
-                    yield _chunk_of_library(piece)
+                    yield chunk_of_library(piece)
             is_complete = getattr(stream, "received_finish_reason", "stop") is not None
         except LLMError:
             raise
@@ -232,10 +241,10 @@ def _openai(library: _Library, request: ChatRequest, route: Route) -> HttpReques
         drop_params=request.endpoint.drop_params,
     )
     if request.tools:
-        parameters["tools"] = orjson.loads(orjson.dumps(list(request.tools)))
+        parameters["tools"] = copied(request.tools)
     body = config.transform_request(
         model=route.model,
-        messages=_copied(request.messages),
+        messages=copied(request.messages),
         optional_params=parameters,
         litellm_params={"custom_llm_provider": "openai", "api_base": url},
         headers={},
@@ -263,33 +272,6 @@ def _http_request(
         body={**body, "stream": True, "stream_options": {"include_usage": True}, **request.extra_body},
         timeout=library.make_timeout(limit, connect=min(limit, _CONNECT_SECONDS)),
         secret=secret,
-    )
-
-
-def _copied(messages: Any) -> list[WireMessage]:
-    """Messages of our own, for a library that changes what it is given."""
-    copies: list[WireMessage] = orjson.loads(orjson.dumps(list(messages)))
-    return copies
-
-
-def _chunk_of_library(piece: Any) -> Chunk:
-    """A chunk of litellm's as one of ours."""
-    usage = getattr(piece, "usage", None)
-    choice = piece.choices[0] if piece.choices else None
-    delta = getattr(choice, "delta", None)
-    calls = tuple(
-        CallDelta(index=call.index, id=call.id, name=call.function.name, arguments=call.function.arguments or "")
-        for call in getattr(delta, "tool_calls", None) or ()
-    )
-    return Chunk(
-        text=getattr(delta, "content", None) or "",
-        reasoning=getattr(delta, "reasoning_content", None) or "",
-        calls=calls,
-        thinking_blocks=tuple(dict(block) for block in getattr(delta, "thinking_blocks", None) or ()),
-        finish_reason=getattr(choice, "finish_reason", None),
-        has_choice=choice is not None,
-        usage=usage.model_dump() if usage is not None else None,
-        model=getattr(piece, "model", None),
     )
 
 

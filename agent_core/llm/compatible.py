@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import orjson
 from agent_core.errors import LLMError, LLMInternalError, LLMTimeoutError, LLMUnavailableError
 from agent_core.llm.exchange import Chunk, Endpoint
 from agent_core.llm.failures import build, from_status
+from agent_core.llm.json_text import encoded
 from agent_core.llm.sse import AnswerReader
 
 _MAX_ERROR_BYTES = 256 * 1024
@@ -150,14 +150,6 @@ async def _drain(body: AsyncIterator[bytes]) -> None:
                 pass
     except TimeoutError:
         return
-
-
-def encoded(body: Mapping[str, Any]) -> bytes:
-    """The body as JSON; half characters (lone surrogates), which no server takes, become question marks."""
-    try:
-        return orjson.dumps(body)
-    except TypeError:
-        return json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def _said(text: bytes) -> str:

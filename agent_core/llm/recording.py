@@ -22,6 +22,7 @@ from agent_core.errors import LLMBadRequestError, LLMError
 from agent_core.llm.differences import first_difference
 from agent_core.llm.exchange import CallDelta, ChatRequest, Chunk, Transport
 from agent_core.llm.failures import hide_keys
+from agent_core.llm.json_text import encoded
 
 VERSION = 1
 
@@ -109,8 +110,8 @@ class ReplayTransport:
         if not equal:
             raise LLMBadRequestError(
                 f"The recording {self._path} has no answer to this request. {_nearest(asked, exchanges)} "
-                "Record it again, or ask exactly as then (with `model_canonical_name` set to the recorded model, messages "
-                "are put as they were for it)."
+                "Record it again, or ask exactly as then (with `model_canonical_name` set to the recorded model, "
+                "messages are put as they were for it)."
             )
         chosen = next((number for number in equal if number not in self._used), equal[-1])
         self._used.add(chosen)
@@ -149,13 +150,13 @@ def _line(request: ChatRequest, pieces: list[dict[str, Any]], failure: LLMError 
         "chunks": pieces,
         "error": error,
     }
-    return hide_keys(orjson.dumps(line).decode(), request.endpoint)
+    return hide_keys(encoded(line).decode(), request.endpoint)
 
 
 def _asked(request: ChatRequest) -> dict[str, Any]:
     """What counts about a request: not where it went, nor with which key."""
     asked: dict[str, Any] = orjson.loads(
-        orjson.dumps(
+        encoded(
             {
                 "messages": list(request.messages),
                 "tools": list(request.tools),

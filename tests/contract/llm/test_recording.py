@@ -153,3 +153,10 @@ def test_nothing_differs_from_itself(value: Any) -> None:
 )
 def test_the_first_difference_is_named_with_its_place(recorded: Any, asked: Any, place: str) -> None:
     assert first_difference(recorded, asked) == place
+
+
+async def test_half_characters_are_recorded_as_question_marks_and_replayed(tmp_path: Path) -> None:
+    path = tmp_path / "recording.jsonl"
+    async with ModelServer([say("ok")]) as server:
+        await recorder(server, path).acompletion(hello("broken \ud83d here"))
+    assert (await replayer(path).acompletion(hello("broken \ud83d here"))).message.text == "ok"
