@@ -130,21 +130,15 @@ class FolderBlobStore:
         with self._lock, suppress(FileNotFoundError):
             os.utime(path)
             return digest
-        if not folder.is_dir():
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _sync_folder(self._folder)
-        temporary = folder / f".{digest}.{os.getpid()}.{threading.get_ident()}"
-        try:
-            with temporary.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-        _sync_folder(folder)
-        return digest
+        while True:
+            if not folder.is_dir():
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                _sync_folder(self._folder)
+            try:
+                _write(path, data)
+            except FileNotFoundError:
+                continue  # `collect` or `delete` took the empty folder away
+            return digest
 
     def _collect(self, keep: Mapping[str, Set[str]], oldest: float) -> int:
         removed = 0
@@ -183,6 +177,21 @@ def folder_name(conversation_id: str) -> str:
     if _PLAIN_NAME.fullmatch(conversation_id):
         return conversation_id
     return "~" + hashlib.sha256(conversation_id.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write the file durably, whole or not at all."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
 
 
 def _remove_tree(path: Path) -> None:

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from agent_core.errors import EventStoreError
+from agent_core.testing.store_contract import new_events, payloads
+from server.db.blobs import FolderBlobStore, folder_name
+from server.db.database import BLOB_FOLDER, Database, open_database
+from tests.unit.db.conditions import until
+
+
+@pytest.fixture
+async def blobs(tmp_path: Path) -> AsyncIterator[FolderBlobStore]:
+    async with FolderBlobStore(tmp_path / "blobs") as blobs:
+        yield blobs
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+async def test_content_is_found_under_its_digest(blobs: FolderBlobStore) -> None:
+    digest = await blobs.put("c", b"data")
+    assert digest == hashlib.sha256(b"data").hexdigest()
+    assert await blobs.get("c", digest) == b"data"
+
+
+async def test_the_same_content_is_kept_once_for_each_conversation(blobs: FolderBlobStore, tmp_path: Path) -> None:
+    digests = {await blobs.put(conversation, b"data") for conversation in ("a", "a", "b")}
+    assert len(digests) == 1
+    assert len(files(tmp_path / "blobs")) == 2
+
+
+async def test_nothing_temporary_is_left(blobs: FolderBlobStore, tmp_path: Path) -> None:
+    digests = await asyncio.gather(*(blobs.put("c", b"%d" % (i % 5)) for i in range(20)))
+    assert files(tmp_path / "blobs") == sorted({f"c/{digest}" for digest in digests})
+
+
+async def test_deleting_a_conversation_keeps_the_others(blobs: FolderBlobStore) -> None:
+    digest = await blobs.put("a", b"data")
+    await blobs.put("b", b"data")
+    await blobs.delete("a")
+    await blobs.delete("a")
+    with pytest.raises(EventStoreError, match="cannot be read"):
+        await blobs.get("a", digest)
+    assert await blobs.get("b", digest) == b"data"
+
+
+async def test_collecting_removes_only_what_is_old_and_not_in_use(blobs: FolderBlobStore, tmp_path: Path) -> None:
+    used, old, young = [await blobs.put("a", data) for data in (b"used", b"old", b"young")]
+    gone = await blobs.put("gone", b"old")
+    for path in (tmp_path / "blobs" / "a" / used, tmp_path / "blobs" / "a" / old, tmp_path / "blobs" / "gone" / gone):
+        os.utime(path, (0, 0))
+    assert await blobs.collect({"a": {used}}, older_than_seconds=60) == 2
+    assert files(tmp_path / "blobs") == sorted([f"a/{used}", f"a/{young}"])
+    assert not (tmp_path / "blobs" / "gone").exists()
+
+
+async def test_content_that_is_put_again_counts_as_young(blobs: FolderBlobStore, tmp_path: Path) -> None:
+    digest = await blobs.put("a", b"data")
+    os.utime(tmp_path / "blobs" / "a" / digest, (0, 0))
+    await blobs.put("a", b"data")
+    assert await blobs.collect({}, older_than_seconds=60) == 0
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "A", "ä", "a" * 101, "~", "a\ud83d", "a b", "-a"])
+def test_unusual_ids_get_a_folder_name_that_is_safe_everywhere(name: str) -> None:
+    assert folder_name(name).startswith("~")
+    assert len(folder_name(name)) == 65
+
+
+def test_ordinary_ids_are_their_own_folder_name() -> None:
+    assert folder_name("4f1c0e5a9d6b4b1d8a7e3c2f10987654") == "4f1c0e5a9d6b4b1d8a7e3c2f10987654"
+
+
+async def test_a_payload_that_cannot_be_stored_fails_its_append_and_leaves_no_gap(database: Database) -> None:
+    (database.data_dir / BLOB_FOLDER).write_text("in the way")
+    outcomes = await asyncio.gather(
+        database.events.append("log", new_events("a")),
+        database.events.append("log", new_events(b"x" * 2_000_000)),
+        database.events.append("log", new_events("b")),
+        return_exceptions=True,
+    )
+    assert isinstance(outcomes[1], EventStoreError)
+    assert str(database.data_dir / BLOB_FOLDER) in str(outcomes[1])
+    assert [outcomes[0], outcomes[2]] == [0, 1]
+
+
+async def test_a_missing_payload_is_named_and_other_events_can_be_read(database: Database) -> None:
+    await database.events.append("log", new_events("a", b"x" * 2_000_000, "b"))
+    await database.blobs.delete("log")
+    with pytest.raises(EventStoreError, match=r"payload .* of conversation log cannot be read"):
+        await database.events.read("log")
+    assert await database.events.read("log", after=1) == [(2, b"b")]
+
+
+async def test_deleting_a_log_deletes_its_large_payloads(database: Database) -> None:
+    await database.events.append("log", new_events(b"x" * 2_000_000))
+    assert len(files(database.data_dir / BLOB_FOLDER)) == 1
+    await database.events.delete("log")
+    assert files(database.data_dir / BLOB_FOLDER) == []
+
+
+async def test_opening_collects_old_leftovers_and_keeps_what_is_in_use(tmp_path: Path) -> None:
+    async with open_database(tmp_path) as database:
+        await database.events.append("log", new_events(b"x" * 2_000_000))
+        leftover = tmp_path / BLOB_FOLDER / "log" / await database.blobs.put("log", b"leftover")
+        for path in (tmp_path / BLOB_FOLDER / "log").iterdir():
+            os.utime(path, (0, 0))
+    async with open_database(tmp_path) as database:
+        await until(lambda: not leftover.exists())
+        assert await payloads(database.events, "log") == [b"x" * 2_000_000]
