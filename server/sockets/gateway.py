@@ -91,6 +91,11 @@ class SocketGateway:
         """How many clients are in a conversation now."""
         return len(self._connections)
 
+    @property
+    def waiting_bytes(self) -> int:
+        """What waits in the transport for all clients together."""
+        return sum(connection.outlet.waiting_bytes for connection in self._connections.values())
+
     async def announce_title(self, conversation_id: str, title: str) -> None:
         """Tell every client of the conversation its new title (`ports.Announcer`)."""
         body = to_json(title_frame(conversation_id, title))
