@@ -45,6 +45,6 @@ class ModelRequest:
     def results_since_user(self) -> int:
         """How many tool results stand after the last user message; counted in the bytes, without parsing."""
         body = self.content
-        start = max(body.rfind(b'"role":"user"'), body.rfind(b'"role": "user"'))
-        tail = body[max(start, 0) :]
-        return tail.count(b'"role":"tool"') + tail.count(b'"role": "tool"')
+        space = b" " if b'"role": ' in body[:4096] else b""
+        start = body.rfind(b'"role":' + space + b'"user"')
+        return body.count(b'"role":' + space + b'"tool"', max(start, 0))

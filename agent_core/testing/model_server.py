@@ -25,7 +25,6 @@ _REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found"
 _END_OF_STREAM = b"data: [DONE]\n\n"
 _END_OF_BODY = b"0\r\n\r\n"
 _STREAM_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n"
-_RECORDED = 1000
 _PATHS = ("/chat/completions", "/messages")
 
 
@@ -33,18 +32,20 @@ class ModelServer:
     """Answers ``POST …/chat/completions`` from a script (and ``…/messages``, with turns in that protocol's raw form).
 
     The script is a sequence of turns, used one per request (a request beyond the last gets a 500 that says so), or a
-    function from the request to its turn. `requests` holds the last thousand requests; `open_streams` counts answers
-    that are being sent, `dropped_streams` those that the client left before their end; `stream_dropped` is set with
-    the first of them.
+    function from the request to its turn. `requests` holds the last `keep_requests` requests; `open_streams` counts
+    slow answers that are being sent, `dropped_streams` those that the client left before their end; `stream_dropped` is
+    set with the first of them.
     """
 
-    def __init__(self, script: Iterable[Turn] | Script, *, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(
+        self, script: Iterable[Turn] | Script, *, host: str = "127.0.0.1", port: int = 0, keep_requests: int = 1000
+    ) -> None:
         self._host = host
         self._port = port
         self._function: Script = script if callable(script) else _in_turn(script)
         self._server: asyncio.Server | None = None
         self._connections: set[_Connection] = set()
-        self.requests: deque[ModelRequest] = deque(maxlen=_RECORDED)
+        self.requests: deque[ModelRequest] = deque(maxlen=keep_requests)
         self.request_count = 0
         self.open_streams = 0
         self.dropped_streams = 0
@@ -111,6 +112,7 @@ class _Connection(asyncio.Protocol):
     def __init__(self, server: ModelServer) -> None:
         self._server = server
         self._buffer = bytearray()
+        self._head: tuple[str, str, dict[str, str]] | None = None
         self._transport: asyncio.Transport | None = None
         self.task: asyncio.Task[None] | None = None
 
@@ -153,21 +155,32 @@ class _Connection(asyncio.Protocol):
                 self._end(turn)
 
     def _take_request(self) -> ModelRequest | None:
+        if self._head is None:
+            self._head = self._take_head()
+        if self._head is None:
+            return None
+        method, path, headers = self._head
+        length = int(headers.get("content-length", "0"))
+        if len(self._buffer) < length:
+            return None
+        with memoryview(self._buffer) as view:
+            content = bytes(view[:length])
+        del self._buffer[:length]
+        self._head = None
+        return ModelRequest(method=method, path=path, headers=headers, content=content)
+
+    def _take_head(self) -> tuple[str, str, dict[str, str]] | None:
         end = self._buffer.find(b"\r\n\r\n")
         if end < 0:
             return None
         lines = self._buffer[:end].decode("latin-1").split("\r\n")
+        del self._buffer[: end + 4]
         headers = {}
         for line in lines[1:]:
             name, _, value = line.partition(":")
             headers[name.strip().lower()] = value.strip()
-        length = int(headers.get("content-length", "0"))
-        if len(self._buffer) < end + 4 + length:
-            return None
-        content = bytes(self._buffer[end + 4 : end + 4 + length])
-        del self._buffer[: end + 4 + length]
         method, path, _ = lines[0].split(" ", 2)
-        return ModelRequest(method=method, path=path, headers=headers, content=content)
+        return method, path, headers
 
     def _pieces(self, turn: Turn) -> Iterable[bytes]:
         """The bytes of the answer, in the pieces in which a slow model sends them."""
@@ -238,7 +251,7 @@ async def _serve(script: str, host: str, port: int) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    async with ModelServer(named(script), host=host, port=port) as server:
+    async with ModelServer(named(script), host=host, port=port, keep_requests=1) as server:
         print(server.url, flush=True)  # noqa: T201 (the URL on standard output is this program's interface)
         await stop.wait()
 

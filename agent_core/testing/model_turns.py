@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+import orjson
+
 Fault = Literal["cut", "hang", "invalid_json", "no_choices", "reset"]
 """How a turn goes wrong after what it said so far.
 
@@ -172,4 +174,4 @@ def _usage(turn: Turn) -> Mapping[str, Any]:
 
 
 def _event(chunk: Mapping[str, Any]) -> bytes:
-    return b"data: " + json.dumps(chunk, separators=(",", ":")).encode() + b"\n\n"
+    return b"data: " + orjson.dumps(chunk) + b"\n\n"
