@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import functools
 import os
+import socket
 import ssl
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -131,11 +132,16 @@ def _connect(host: str | None, connect_seconds: float, call_seconds: float) -> t
     if host is not None:
         options["base_url"] = host
     tls = options.get("tls")
+    address = _address(parse_host(options.get("base_url"), tls=bool(tls)), tls)
+    if address.socket_path is not None:
+        with socket.socket(socket.AF_UNIX) as probe:  # the SDK leaves its socket open when nobody listens
+            probe.settimeout(connect_seconds)
+            probe.connect(address.socket_path)
     # One probe for the API version per process; newer engines refuse old versions, so none is pinned.
     client = APIClient(version="auto", timeout=connect_seconds, max_pool_size=16, **options)
     client.timeout = call_seconds
     client.trust_env = False
-    return client, _address(parse_host(options.get("base_url"), tls=bool(tls)), tls)
+    return client, address
 
 
 def _address(url: str, tls: Any) -> EngineAddress:

@@ -14,6 +14,9 @@ from agent_core.runtime.naming import LABEL_CONVERSATION, LABEL_INSTANCE, LABEL_
 from agent_core.runtime.sandbox import Availability, Sandbox, SandboxSpec, SandboxState
 
 PULL_SECONDS = 600.0
+_BRIDGE = {"com.docker.network.bridge.enable_icc": "false"}
+# Without an address on the bridge the host itself, with whatever listens on all its addresses, is out of reach too.
+_NO_HOST = {"com.docker.network.bridge.inhibit_ipv4": "true"}
 
 
 class DockerProvider:
@@ -134,7 +137,7 @@ class InstanceNetworks:
                     driver="bridge",
                     internal=spec.network == "internal",
                     check_duplicate=True,
-                    options={"com.docker.network.bridge.enable_icc": "false"},
+                    options=_BRIDGE | (_NO_HOST if spec.network == "internal" else {}),
                     labels={LABEL_INSTANCE: spec.instance_id, LABEL_ROLE: "network"},
                 ),
             )

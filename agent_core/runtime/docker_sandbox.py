@@ -77,6 +77,7 @@ class DockerSandbox:
         self._known = known
         self._pull_seconds = pull_seconds
         self._fresh: tuple[ExecStream, asyncio.Transport] | None = None
+        self._last_words = ""
 
     @property
     def state(self) -> SandboxState:
@@ -98,7 +99,8 @@ class DockerSandbox:
                 await self._bring_up(status)
                 self._fresh = await self._connect()
         except TimeoutError:
-            raise await self._failure(f"it was not ready within {limit:g} s", "start_timeout") from None
+            words = f"; the last words of the attempts to attach: {self._last_words}" if self._last_words else ""
+            raise await self._failure(f"it was not ready within {limit:g} s{words}", "start_timeout") from None
         self._known = True
         progress("STATUS$RUNTIME_STARTED", "The sandbox runs")
 
@@ -215,7 +217,14 @@ class DockerSandbox:
             client.start(self._name)
 
         try:
-            await self._engine.call("start the sandbox", inject_and_start)
+            try:
+                await self._engine.call("start the sandbox", inject_and_start)
+            except EngineRefusedError as error:
+                if error.status != 404 or "network" not in error.explanation:
+                    raise
+                self._networks.forget()  # somebody has removed it; of the same name it is found again
+                await self._networks.ensure(self.spec)
+                await self._engine.call("start the sandbox", inject_and_start)
         except EngineRefusedError as error:
             if "python3" in error.explanation:
                 raise await self._failure(error.explanation, "no_python") from error
@@ -244,6 +253,7 @@ class DockerSandbox:
                     transport.abort()
                     raise
                 transport.abort()
+                self._last_words = str(stream.stray + stream.errors, "utf-8", "replace").strip()[-500:]
                 found = await self._inspect()
                 if found is None or _status(found) is not SandboxStatus.RUNNING:
                     raise await self._early_end(found)
@@ -382,13 +392,12 @@ class DockerSandbox:
 
 
 _COPY = f"""
-import os, shutil, sys
-for entry in os.scandir("/from"):
-    target = os.path.join("{WORKSPACE}", entry.name)
-    if entry.is_dir(follow_symlinks=False):
-        shutil.copytree(entry.path, target, symlinks=True)
-    else:
-        shutil.copy2(entry.path, target, follow_symlinks=False)
+import os, shutil, stat
+plain = (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK)
+special = lambda folder, names: [
+    name for name in names if stat.S_IFMT(os.lstat(os.path.join(folder, name)).st_mode) not in plain
+]
+shutil.copytree("/from", "{WORKSPACE}", symlinks=True, ignore=special, dirs_exist_ok=True)
 """
 
 

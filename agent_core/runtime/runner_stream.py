@@ -7,18 +7,24 @@ import asyncio
 from agent_core.runtime.sandbox import Attachment
 
 READ_LIMIT = 256 * 1024
+_OPENING = 5
+_LONGEST_GREETING = 1024 * 1024
+_STRAY_KEPT = 2000
 
 
 class RunnerStream(asyncio.StreamReaderProtocol):
     """Feeds a reader, and tells when the runner has said its first word or the stream has ended before.
 
-    Providers use `first_word` to know that a sandbox is READY without consuming anything.
+    Providers use `first_word` to know that a sandbox is READY without consuming anything. What does not begin like a
+    frame is no word of a runner (an engine writes its own errors there); the beginning of it is kept in `stray`.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.reader = asyncio.StreamReader(limit=READ_LIMIT, loop=loop)
         super().__init__(self.reader, loop=loop)
         self._first: asyncio.Future[bool] = loop.create_future()
+        self._opening = bytearray()
+        self.stray = bytearray()
         self.ended = False
 
     def data_received(self, data: bytes) -> None:
@@ -26,9 +32,17 @@ class RunnerStream(asyncio.StreamReaderProtocol):
 
     def deliver(self, data: bytes) -> None:
         """Pass on bytes that the runner wrote."""
-        if data:
-            self._settle(True)
+        if not self._first.done():
+            self._opening += data
+            if len(self._opening) < _OPENING:
+                return
+            data = bytes(self._opening)
+            spoke = int.from_bytes(data[:4], "big") <= _LONGEST_GREETING and data[4:5] == b"{"
+            self._settle(spoke)
+        if self._first.result():
             super().data_received(data)
+        else:
+            self.stray += data[: _STRAY_KEPT - len(self.stray)]
 
     def eof_received(self) -> bool | None:
         self.ended = True
@@ -51,3 +65,6 @@ class RunnerStream(asyncio.StreamReaderProtocol):
     def _settle(self, spoke: bool) -> None:
         if not self._first.done():
             self._first.set_result(spoke)
+            if not spoke and not self.stray:
+                self.stray += self._opening
+            self._opening.clear()

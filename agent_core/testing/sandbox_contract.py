@@ -72,7 +72,7 @@ class SandboxLifecycleContract:
 
     async def test_a_stopped_sandbox_keeps_its_workspace_and_starts_again(self, kit: SandboxKit) -> None:
         sandbox = kit.connect()
-        await output(sandbox, "mkdir -p a/b && echo kept > a/b/file && chmod 500 a && sleep 1000 &")
+        await output(sandbox, "mkdir -p a/b && echo kept > a/b/file && chmod 500 a; sleep 1000 &")
         await output(sandbox, "cat a/b/file")
         await sandbox.stop()
         assert await sandbox.sandbox.poll() is SandboxStatus.STOPPED
@@ -245,7 +245,7 @@ class SandboxRequestContract:
         mark = f"9{time.time_ns() % 10**8}"
         command = f"bash -c 'trap \"\" INT TERM HUP QUIT; while :; do sleep {mark}; done'"
         task = asyncio.create_task(run(sandbox, command, key="first:1"))
-        count = f"pgrep -cf 'sleep {mark[:4]}[{mark[4]}]' || true"
+        count = f"pgrep -cfx 'sleep {mark}' || true"
         await eventually(lambda: _prints(sandbox, "second", count, "1"))
         began = time.monotonic()
         task.cancel()

@@ -4,6 +4,4 @@ from __future__ import annotations
 
 import pytest
 
-pytest.register_assert_rewrite(
-    "agent_core.testing.sandbox_contract", "agent_core.testing.sandbox_isolation", "agent_core.testing.sandbox_kit"
-)
+pytest.register_assert_rewrite("agent_core.testing.sandbox_contract", "agent_core.testing.sandbox_isolation")

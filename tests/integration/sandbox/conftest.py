@@ -11,8 +11,6 @@ from agent_core.runtime.docker_provider import DockerProvider
 from agent_core.runtime.local import LocalProvider
 from agent_core.testing.sandbox_kit import SandboxKit
 
-pytest.register_assert_rewrite("agent_core.testing.sandbox_kit")
-
 
 @pytest.fixture
 async def docker_kit(tmp_path: Path) -> AsyncIterator[SandboxKit]:

@@ -234,10 +234,26 @@ async def test_sandboxes_on_a_network_cannot_reach_one_another(docker_kit: Sandb
 
 
 async def test_an_internal_network_has_no_way_out(docker_kit: SandboxKit) -> None:
-    sandbox = docker_kit.connect(network="internal")
-    routes = await output(sandbox, "awk '$2 == \"00000000\"' /proc/net/route")
-    assert routes == ""
-    assert await sandbox.sandbox.poll() is SandboxStatus.RUNNING
+    async def greet(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"the host")
+        writer.close()
+
+    server = await asyncio.start_server(greet, "0.0.0.0", 0)  # noqa: S104 - the point of the test
+    port = server.sockets[0].getsockname()[1]
+    reach = f"""
+import re, socket
+route = next(line.split() for line in open("/proc/net/route") if line.split()[1] == "00000000")
+gateway = socket.inet_ntoa(bytes.fromhex(route[2])[::-1])
+print(socket.create_connection((gateway, {port}), 1).recv(100))
+"""
+    command = f"cat > reach.py <<'EOF'\n{reach}\nEOF\npython3 reach.py 2>&1 || true"
+    try:
+        open_one, closed = docker_kit.connect("open", network="full"), docker_kit.connect("closed", network="internal")
+        assert "the host" in await output(open_one, command)
+        assert "the host" not in await output(closed, command)
+        assert await closed.sandbox.poll() is SandboxStatus.RUNNING
+    finally:
+        server.close()
 
 
 async def test_a_network_that_somebody_removed_is_made_again(docker_kit: SandboxKit, engine: Any) -> None:

@@ -14,8 +14,11 @@ from hypothesis import strategies as st
 
 from agent_core.errors import SandboxError
 from agent_core.runtime.docker_stream import Demultiplexer, EngineAddress, open_exec
+from runtime_images.runner import wire
 
 UPGRADED = b"HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n"
+
+FRAME = wire.encode({"hello": {}})
 
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -63,28 +66,28 @@ async def engine(folder: Path, answer: Answer) -> AsyncIterator[EngineAddress]:
 
 async def test_bytes_that_arrive_with_the_upgrade_are_not_lost(tmp_path: Path) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(UPGRADED + piece(1, b"hel") + piece(2, b"warning") + piece(1, b"lo"))
+        writer.write(UPGRADED + piece(1, FRAME[:3]) + piece(2, b"warning") + piece(1, FRAME[3:]))
         await writer.drain()
         await reader.read()
 
     async with engine(tmp_path, answer) as address:
         stream, transport = await open_exec(address, "/v1.41/exec/abc/start", 5)
         assert await stream.first_word()
-        assert await stream.reader.readexactly(5) == b"hello"
+        assert await stream.reader.readexactly(len(FRAME)) == FRAME
         assert bytes(stream.errors) == b"warning"
         transport.abort()
 
 
 async def test_an_answer_in_single_bytes_is_understood(tmp_path: Path) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        for byte in UPGRADED + piece(1, b"x"):
+        for byte in UPGRADED + piece(1, FRAME):
             writer.write(bytes([byte]))
             await writer.drain()
         await reader.read()
 
     async with engine(tmp_path, answer) as address:
         stream, transport = await open_exec(address, "/v1.41/exec/abc/start", 5)
-        assert await stream.reader.readexactly(1) == b"x"
+        assert await stream.reader.readexactly(len(FRAME)) == FRAME
         transport.abort()
 
 
@@ -133,4 +136,16 @@ async def test_a_stream_that_ends_without_a_word_says_so(tmp_path: Path) -> None
         stream, transport = await open_exec(address, "/v1.41/exec/abc/start", 5)
         assert not await stream.first_word()
         assert stream.ended
+        transport.abort()
+
+
+async def test_an_engines_error_on_the_stream_is_no_word_of_a_runner(tmp_path: Path) -> None:
+    async def answer(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(UPGRADED + piece(1, b"OCI runtime exec failed: executable file not found in $PATH"))
+        await writer.drain()
+
+    async with engine(tmp_path, answer) as address:
+        stream, transport = await open_exec(address, "/v1.41/exec/abc/start", 5)
+        assert not await stream.first_word()
+        assert b"not found in $PATH" in stream.stray
         transport.abort()
