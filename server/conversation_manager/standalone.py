@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
@@ -81,15 +82,15 @@ class StandaloneConversationManager(ConversationManager):
         record = await self._conversations.get(conversation_id)
         if record is None or record.user_id != identity.user_id:
             raise ConversationNotFoundError(conversation_id)
-        session = self._session(conversation_id)
-        session.connections.add(connection_id)
-        self._by_connection[connection_id] = session
-        try:
-            await session.load()
-        except BaseException:
-            await self.leave(connection_id)
-            raise
-        return session
+        with self._using(conversation_id) as session:
+            session.connections.add(connection_id)
+            self._by_connection[connection_id] = session
+            try:
+                await session.load()
+            except BaseException:
+                await self.leave(connection_id)
+                raise
+            return session
 
     async def leave(self, connection_id: str) -> None:
         session = self._by_connection.pop(connection_id, None)
@@ -99,48 +100,41 @@ class StandaloneConversationManager(ConversationManager):
             self._forget_if_unused(session)
 
     async def send(self, conversation_id: str, event: AnyEvent) -> None:
-        session = self._session(conversation_id)
-        try:
+        with self._using(conversation_id) as session:
             await session.send(event)
-        finally:
-            self._forget_if_unused(session)
 
     # --- life ---
 
     async def maybe_start_agent_loop(self, conversation_id: str) -> LiveConversation:
-        session = self._session(conversation_id)
-        try:
+        with self._using(conversation_id) as session:
             await session.restart_if_failed()
             return self.live(conversation_id)
-        finally:
-            self._forget_if_unused(session)
 
     async def stop(self, conversation_id: str) -> LiveConversation:
         before = self.live(conversation_id)
-        session = self._sessions.get(conversation_id)
-        if session is not None and session.is_loaded:
-            await session.unload(stopped=True, sandbox="stop")
-            self._forget_if_unused(session)
-        elif (record := await self._conversations.get(conversation_id)) is not None:
-            await self.parts.sandboxes.stop(record)
-        self._paused_since.pop(conversation_id, None)
+        with self._using(conversation_id) as session:
+            if session.is_loaded:
+                await session.unload(stopped=True, sandbox="stop")
+            elif (record := await self._conversations.get(conversation_id)) is not None:
+                await self.parts.sandboxes.stop(record)
+            self._paused_since.pop(conversation_id, None)
         return before
 
     async def delete(self, conversation_id: str) -> bool:
         record = await self._conversations.get(conversation_id)
         if record is None:
             return False
-        session = self._session(conversation_id)
-        await session.end(stopped=True)
-        try:
-            self._titles.forget(conversation_id)
-            self._paused_since.pop(conversation_id, None)
-            # Its sandbox may have been found only while it ran.
-            await self.parts.sandboxes.destroy(await self._conversations.get(conversation_id) or record)
-            return await self._conversations.delete(conversation_id)
-        finally:
-            if self._sessions.get(conversation_id) is session:
-                del self._sessions[conversation_id]
+        with self._using(conversation_id) as session:
+            await session.end(stopped=True)
+            try:
+                self._titles.forget(conversation_id)
+                self._paused_since.pop(conversation_id, None)
+                # Its sandbox may have been found only while it ran.
+                await self.parts.sandboxes.destroy(await self._conversations.get(conversation_id) or record)
+                return await self._conversations.delete(conversation_id)
+            finally:
+                if self._sessions.get(conversation_id) is session:
+                    del self._sessions[conversation_id]
 
     def live(self, conversation_id: str) -> LiveConversation:
         session = self._sessions.get(conversation_id)
@@ -214,7 +208,8 @@ class StandaloneConversationManager(ConversationManager):
             self._paused_since[session.conversation_id] = time.monotonic()
         self._forget_if_unused(session)
 
-    def _session(self, conversation_id: str) -> WebSession:
+    @contextmanager
+    def _using(self, conversation_id: str) -> Iterator[WebSession]:
         """The one session object of a conversation; registered before anything is awaited, so that all share it."""
         if self._is_closing:
             raise DrydockError("the server is shutting down; try again in a moment")
@@ -223,7 +218,12 @@ class StandaloneConversationManager(ConversationManager):
             session = self._sessions[conversation_id] = WebSession(
                 conversation_id, owner=self, agents=self.parts.agents, conversations=self._conversations
             )
-        return session
+        session.users += 1
+        try:
+            yield session
+        finally:
+            session.users -= 1
+            self._forget_if_unused(session)
 
     def _forget_if_unused(self, session: WebSession) -> None:
         if session.is_unused and self._sessions.get(session.conversation_id) is session:

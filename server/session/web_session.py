@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 from agent_core.errors import DrydockError, StreamClosedError
 from agent_core.events.control import AgentState, ChangeAgentState
-from agent_core.events.llm_events import ActionEvent, MessageEvent
+from agent_core.events.llm_events import MessageEvent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
@@ -52,6 +52,7 @@ class WebSession:
 
     Attributes:
         connections: the ids of the clients' connections.
+        users: how many calls use this object at the moment; the manager keeps it for as long.
         last_activity: monotonic time at which something was last said or done.
     """
 
@@ -60,6 +61,7 @@ class WebSession:
     ) -> None:
         self.conversation_id = conversation_id
         self.connections: set[str] = set()
+        self.users = 0
         self.last_activity = time.monotonic()
         self._owner = owner
         self._agents = agents
@@ -90,7 +92,7 @@ class WebSession:
     @property
     def is_unused(self) -> bool:
         """Whether nothing would be lost with this object: nothing loaded, nobody connected, nothing under way."""
-        return not (self.is_loaded or self.connections or self._transitions or self._ended)
+        return not (self.is_loaded or self.connections or self.users or self._transitions)
 
     @property
     def llm(self) -> LLM:
@@ -145,11 +147,10 @@ class WebSession:
             DrydockError: it cannot be loaded, or the event cannot be stored.
         """
         for attempt in range(SEND_ATTEMPTS):
-            agent = await self.load()
             if self._start_failed and not isinstance(event, ChangeAgentState):
                 await self.unload(stopped=False)
-                agent = await self.load()
-            if isinstance(event, MessageEvent | ActionEvent):
+            agent = await self.load()
+            if isinstance(event, MessageEvent):
                 await self._expect_work()
             try:
                 return await agent.send(event)
@@ -166,10 +167,9 @@ class WebSession:
 
     async def restart_if_failed(self) -> None:
         """Load it; where sandbox or agent could not be started, try that again."""
-        await self.load()
         if self._start_failed:
             await self.unload(stopped=False)
-            await self.load()
+        await self.load()
 
     # --- loading and unloading ---
 

@@ -1,0 +1,197 @@
+"""A conversation manager with a real database, sandboxes in memory, and agents whose every step a test decides."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_core.errors import DrydockError
+from agent_core.events.control import AgentState, AgentStateChanged
+from agent_core.events.llm_events import MessageEvent
+from agent_core.events.messages import Message
+from agent_core.events.serialization import AnyEvent
+from agent_core.events.store import EventStore
+from agent_core.events.stream import EventStream
+from agent_core.llm.llm import LLM
+from agent_core.runtime.connection import SandboxConnection
+from agent_core.session.agent_session import AfterClose
+from agent_core.session.settings import SessionSettings
+from agent_core.testing.fake_sandbox import FakeProvider
+from server.conversation_manager.conversation_manager import ManagerParts
+from server.conversation_manager.standalone import StandaloneConversationManager
+from server.db.conversations import ConversationRecord
+from server.db.database import Database, open_database
+from server.session.announcements import Announcements
+from server.session.sandboxes import Choice, Sandboxes
+from server.session.titles import TitleWriter
+from server.settings import Settings
+
+WAIT_SECONDS = 10.0
+
+
+class FakeAgent:
+    """An agent session without an agent: a real stream, and states that the test sets."""
+
+    def __init__(
+        self, conversation_id: str, store: EventStore, factory: FakeAgents, sandbox: SandboxConnection
+    ) -> None:
+        self.conversation_id = conversation_id
+        self.settings = SessionSettings(llm=LLM())
+        self.sandbox = sandbox
+        self.runtime_status = "STATUS$STARTING_RUNTIME"
+        self.is_ready = False
+        self.agent_state = AgentState.LOADING
+        self.closed_with: tuple[bool, AfterClose] | None = None
+        self.stream: EventStream
+        self._store = store
+        self._factory = factory
+
+    async def open(self) -> None:
+        await asyncio.sleep(self._factory.open_seconds)
+        if self._factory.open_error is not None:
+            raise self._factory.open_error
+        self.stream = await EventStream.open(self.conversation_id, self._store)
+
+    async def start(self, initial_message: MessageEvent | None = None) -> None:
+        await asyncio.sleep(self._factory.start_seconds)
+        if self._factory.start_error is not None:
+            self.runtime_status = "STATUS$ERROR"
+            raise self._factory.start_error
+        self.runtime_status = "STATUS$READY"
+        await self.be(AgentState.AWAITING_USER_INPUT)
+        self.is_ready = True
+
+    async def be(self, state: AgentState) -> None:
+        self.agent_state = state
+        await self.stream.add_event(AgentStateChanged(agent_state=state))
+
+    async def send(self, event: AnyEvent) -> AnyEvent:
+        return await self.stream.add_event(event, "user")
+
+    async def close(self, *, stopped: bool, sandbox: AfterClose = "keep") -> None:
+        await asyncio.sleep(self._factory.close_seconds)
+        self.closed_with = (stopped, sandbox)
+        if stopped:
+            await self.be(AgentState.STOPPED)
+        self.stream.close()
+
+
+@dataclass
+class FakeAgents:
+    """Makes `FakeAgent`s and keeps them all."""
+
+    store: EventStore
+    sandboxes: Sandboxes
+    open_seconds: float = 0.0
+    start_seconds: float = 0.0
+    close_seconds: float = 0.0
+    open_error: Exception | None = None
+    start_error: DrydockError | None = None
+    made: list[FakeAgent] = field(default_factory=list)
+
+    async def make(self, record: ConversationRecord) -> FakeAgent:
+        sandbox = SandboxConnection(await self.sandboxes.sandbox(record))
+        agent = FakeAgent(record.id, self.store, self, sandbox)
+        self.made.append(agent)
+        return agent
+
+    def of(self, conversation_id: str) -> list[FakeAgent]:
+        return [agent for agent in self.made if agent.conversation_id == conversation_id]
+
+
+class Titles:
+    """Hears the titles that are announced."""
+
+    def __init__(self) -> None:
+        self.announced: list[tuple[str, str]] = []
+
+    async def announce_title(self, conversation_id: str, title: str) -> None:
+        self.announced.append((conversation_id, title))
+
+
+@dataclass
+class House:
+    """A running manager and what it was made from."""
+
+    manager: StandaloneConversationManager
+    database: Database
+    agents: FakeAgents
+    provider: FakeProvider
+    titles: Titles
+
+    async def new(self, conversation_id: str, **facts: Any) -> str:
+        await self.database.conversations.create(ConversationRecord(id=conversation_id, **facts))
+        return conversation_id
+
+    async def state_of(self, conversation_id: str) -> str | None:
+        record = await self.database.conversations.get(conversation_id)
+        return record.agent_state if record is not None else None
+
+
+async def until(condition: Callable[[], bool | Awaitable[bool]]) -> None:
+    """Wait until something is so."""
+    async with asyncio.timeout(WAIT_SECONDS):
+        while True:
+            found = condition()
+            if found if isinstance(found, bool) else await found:
+                return
+            await asyncio.sleep(0.005)
+
+
+def hello(text: str = "hello") -> MessageEvent:
+    return MessageEvent(source="user", llm_message=Message.user(text))
+
+
+MakeHouse = Callable[..., Any]
+
+
+@pytest.fixture
+def make_house(tmp_path: Path) -> MakeHouse:
+    """Opens a house on the same data folder, as often as wanted; keyword arguments are settings."""
+
+    @asynccontextmanager
+    async def make(provider: FakeProvider | None = None, **values: Any) -> AsyncIterator[House]:
+        chosen = provider or FakeProvider()
+
+        async def choose() -> Choice:
+            return Choice(chosen, "fake")
+
+        settings = Settings.model_validate({"data_dir": tmp_path / "data", "cull_interval_seconds": 0.01, **values})
+        titles = Titles()
+        announcements = Announcements()
+        announcements.add(titles)
+        async with (
+            open_database(settings.data_dir) as database,
+            Sandboxes(
+                settings,
+                instance_id=database.instance_id,
+                choose=choose,
+                known_ids=database.conversations.ids,
+            ) as sandboxes,
+        ):
+            agents = FakeAgents(database.events, sandboxes)
+            parts = ManagerParts(
+                settings=settings,
+                database=database,
+                sandboxes=sandboxes,
+                agents=agents,
+                titles=TitleWriter(enabled=True),
+                announcements=announcements,
+            )
+            manager = StandaloneConversationManager(parts)
+            async with manager:
+                yield House(manager, database, agents, chosen, titles)
+
+    return make
+
+
+@pytest.fixture
+async def house(make_house: MakeHouse) -> AsyncIterator[House]:
+    async with make_house() as running:
+        yield running

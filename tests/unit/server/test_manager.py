@@ -1,0 +1,383 @@
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from agent_core.errors import EventStoreError, SandboxError, StreamClosedError
+from agent_core.events.control import AgentState
+from agent_core.events.transient import StatusNotice
+from server.auth.identity import Identity
+from server.conversation_manager.conversation_manager import ConversationStatus, LiveConversation, manager_class
+from server.conversation_manager.standalone import StandaloneConversationManager
+from server.db.conversations import ConversationRecord
+from server.errors import ConfigurationError, ConversationNotFoundError
+from server.session.recovery import MAX_RESUMES, RESUMES
+from tests.unit.server.conftest import FakeAgent, House, MakeHouse, hello, until
+
+ME = Identity()
+
+
+async def started(house: House, conversation_id: str) -> FakeAgent:
+    await house.manager.maybe_start_agent_loop(conversation_id)
+    agent = house.agents.of(conversation_id)[-1]
+    await until(lambda: agent.is_ready)
+    return agent
+
+
+async def test_however_many_join_at_once_one_session_starts(house: House) -> None:
+    house.agents.open_seconds = 0.02
+    await house.new("a")
+    joined = await asyncio.gather(*(house.manager.join("a", f"c{n}", ME) for n in range(30)))
+    assert len(house.agents.made) == 1
+    assert len({id(session) for session in joined}) == 1
+    assert house.manager.live("a").num_connections == 30
+    streams = await asyncio.gather(*(session.next_stream(None) for session in joined))
+    assert set(map(id, streams)) == {id(house.agents.made[0].stream)}
+
+
+async def test_an_unknown_conversation_cannot_be_joined_and_is_not_made_by_trying(house: House) -> None:
+    with pytest.raises(ConversationNotFoundError):
+        await house.manager.join("unknown", "c", ME)
+    with pytest.raises(ConversationNotFoundError):
+        await house.manager.send("unknown", hello())
+    with pytest.raises(ConversationNotFoundError):
+        await house.manager.maybe_start_agent_loop("unknown")
+    assert await house.database.conversations.ids() == set()
+    assert not house.manager._sessions
+
+
+async def test_another_users_conversation_is_as_good_as_unknown(house: House) -> None:
+    await house.new("a", user_id="somebody")
+    with pytest.raises(ConversationNotFoundError):
+        await house.manager.join("a", "c", ME)
+    await house.manager.join("a", "c", Identity("somebody"))
+
+
+async def test_a_log_that_cannot_be_opened_refuses_the_join_and_the_next_one_tries_again(house: House) -> None:
+    await house.new("a")
+    house.agents.open_error = EventStoreError("the disk is on fire")
+    for connection in ("c1", "c2"):
+        with pytest.raises(EventStoreError):
+            await house.manager.join("a", connection, ME)
+    assert house.manager.live("a") == LiveConversation()
+    house.agents.open_error = None
+    await house.manager.join("a", "c3", ME)
+    assert house.manager.live("a").num_connections == 1
+
+
+async def test_a_caller_that_goes_away_does_not_break_the_start_of_others(house: House) -> None:
+    house.agents.open_seconds = 0.05
+    await house.new("a")
+    first = asyncio.create_task(house.manager.join("a", "c1", ME))
+    second = asyncio.create_task(house.manager.join("a", "c2", ME))
+    await asyncio.sleep(0.01)
+    first.cancel()
+    await second
+    assert len(house.agents.made) == 1
+    assert house.manager.live("a").num_connections == 1
+
+
+async def test_status_goes_from_starting_to_running_to_stopped(house: House) -> None:
+    house.agents.start_seconds = 0.05
+    await house.new("a")
+    assert house.manager.live("a").status is ConversationStatus.STOPPED
+    live = await house.manager.maybe_start_agent_loop("a")
+    assert live == LiveConversation(ConversationStatus.STARTING, "STATUS$STARTING_RUNTIME", 0)
+    await until(lambda: house.manager.live("a").status is ConversationStatus.RUNNING)
+    before = await house.manager.stop("a")
+    assert before.status is ConversationStatus.RUNNING
+    assert house.manager.live("a") == LiveConversation()
+    assert house.agents.made[0].closed_with == (True, "stop")
+
+
+async def test_what_is_sent_to_a_stopped_conversation_starts_it_and_is_in_the_log_at_once(house: House) -> None:
+    house.agents.start_seconds = 60
+    await house.new("a")
+    await house.manager.send("a", hello())
+    assert await house.database.events.last_id("a") == 0
+    assert house.manager.live("a").status is ConversationStatus.STARTING
+
+
+async def test_what_is_sent_while_it_is_being_unloaded_is_not_lost(house: House) -> None:
+    await house.new("a")
+    await started(house, "a")
+    house.agents.close_seconds = 0.05
+    stopping = asyncio.create_task(house.manager.stop("a"))
+    await asyncio.sleep(0.01)
+    await house.manager.send("a", hello("late"))
+    await stopping
+    stored = await house.database.events.read("a", after=-1)
+    assert sum(b'"late"' in event.payload for event in stored) == 1
+    assert len(house.agents.made) == 2
+
+
+async def test_a_client_stays_connected_while_sessions_come_and_go(house: House) -> None:
+    await house.new("a")
+    session = await house.manager.join("a", "c", ME)
+    first = await session.next_stream(None)
+    assert first is not None
+    await house.manager.stop("a")
+    assert first.closed
+    waiting = asyncio.create_task(session.next_stream(first))
+    await asyncio.sleep(0.02)
+    assert not waiting.done()
+    await house.manager.send("a", hello())
+    second = await waiting
+    assert second is not None
+    assert second is not first
+
+
+async def test_deleting_tells_waiting_clients_that_there_will_be_no_more(house: House) -> None:
+    await house.new("a")
+    session = await house.manager.join("a", "c", ME)
+    first = await session.next_stream(None)
+    waiting = asyncio.create_task(session.next_stream(first))
+    assert await house.manager.delete("a")
+    assert await waiting is None
+    assert await house.database.conversations.get("a") is None
+    with pytest.raises(ConversationNotFoundError):
+        await house.manager.send("a", hello())
+    assert not await house.manager.delete("a")
+    await house.manager.leave("c")
+    assert not house.manager._sessions
+
+
+async def test_deleting_and_starting_at_once_leaves_nothing_behind(house: House) -> None:
+    allowed = (ConversationNotFoundError, StreamClosedError)
+    for number in range(10):
+        name = f"c{number}"
+        await house.new(name)
+        results = await asyncio.gather(
+            house.manager.maybe_start_agent_loop(name),
+            house.manager.delete(name),
+            house.manager.send(name, hello()),
+            house.manager.delete(name),
+            return_exceptions=True,
+        )
+        for result in results:
+            assert not isinstance(result, Exception) or isinstance(result, allowed)
+        assert await house.database.conversations.get(name) is None
+        assert await house.database.events.last_id(name) == -1
+    assert not house.manager._sessions
+
+
+async def test_a_failed_start_is_tried_again_by_a_start_and_by_a_message(house: House) -> None:
+    house.agents.start_error = SandboxError("no engine")
+    await house.new("a")
+    await house.manager.maybe_start_agent_loop("a")
+    await until(lambda: house.manager.live("a").status is ConversationStatus.RUNNING)
+    assert house.manager.live("a").runtime_status == "STATUS$ERROR"
+    house.agents.start_error = None
+    await house.manager.send("a", hello())
+    await until(lambda: house.manager.live("a").runtime_status == "STATUS$READY")
+    assert len(house.agents.made) == 2
+    await house.manager.maybe_start_agent_loop("a")
+    assert len(house.agents.made) == 2
+
+
+async def test_too_many_conversations_close_the_one_that_rested_longest_and_tell_its_clients(
+    make_house: MakeHouse,
+) -> None:
+    async with make_house(max_concurrent_conversations=2) as house:
+        for name in ("a", "b", "c"):
+            await house.new(name)
+        first = await started(house, "a")
+        await started(house, "b")
+        async with first.stream.subscribe(after=first.stream.last_id, transients=True) as events:
+            await house.manager.maybe_start_agent_loop("c")
+            seen = [event async for event in events]
+        assert isinstance(seen[0], StatusNotice)
+        assert (seen[0].status_id, seen[0].level) == ("AGENT_ERROR$TOO_MANY_CONVERSATIONS", "error")
+        assert first.closed_with == (True, "pause")
+        statuses = [house.manager.live(name).status.value for name in ("a", "b", "c")]
+        assert statuses in (["STOPPED", "RUNNING", "STARTING"], ["STOPPED", "RUNNING", "RUNNING"])
+
+
+async def test_a_conversation_at_work_is_closed_only_when_all_are(make_house: MakeHouse) -> None:
+    async with make_house(max_concurrent_conversations=2) as house:
+        for name in ("a", "b", "c"):
+            await house.new(name)
+        await (await started(house, "a")).be(AgentState.RUNNING)
+        await started(house, "b")
+        await started(house, "c")
+        assert house.manager.live("a").status is ConversationStatus.RUNNING
+        assert house.manager.live("b").status is ConversationStatus.STOPPED
+
+
+async def test_an_idle_conversation_is_unloaded_as_it_is_and_its_sandbox_paused_then_stopped(
+    make_house: MakeHouse,
+) -> None:
+    async with make_house(idle_unload_seconds=0.05, sandbox_stop_seconds=0.05) as house:
+        await house.new("a")
+        agent = await started(house, "a")
+        await agent.sandbox.start()
+        record = await house.database.conversations.get("a")
+        assert record is not None
+        await house.database.conversations.update("a", sandbox={"provider": "fake"})
+        (sandbox,) = house.provider.sandboxes.values()
+        await until(lambda: agent.closed_with is not None)
+        assert agent.closed_with == (False, "pause")
+        await until(lambda: house.manager.live("a").status is ConversationStatus.STOPPED)
+        assert not house.manager._sessions
+        await until(lambda: sandbox.status == "stopped")
+        assert await house.state_of("a") == "awaiting_user_input"
+
+
+async def test_a_conversation_with_a_client_or_with_work_is_never_unloaded(make_house: MakeHouse) -> None:
+    async with make_house(idle_unload_seconds=0.03) as house:
+        await house.new("with-client")
+        await house.new("at-work")
+        await house.manager.join("with-client", "c", ME)
+        await (await started(house, "at-work")).be(AgentState.RUNNING)
+        await asyncio.sleep(0.2)
+        assert [agent.closed_with for agent in house.agents.made] == [None, None]
+        await house.manager.leave("c")
+        await until(lambda: house.agents.of("with-client")[0].closed_with is not None)
+
+
+async def test_the_first_message_makes_a_title_once_and_announces_it(house: House) -> None:
+    await house.new("a")
+    await house.manager.send("a", hello("Sail around the world"))
+    await until(lambda: bool(house.titles.announced))
+    await house.manager.send("a", hello("And back again"))
+    await started(house, "a")
+    assert house.titles.announced == [("a", "Sail around the world")]
+    record = await house.database.conversations.get("a")
+    assert record is not None
+    assert record.title == "Sail around the world"
+
+
+async def test_facts_of_the_list_follow_the_log(house: House) -> None:
+    await house.new("a")
+    agent = await started(house, "a")
+    await agent.be(AgentState.PAUSED)
+
+    async def paused() -> bool:
+        return await house.state_of("a") == "paused"
+
+    await until(paused)
+    record = await house.database.conversations.get("a")
+    assert record is not None
+    assert record.last_updated_at is not None
+    assert record.last_updated_at > record.created_at
+
+
+async def test_a_restart_resumes_what_was_at_work_and_nothing_else(make_house: MakeHouse) -> None:
+    async with make_house() as house:
+        for name, state in (("working", AgentState.RUNNING), ("waiting", AgentState.AWAITING_USER_INPUT)):
+            await house.new(name)
+            await (await started(house, name)).be(state)
+        await house.new("never-started")
+    assert [agent.closed_with for agent in house.agents.made] == [(False, "keep")] * 2
+    async with make_house() as house:
+        await until(lambda: bool(house.agents.made))
+        await until(lambda: house.manager.live("working").status is ConversationStatus.RUNNING)
+        assert [agent.conversation_id for agent in house.agents.made] == ["working"]
+    async with make_house(resume_on_start=False) as house:
+        assert not house.agents.made
+
+
+async def test_a_message_that_was_taken_right_before_a_crash_is_resumed(make_house: MakeHouse) -> None:
+    async with make_house() as house:
+        await house.new("a")
+        await started(house, "a")
+        await house.manager.send("a", hello())
+        # What the fake agent never does is to answer: its last recorded state is the one from before the message.
+        assert await house.state_of("a") == "running"
+
+
+async def test_a_conversation_that_ends_the_process_each_time_is_left_alone_after_some_tries(
+    make_house: MakeHouse,
+) -> None:
+    async with make_house() as house:
+        await house.new("poison", agent_state="running", options={RESUMES: MAX_RESUMES})
+        await house.new("good", agent_state="running", options={RESUMES: MAX_RESUMES - 1, "kept": 1})
+    async with make_house() as house:
+        await until(lambda: bool(house.agents.of("good")))
+
+        async def counted_anew() -> bool:
+            record = await house.database.conversations.get("good")
+            return record is not None and record.options == {"kept": 1}
+
+        await until(counted_anew)
+        assert not house.agents.of("poison")
+        await house.manager.maybe_start_agent_loop("poison")
+
+
+async def test_leftover_sandboxes_of_deleted_conversations_are_removed_before_any_is_made(
+    make_house: MakeHouse,
+) -> None:
+    async with make_house() as house:
+        await house.new("kept")
+        for name in ("kept", "gone"):
+            spec = house.manager.parts.sandboxes.spec(ConversationRecord(id=name))
+            await house.provider.create(spec).start(lambda *_: None)
+        provider = house.provider
+    async with make_house(provider):
+        await until(lambda: len(provider.sandboxes) == 1)
+        assert [key[1] for key in provider.sandboxes] == ["kept"]
+
+
+async def test_a_slow_end_of_a_conversation_does_not_hold_up_the_server_for_long(make_house: MakeHouse) -> None:
+    async with make_house(shutdown_seconds=0.1) as house:
+        await house.new("a")
+        await started(house, "a")
+        house.agents.close_seconds = 30
+    # Leaving it came to an end: that is the test; the next house gets the database.
+    async with make_house(resume_on_start=False) as house:
+        assert await house.state_of("a") == "awaiting_user_input"
+
+
+async def test_nothing_is_taken_while_the_server_ends(make_house: MakeHouse) -> None:
+    async with make_house() as house:
+        await house.new("a")
+    with pytest.raises(Exception, match="shutting down"):
+        await house.manager.send("a", hello())
+
+
+async def test_any_mixture_of_calls_ends_in_a_defined_state(make_house: MakeHouse) -> None:
+    rng = random.Random(20)
+    async with make_house(max_concurrent_conversations=2, idle_unload_seconds=0.02) as house:
+        names = [await house.new(f"c{number}") for number in range(4)]
+        house.agents.open_seconds = house.agents.start_seconds = house.agents.close_seconds = 0.003
+        sent: dict[str, int] = dict.fromkeys(names, 0)
+
+        async def client(number: int) -> None:
+            for step in range(15):
+                name = rng.choice(names)
+                match rng.randrange(5):
+                    case 0:
+                        await house.manager.join(name, f"{number}-{step}", ME)
+                        await asyncio.sleep(rng.random() / 200)
+                        await house.manager.leave(f"{number}-{step}")
+                    case 1:
+                        await house.manager.stop(name)
+                    case 2:
+                        await house.manager.maybe_start_agent_loop(name)
+                    case _:
+                        await house.manager.send(name, hello(f"message {number}-{step}"))
+                        sent[name] += 1
+
+        async with asyncio.timeout(60):
+            await asyncio.gather(*(client(number) for number in range(8)))
+        for name in names:
+            stored = await house.database.events.read(name, limit=1000)
+            assert [event.id for event in stored] == list(range(len(stored)))
+            assert sum(b"MessageEvent" in event.payload for event in stored) == sent[name]
+        open_agents = [agent for agent in house.agents.made if agent.closed_with is None]
+        assert len({agent.conversation_id for agent in open_agents}) == len(open_agents)
+
+
+def test_the_class_of_the_manager_is_found_by_its_path() -> None:
+    path = "server.conversation_manager.standalone.StandaloneConversationManager"
+    assert manager_class(path) is StandaloneConversationManager
+
+
+@pytest.mark.parametrize(
+    "path", ["", "nonsense", "server.settings.Settings", "server.nothing.X", "server.settings.Nope"]
+)
+def test_a_path_that_leads_to_no_manager_is_refused_with_the_setting_s_name(path: str) -> None:
+    with pytest.raises(ConfigurationError, match="conversation_manager_class"):
+        manager_class(path)
