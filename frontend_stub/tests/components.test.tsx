@@ -20,11 +20,15 @@ function show(element: ReactElement) {
 
 /** Draws the items that these events make. */
 function showItems(...payloads: readonly unknown[]) {
+  return showItemsOf(true, payloads);
+}
+
+function showItemsOf(awake: boolean, payloads: readonly unknown[]) {
   const { items } = liveModel(...payloads).timeline;
   return show(
     <>
       {items.map((item) => (
-        <TimelineRow key={item.key} item={item} liveOutput="" />
+        <TimelineRow key={item.key} item={item} liveOutput="" awake={awake} />
       ))}
     </>,
   );
@@ -56,6 +60,11 @@ describe("rows", () => {
     expect(within(card).getByTestId("command-verdict").textContent).toBe("exit 2");
     expect(screen.getByTestId("thought").textContent).toBe("Let me see.");
     expect(card.textContent).toContain("boom");
+  });
+
+  it("do not let a command run for ever in a conversation that sleeps", () => {
+    showItemsOf(false, [run(1, "make")]);
+    expect(screen.getByTestId("command-verdict").textContent).toBe("no result");
   });
 
   it("fold long output to its end and open it on request", async () => {

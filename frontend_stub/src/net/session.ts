@@ -146,6 +146,14 @@ export class ConversationSession {
     }
   }
 
+  /** Shows a title before the server has announced it. */
+  showTitle(title: string): void {
+    const { info } = this.#model;
+    if (info === null) return;
+    this.#dispatch({ type: "info", info: { ...info, title } });
+    this.#parts.store.flush();
+  }
+
   dismiss(key: string): void {
     this.#dispatch({ type: "notice-dismiss", key });
   }

@@ -63,6 +63,11 @@ function awaitedAction(model: ConversationModel): ActionEvent | null {
   return position === undefined ? null : (items[position]?.action ?? null);
 }
 
+/** When the start began, as far as it is known; 0 when it is not. */
+function startOf(model: ConversationModel): number {
+  return model.agentState === "loading" ? model.agentStateSince : model.startingSince;
+}
+
 const HINTS: Partial<Readonly<Record<Phase, string>>> = {
   opening: "The conversation is being opened",
   starting: "The sandbox is being made ready; you can write already",
@@ -76,6 +81,9 @@ const PLACEHOLDERS: Partial<Readonly<Record<Phase, string>>> = {
   confirming: "Approve or reject first",
   archived: "This conversation can only be read",
 };
+
+/** Nothing runs in these: an action that has no answer waits for none. */
+const DORMANT: ReadonlySet<Phase> = new Set(["asleep", "failed", "archived"]);
 
 interface OpenConversationProps {
   readonly id: string;
@@ -120,6 +128,9 @@ function OpenConversation({ id, store, session }: OpenConversationProps) {
         <ConversationHeader
           model={model}
           phase={phase}
+          onRename={(title) => {
+            session.showTitle(title);
+          }}
           onSleep={() => void session.sleep()}
           onDeleted={() => {
             navigate("/");
@@ -128,6 +139,7 @@ function OpenConversation({ id, store, session }: OpenConversationProps) {
         <TimelineView
           items={model.timeline.items}
           output={model.streams.output}
+          awake={!DORMANT.has(phase)}
           prepends={model.prepends}
           older={model.older}
           onLoadOlder={() => void session.loadOlder()}
@@ -135,7 +147,7 @@ function OpenConversation({ id, store, session }: OpenConversationProps) {
         >
           <Pending messages={model.pending.filter((message) => message.state === "created")} />
           <Streaming streams={model.streams.responses} />
-          {launching && <StartProgress steps={model.progress} since={model.agentStateSince} />}
+          {launching && <StartProgress steps={model.progress} since={startOf(model)} />}
           <Pending messages={model.pending.filter((message) => message.state !== "created")} />
         </TimelineView>
         <div className="dock">

@@ -63,6 +63,8 @@ export interface ConversationModel {
   agentStateSince: number;
   agentStateId: number;
   starting: boolean;
+  /** When this page asked for the start; 0 when it did not. */
+  startingSince: number;
   progress: readonly ProgressStep[];
   retry: string;
   metrics: LlmMetrics | null;
@@ -112,6 +114,7 @@ export function createModel(conversationId: string): ConversationModel {
     agentStateSince: 0,
     agentStateId: -1,
     starting: false,
+    startingSince: 0,
     progress: [],
     retry: "",
     metrics: null,
@@ -150,6 +153,7 @@ export function reduce(model: ConversationModel, action: ModelAction): void {
       return;
     case "starting":
       model.starting = action.starting;
+      model.startingSince = action.starting ? action.at : 0;
       if (action.starting) model.progress = [];
       return;
     case "pending-add":
@@ -285,6 +289,7 @@ function takeState(model: ConversationModel, frame: StateFrame, at: number): voi
 
 function endStart(model: ConversationModel): void {
   model.starting = false;
+  model.startingSince = 0;
   model.progress = [];
 }
 

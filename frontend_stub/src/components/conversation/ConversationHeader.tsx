@@ -14,6 +14,7 @@ import { DrawerButton } from "../shell/Shell";
 interface ConversationHeaderProps {
   readonly model: ConversationModel;
   readonly phase: Phase;
+  readonly onRename: (title: string) => void;
   readonly onSleep: () => void;
   readonly onDeleted: () => void;
 }
@@ -26,7 +27,7 @@ const CONNECTION_WORDS = {
   refused: "Not connected",
 } as const;
 
-export function ConversationHeader({ model, phase, onSleep, onDeleted }: ConversationHeaderProps) {
+export function ConversationHeader({ model, phase, onRename, onSleep, onDeleted }: ConversationHeaderProps) {
   const services = useServices();
   const [renaming, setRenaming] = useState(false);
   const [deleting, setDeleting] = useState(false);
@@ -36,7 +37,9 @@ export function ConversationHeader({ model, phase, onSleep, onDeleted }: Convers
   const rename = (next: string) => {
     setRenaming(false);
     if (next === "" || next === title) return;
+    onRename(next);
     services.conversations.rename(id, next).catch((error: unknown) => {
+      onRename(title);
       services.toasts.error(`The new name could not be stored. ${errorText(error)}`);
     });
   };

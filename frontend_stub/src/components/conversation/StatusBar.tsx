@@ -71,7 +71,7 @@ export function StatusBar({ model, phase, onRequest }: StatusBarProps) {
       </span>
       {active && !away && model.agentStateSince > 0 && <Clock since={model.agentStateSince} />}
       <span className="status-actions">
-        {active && (
+        {active && !away && (
           <>
             <button type="button" className="chip" data-testid="pause-button" onClick={() => { onRequest("paused"); }}>
               <PauseIcon size={14} /> Pause
@@ -81,7 +81,7 @@ export function StatusBar({ model, phase, onRequest }: StatusBarProps) {
             </button>
           </>
         )}
-        {(resumable || wakeable) && (
+        {(wakeable || (resumable && !away)) && (
           <button type="button" className="chip" data-testid="resume-button" onClick={() => { onRequest("running"); }}>
             <PlayIcon size={13} /> {wakeable ? "Wake" : phase === "error" ? "Try again" : "Resume"}
           </button>

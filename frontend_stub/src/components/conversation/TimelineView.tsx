@@ -11,6 +11,7 @@ import { useStickToEnd } from "./useStickToEnd";
 interface TimelineViewProps {
   readonly items: readonly TimelineItem[];
   readonly output: ReadonlyMap<number, string>;
+  readonly awake: boolean;
   /** How often older history was put in front: the view then stays where it is. */
   readonly prepends: number;
   readonly older: "unknown" | "more" | "loading" | "none";
@@ -25,7 +26,7 @@ interface TimelineViewProps {
 const OLDER_MARGIN = 800;
 
 export function TimelineView(props: TimelineViewProps) {
-  const { items, output, prepends, older, onLoadOlder, sent, children } = props;
+  const { items, output, awake, prepends, older, onLoadOlder, sent, children } = props;
   const { scroller, content, atEnd, toEnd } = useStickToEnd();
   // Lags one rendering behind, so `shift` is true exactly for the rendering in which items came in front.
   const settledPrepends = useDeferredValue(prepends);
@@ -51,6 +52,7 @@ export function TimelineView(props: TimelineViewProps) {
               <TimelineRow
                 key={item.key}
                 item={item}
+                awake={awake || item.observation !== null}
                 liveOutput={item.observation === null && item.action !== null ? (output.get(item.action.id) ?? "") : ""}
               />
             )}

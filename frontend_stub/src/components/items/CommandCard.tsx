@@ -17,16 +17,24 @@ const SHOWN_LINES = 14;
 /** While a command runs, only the end of its output is drawn. */
 const LIVE_CHARACTERS = 16_000;
 
-export type CommandStatus = "waiting" | "running" | "ok" | "failed" | "unfinished" | "rejected" | "not-run";
+export type CommandStatus = "waiting" | "running" | "ok" | "failed" | "unfinished" | "unanswered" | "rejected" | "not-run";
 
 export interface CommandFacts {
   readonly status: CommandStatus;
   readonly exitCode: number | null;
 }
 
+interface CommandState {
+  readonly action: ActionEvent | null;
+  readonly observation: ObservationEvent | null;
+  /** False when nothing runs any more. */
+  readonly awake: boolean;
+}
+
 /** How a command stands. Exit code -1 means that it still runs, or that its end is not known. */
-export function commandFacts(action: ActionEvent | null, observation: ObservationEvent | null): CommandFacts {
+export function commandFacts({ action, observation, awake }: CommandState): CommandFacts {
   if (observation === null) {
+    if (!awake) return { status: "unanswered", exitCode: null };
     const state = action === null ? "" : stringField(action.args, "confirmation_state");
     return { status: state === "awaiting_confirmation" ? "waiting" : "running", exitCode: null };
   }
@@ -50,6 +58,7 @@ const TONES: Readonly<Record<CommandStatus, Tone>> = {
   ok: "ok",
   failed: "bad",
   unfinished: "warn",
+  unanswered: "plain",
   rejected: "plain",
   "not-run": "plain",
 };
@@ -66,6 +75,8 @@ function verdict(facts: CommandFacts): string {
       return facts.exitCode === null ? "failed" : `exit ${facts.exitCode}`;
     case "unfinished":
       return "still running";
+    case "unanswered":
+      return "no result";
     case "rejected":
       return "rejected";
     case "not-run":
@@ -126,15 +137,13 @@ function duration(action: ActionEvent | null, observation: ObservationEvent | nu
   return start === null || end === null ? "" : formatDuration(end - start);
 }
 
-interface CommandCardProps {
+interface CommandCardProps extends CommandState {
   readonly foldKey: string;
-  readonly action: ActionEvent | null;
-  readonly observation: ObservationEvent | null;
   readonly liveOutput: string;
 }
 
-export function CommandCard({ foldKey, action, observation, liveOutput }: CommandCardProps) {
-  const facts = commandFacts(action, observation);
+export function CommandCard({ foldKey, action, observation, awake, liveOutput }: CommandCardProps) {
+  const facts = commandFacts({ action, observation, awake });
   const isPython = (action?.action ?? observation?.observation) === "run_ipython";
   const typed = isPython ? "code" : "command";
   const command =

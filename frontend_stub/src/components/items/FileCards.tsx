@@ -13,6 +13,7 @@ interface FileCardProps {
   readonly foldKey: string;
   readonly action: ActionEvent | null;
   readonly observation: ObservationEvent | null;
+  readonly awake: boolean;
 }
 
 const WORKSPACE = "/workspace/";
@@ -21,7 +22,9 @@ function shortPath(path: string): string {
   return path.startsWith(WORKSPACE) ? path.slice(WORKSPACE.length) : path;
 }
 
-function pathOf({ action, observation }: FileCardProps): string {
+type Pair = Pick<FileCardProps, "action" | "observation">;
+
+function pathOf({ action, observation }: Pair): string {
   return (
     (action === null ? "" : stringField(action.args, "path")) ||
     (observation === null ? "" : stringField(observation.extras, "path"))
@@ -58,7 +61,7 @@ const DONE: Readonly<Record<string, string>> = {
   view: "Read",
 };
 
-function editCommand({ action, observation }: FileCardProps): string {
+function editCommand({ action, observation }: Pair): string {
   if (action?.action === "write" || observation?.observation === "write") return "write";
   const command = action === null ? "" : stringField(action.args, "command");
   if (command !== "") return command;
@@ -70,7 +73,7 @@ function nullableText(event: ObservationEvent | null, name: string): string | nu
   return typeof value === "string" ? value : null;
 }
 
-function useEditDiff({ action, observation }: FileCardProps) {
+function useEditDiff({ action, observation }: Pair) {
   return useMemo(() => {
     const asked = (name: string) => (action === null ? "" : stringField(action.args, name));
     return diffOf({
@@ -87,6 +90,7 @@ function useEditDiff({ action, observation }: FileCardProps) {
 
 export function EditCard(props: FileCardProps) {
   const { action, observation, foldKey } = props;
+  const busy = observation === null && props.awake;
   const command = editCommand(props);
   const diff = useEditDiff(props);
   if (command === "view") return <ReadCard {...props} />;
@@ -95,7 +99,7 @@ export function EditCard(props: FileCardProps) {
   return (
     <Step
       icon={<PencilIcon size={14} />}
-      tone={bad ? "bad" : observation === null ? "busy" : "plain"}
+      tone={bad ? "bad" : busy ? "busy" : "plain"}
       testId="edit-card"
       action={action}
     >
@@ -110,7 +114,7 @@ export function EditCard(props: FileCardProps) {
               {diff.removed > 0 && <span className="count-removed">−{diff.removed}</span>}
             </span>
           )}
-          {observation === null && <Spinner />}
+          {busy && <Spinner />}
         </div>
         {bad && <p className="card-error">{observation === null ? "" : observation.content || observation.message}</p>}
         {diff !== null && !bad && <DiffView diff={diff} foldKey={foldKey} />}
@@ -121,6 +125,7 @@ export function EditCard(props: FileCardProps) {
 
 export function ReadCard(props: FileCardProps) {
   const { action, observation, foldKey } = props;
+  const busy = observation === null && props.awake;
   const path = pathOf(props);
   const bad = failed(observation);
   const start = action === null ? 0 : (numberField(action.args, "start") ?? 0);
@@ -135,13 +140,13 @@ export function ReadCard(props: FileCardProps) {
   return (
     <Step
       icon={<FileIcon size={14} />}
-      tone={bad ? "bad" : observation === null ? "busy" : "plain"}
+      tone={bad ? "bad" : busy ? "busy" : "plain"}
       testId="read-card"
       action={action}
     >
       {observation === null ? (
         <div className="line">
-          {title} <Spinner />
+          {title} {busy && <Spinner />}
         </div>
       ) : bad ? (
         <div className="card">

@@ -136,7 +136,8 @@ export function TasksCard({ action, observation }: PairProps) {
   );
 }
 
-export function McpCard({ foldKey, action, observation }: PairProps) {
+export function McpCard({ foldKey, action, observation, awake }: PairProps & { readonly awake: boolean }) {
+  const busy = observation === null && awake;
   const name =
     (action === null ? "" : stringField(action.args, "name")) ||
     (observation === null ? "" : stringField(observation.extras, "name"));
@@ -144,7 +145,7 @@ export function McpCard({ foldKey, action, observation }: PairProps) {
   return (
     <Step
       icon={<PlugIcon size={14} />}
-      tone={bad ? "bad" : observation === null ? "busy" : "plain"}
+      tone={bad ? "bad" : busy ? "busy" : "plain"}
       testId="mcp-card"
       action={action}
     >
@@ -155,7 +156,7 @@ export function McpCard({ foldKey, action, observation }: PairProps) {
             Used the tool <code className="path">{name}</code>
           </>
         }
-        {...(observation === null ? { aside: <Spinner /> } : {})}
+        {...(busy ? { aside: <Spinner /> } : {})}
       >
         {action !== null && <Json value={objectField(action.args, "arguments") ?? {}} />}
         {observation !== null && <pre className="file-text">{textOf(observation)}</pre>}

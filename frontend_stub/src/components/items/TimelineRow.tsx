@@ -19,9 +19,11 @@ import {
 interface TimelineRowProps {
   readonly item: TimelineItem;
   readonly liveOutput: string;
+  /** False when nothing runs any more, so that an action without an answer will not get one now. */
+  readonly awake: boolean;
 }
 
-function draw({ item, liveOutput }: TimelineRowProps) {
+function draw({ item, liveOutput, awake }: TimelineRowProps) {
   const { key, kind, action, observation } = item;
   const pair = { foldKey: key, action, observation };
   switch (kind) {
@@ -32,11 +34,11 @@ function draw({ item, liveOutput }: TimelineRowProps) {
     case "finish":
       return action === null ? null : <FinishCard event={action} />;
     case "command":
-      return <CommandCard {...pair} liveOutput={liveOutput} />;
+      return <CommandCard {...pair} liveOutput={liveOutput} awake={awake} />;
     case "edit":
-      return <EditCard {...pair} />;
+      return <EditCard {...pair} awake={awake} />;
     case "read":
-      return <ReadCard {...pair} />;
+      return <ReadCard {...pair} awake={awake} />;
     case "think":
       return <ThinkCard {...pair} />;
     case "error":
@@ -46,7 +48,7 @@ function draw({ item, liveOutput }: TimelineRowProps) {
     case "tasks":
       return <TasksCard {...pair} />;
     case "mcp":
-      return <McpCard {...pair} />;
+      return <McpCard {...pair} awake={awake} />;
     case "recall":
       return observation === null ? null : <RecallLine foldKey={key} observation={observation} />;
     case "system":

@@ -119,7 +119,7 @@ export function SettingsForm({ stored, models }: SettingsFormProps) {
                 </button>
               </>
             ) : (
-              "Stored on the server, encrypted, and never shown again. Local models need none."
+              "Kept on the server and never shown again. Local models need none."
             )
           }
         >
