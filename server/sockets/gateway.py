@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Final, Self
+from weakref import WeakValueDictionary
 
 import socketio
 from socketio.exceptions import ConnectionRefusedError as RefusedError
@@ -65,6 +66,7 @@ class SocketGateway:
         self._authenticator = authenticator
         self._clock = clock
         self._connections: dict[str, Connection] = {}
+        self._upgrades: WeakValueDictionary[str, Line] = WeakValueDictionary()
         self._server = _make_server(self.limits)
         self._server.on("connect", self._on_connect)
         self._server.on("disconnect", self._on_disconnect)
@@ -84,7 +86,7 @@ class SocketGateway:
 
     def asgi_app(self, other: ASGIApp) -> ASGIApp:
         """The ASGI application: Socket.IO under ``/socket.io/``, everything else (lifespan too) is `other`'s."""
-        return LineKeeper(socketio.ASGIApp(self._server, other_asgi_app=other), self.limits)
+        return LineKeeper(socketio.ASGIApp(self._server, other_asgi_app=other), self.limits, self._upgraded)
 
     @property
     def connection_count(self) -> int:
@@ -147,12 +149,20 @@ class SocketGateway:
         async with asyncio.timeout(self.limits.join_seconds):
             joined = await self._conversations.join(handshake.conversation_id, connection_id, handshake.identity)
         outlet = Outlet(self._server, connection_id, max_buffer_bytes=self.limits.max_buffer_bytes)
-        line = environ["asgi.scope"].get(SCOPE_KEY)
+        line = environ["asgi.scope"].get(SCOPE_KEY) or self._upgrades.get(outlet.transport_id)
         feed = Feed(joined, outlet, after=handshake.after, clock=self._clock)
         task = asyncio.create_task(self._run_feed(connection_id, feed, outlet), name=f"feed:{connection_id}")
         self._connections[connection_id] = Connection(handshake.conversation_id, outlet, line, task)
         if line is not None:
             line.joined()
+
+    def _upgraded(self, transport_id: str, line: Line) -> None:
+        """A client that began by polling, in a conversation already or not, goes on over a WebSocket."""
+        self._upgrades[transport_id] = line
+        for connection in self._connections.values():
+            if connection.outlet.transport_id == transport_id:
+                connection.line = line
+                line.joined()
 
     async def _take(self, connection: Connection, event: str, args: tuple[object, ...]) -> None:
         if event not in USER_EVENTS:

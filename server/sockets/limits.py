@@ -15,8 +15,9 @@ class SocketLimits:
     """Limits of each connection. Sizes in bytes, times in seconds."""
 
     max_message_bytes: int = 4 * MEBIBYTE
-    max_buffer_bytes: int = MEBIBYTE
-    """What may wait for a client before its feed pauses."""
+    max_buffer_bytes: int = MEBIBYTE // 4
+    """What may wait for a client before its feed pauses. A ping waits behind it: a client that takes less than this
+    within `ping_timeout_seconds` is taken for dead, and has to come back."""
     stall_seconds: float = 60.0
     """A client that takes nothing for so long while something waits for it is disconnected."""
     handshake_seconds: float = 20.0

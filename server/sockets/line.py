@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Any, Final
+from urllib.parse import parse_qs
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -104,17 +106,24 @@ class Line:
 
 
 class LineKeeper:
-    """ASGI middleware that puts a `Line` around each WebSocket and names it in the scope."""
+    """ASGI middleware that puts a `Line` around each WebSocket and names it in the scope.
 
-    def __init__(self, app: ASGIApp, limits: SocketLimits) -> None:
+    `on_upgrade` is told of lines that carry on a connection begun by polling, with that connection's transport id.
+    """
+
+    def __init__(self, app: ASGIApp, limits: SocketLimits, on_upgrade: Callable[[str, Line], None]) -> None:
         self._app = app
         self._limits = limits
+        self._on_upgrade = on_upgrade
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "websocket":
             await self._app(scope, receive, send)
             return
         line = Line(receive, send, self._limits)
+        transport_id = parse_qs(scope["query_string"].decode("latin-1")).get("sid")
+        if transport_id:
+            self._on_upgrade(transport_id[0], line)
         try:
             await self._app({**scope, SCOPE_KEY: line}, line.receive, line.send)
         finally:

@@ -132,6 +132,18 @@ class Loopback:
             assert greeting.startswith("0")
             yield socket
 
+    @asynccontextmanager
+    async def upgraded(self, transport_id: str) -> AsyncIterator[ClientConnection]:
+        """A WebSocket that goes on where a polling client began."""
+        url = f"ws://127.0.0.1:{self.port}/socket.io/?EIO=4&transport=websocket&sid={transport_id}"
+        async with connect(url) as socket:
+            await socket.send("2probe")
+            assert await socket.recv() == "3probe"
+            await socket.send("5")
+            while await socket.recv() != "6":
+                pass
+            yield socket
+
 
 class Client:
     """The public Socket.IO client, collecting what it gets."""

@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+from httpx import AsyncClient
 
 from agent_core.errors import EventStoreError
 from agent_core.events.control import AgentState, AgentStateChanged
@@ -142,6 +143,28 @@ async def test_a_polling_client_gets_the_same() -> None:
             await client.send({"action": "message", "args": {"content": "b"}})
             await client.until_id(1)
             assert [frame["message"] for frame in client.frames] == ["a", "b"]
+
+
+@pytest.mark.parametrize("joins_first", [True, False])
+async def test_a_client_that_polls_first_stays_when_it_goes_on_over_a_websocket(*, joins_first: bool) -> None:
+    async with serving(SocketLimits(handshake_seconds=0.3)) as loopback:
+        if joins_first:
+            async with Client(transports=("polling", "websocket")) as client:
+                await client.connect(loopback.url())
+                assert client.socket.transport() == "websocket"
+                await asyncio.sleep(0.6)
+                await client.send({"action": "message", "args": {"content": "b"}})
+                await client.until_id(0)
+        else:
+            query = "conversation_id=c1&latest_event_id=-1"
+            async with AsyncClient(base_url=f"http://127.0.0.1:{loopback.port}") as http:
+                greeting = (await http.get(f"/socket.io/?EIO=4&transport=polling&{query}")).text
+            async with loopback.upgraded(json.loads(greeting[1:])["sid"]) as socket:
+                await socket.send("40")
+                assert str(await socket.recv()).startswith("40")
+                await asyncio.sleep(0.6)
+                await socket.send('42["oh_user_action",{"action":"message","args":{"content":"still here"}}]')
+                assert packet(await socket.recv())["message"] == "still here"
 
 
 async def test_several_connections_of_one_client_are_fed_alike_and_leave_alone() -> None:
