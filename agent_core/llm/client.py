@@ -38,6 +38,7 @@ _ENVIRONMENT = {
     "LITELLM_LOG": "ERROR",
 }
 _CONNECT_SECONDS = 30.0
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 _import_lock = threading.Lock()
 _import_result: concurrent.futures.Future[_Library] | None = None
@@ -168,7 +169,7 @@ class LiteLLMClient:
     def _from_server(self, library: _Library, request: ChatRequest, route: Route) -> AsyncGenerator[Chunk, None]:
         """Straight through litellm's HTTP handler."""
         if self._handler is None:
-            self._handler = library.make_handler(timeout=request.timeout)
+            self._handler = _open_handler(library, request.timeout)
         http_request = (
             _openai(library, request, route) if route.kind == "openai" else _compatible(library, request, route)
         )
@@ -211,6 +212,14 @@ class LiteLLMClient:
             raise from_exception(endpoint, error) from None
         if not is_complete:
             raise build(endpoint, LLMInternalError, f"Model {endpoint.label} cut its answer off before the end")
+
+
+def _open_handler(library: _Library, timeout: float) -> Any:
+    """A connection pool. A proxy from the environment is used, but never for this machine itself."""
+    handler = library.make_handler(timeout=timeout)
+    known_proxies = getattr(getattr(handler.client, "_transport", None), "proxy_cache", {})
+    known_proxies.update(dict.fromkeys(_LOOPBACK))
+    return handler
 
 
 def _compatible(library: _Library, request: ChatRequest, route: Route) -> HttpRequest:

@@ -107,6 +107,8 @@ def _with_mark(message: WireMessage, *, first: bool) -> WireMessage:
 
 def hoist_images(messages: Sequence[WireMessage]) -> list[WireMessage]:
     """Images of tool results, for which OpenAI's protocol has no place, moved into a user message after the batch."""
+    if not any(_has_images(message) for message in messages if message["role"] == "tool"):
+        return list(messages)
     hoisted: list[WireMessage] = []
     waiting: list[dict[str, Any]] = []
     for message in messages:
@@ -123,6 +125,11 @@ def hoist_images(messages: Sequence[WireMessage]) -> list[WireMessage]:
     if waiting:
         hoisted.append({"role": "user", "content": waiting})
     return hoisted
+
+
+def _has_images(message: WireMessage) -> bool:
+    content = message.get("content")
+    return isinstance(content, list) and any(item.get("type") == "image_url" for item in content)
 
 
 def texts_size(messages: Sequence[WireMessage]) -> int:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from pydantic import SecretStr
 
 from agent_core.events.messages import ImageContent, Message, TextContent
@@ -241,6 +242,14 @@ async def test_the_messages_of_the_caller_stay_as_they_are() -> None:
     assert [message["role"] for message in sent] == ["system", "tool", "user", "user"]
     assert sent[0]["content"][0]["cache_control"] == {"type": "ephemeral"}
     assert sent[3]["content"][-1]["cache_control"] == {"type": "ephemeral"}
+
+
+async def test_a_proxy_of_the_environment_is_not_asked_for_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://proxy.invalid:9")
+    async with ModelServer(lambda _: say("ok")) as server:
+        response = await model(server, num_retries=1).acompletion([{"role": "user", "content": "Hello"}])
+    assert response.message.text == "ok"
 
 
 async def test_half_characters_do_not_break_a_request() -> None:
