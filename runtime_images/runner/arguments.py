@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional
+import os
+from typing import Any, Dict, List, Optional
 
+from .command import Order
 from .driver import VARIABLE
-from .session import Order
+from .editor import Edit
 
 _SESSION_NAME_LIMIT = 100
 _COMMAND_LIMIT = 8 * 1024 * 1024
@@ -13,7 +15,7 @@ _OUTPUT_LIMIT = 4 * 1024 * 1024
 _LONGEST_SECONDS = 7 * 24 * 3600.0
 
 
-class BadRequest(Exception):
+class BadRequestError(Exception):
     """The request cannot be served as it is."""
 
 
@@ -21,7 +23,7 @@ def shell_order(arguments: Dict[str, Any]) -> Order:
     """Check the arguments of ``shell.run``.
 
     Raises:
-        BadRequest: one is missing, of the wrong type or out of its range, or two contradict each other.
+        BadRequestError: one is missing, of the wrong type or out of its range, or two contradict each other.
     """
     command = text(arguments, "command")
     order = Order(
@@ -34,23 +36,66 @@ def shell_order(arguments: Dict[str, Any]) -> Order:
         env=variables(arguments, "env"),
     )
     if "\0" in command:
-        raise BadRequest("command holds a NUL character, which no shell can take: leave it out or write it as \\0")
+        raise BadRequestError("command holds a NUL character, which no shell can take: leave it out or write it as \\0")
     try:
         size = len(command.encode("utf-8"))
     except UnicodeEncodeError:
-        raise BadRequest("command holds a lone surrogate, which is not a character: send valid Unicode") from None
+        raise BadRequestError("command holds a lone surrogate, which is not a character: send valid Unicode") from None
     if size > _COMMAND_LIMIT:
-        raise BadRequest(f"command has {size} bytes, the limit is {_COMMAND_LIMIT}: write a file and run that")
+        raise BadRequestError(f"command has {size} bytes, the limit is {_COMMAND_LIMIT}: write a file and run that")
     if order.reset and order.is_input:
-        raise BadRequest("reset and is_input contradict each other: a new terminal has no command to give input to")
+        raise BadRequestError("reset and is_input contradict each other: a new terminal runs nothing to give input to")
     return order
+
+
+def edit(arguments: Dict[str, Any], directory: str) -> Edit:
+    """Check the types of the arguments of ``file.edit``; what their values mean is the editor's to judge.
+
+    Raises:
+        BadRequestError: one is of the wrong type, or the path can be none.
+    """
+    where = text(arguments, "path")
+    if "\0" in where or not _is_unicode(where):
+        raise BadRequestError("path must not hold NUL or half characters")
+    given_range = arguments.get("view_range")
+    if given_range is not None and not isinstance(given_range, list):
+        raise BadRequestError("view_range must be a list of two whole numbers")
+    line = arguments.get("insert_line")
+    if line is not None and (isinstance(line, bool) or not isinstance(line, int)):
+        raise BadRequestError("insert_line must be a whole number")
+    return Edit(
+        text(arguments, "command"),
+        where,
+        text(arguments, "cwd", directory),
+        _text_or_none(arguments, "file_text"),
+        _text_or_none(arguments, "old_str"),
+        _text_or_none(arguments, "new_str"),
+        line,
+        given_range,
+    )
+
+
+def path(arguments: Dict[str, Any]) -> str:
+    """Return the absolute path that an operation on a file needs."""
+    value = text(arguments, "path")
+    if not os.path.isabs(value) or "\0" in value or not _is_unicode(value):
+        raise BadRequestError("path must be an absolute path without NUL")
+    return value
+
+
+def texts(arguments: Dict[str, Any], name: str) -> List[str]:
+    """Return an argument that is a list of strings."""
+    value = arguments.get(name)
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise BadRequestError(f"{name} must be a list of strings")
+    return value
 
 
 def text(arguments: Dict[str, Any], name: str, default: Optional[str] = None) -> str:
     """Return a string argument."""
     value = arguments.get(name, default)
     if not isinstance(value, str):
-        raise BadRequest(f"{name} must be a string" + (" (it is missing)" if name not in arguments else ""))
+        raise BadRequestError(f"{name} must be a string" + (" (it is missing)" if name not in arguments else ""))
     return value
 
 
@@ -58,7 +103,7 @@ def flag(arguments: Dict[str, Any], name: str) -> bool:
     """Return a true-or-false argument, false by default."""
     value = arguments.get(name, False)
     if not isinstance(value, bool):
-        raise BadRequest(f"{name} must be true or false")
+        raise BadRequestError(f"{name} must be true or false")
     return value
 
 
@@ -68,7 +113,7 @@ def seconds(arguments: Dict[str, Any], name: str) -> Optional[float]:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= _LONGEST_SECONDS:
-        raise BadRequest(f"{name} must be a number of seconds from 0 to {_LONGEST_SECONDS:.0f}")
+        raise BadRequestError(f"{name} must be a number of seconds from 0 to {_LONGEST_SECONDS:.0f}")
     return float(value)
 
 
@@ -76,7 +121,7 @@ def integer(arguments: Dict[str, Any], name: str, default: int, lowest: int, hig
     """Return a whole-number argument."""
     value = arguments.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= highest:
-        raise BadRequest(f"{name} must be a whole number from {lowest} to {highest}")
+        raise BadRequestError(f"{name} must be a whole number from {lowest} to {highest}")
     return value
 
 
@@ -84,13 +129,17 @@ def variables(arguments: Dict[str, Any], name: str) -> Dict[str, str]:
     """Return an argument that maps names of environment variables to values."""
     value = arguments.get(name) or {}
     if not isinstance(value, dict):
-        raise BadRequest(f"{name} must be an object of names and values")
+        raise BadRequestError(f"{name} must be an object of names and values")
     for variable, content in value.items():
         if not VARIABLE.match(variable):
-            raise BadRequest(f"{name} holds a name that no variable can have; use letters, digits and _")
+            raise BadRequestError(f"{name} holds a name that no variable can have; use letters, digits and _")
         if not isinstance(content, str) or "\0" in content or not _is_unicode(content):
-            raise BadRequest(f"{name}.{variable} must be a string without NUL, in valid Unicode")
+            raise BadRequestError(f"{name}.{variable} must be a string without NUL, in valid Unicode")
     return value
+
+
+def _text_or_none(arguments: Dict[str, Any], name: str) -> Optional[str]:
+    return None if arguments.get(name) is None else text(arguments, name)
 
 
 def _is_unicode(content: str) -> bool:

@@ -113,7 +113,8 @@ def _git_folder(root: str) -> str:
 
 def _remote(config: str) -> Optional[str]:
     """Return the URL of ``origin``, or else of the first remote, without any user name or password in it."""
-    section, urls = "", {}
+    section = ""
+    urls: Dict[str, str] = {}
     for line in config.splitlines():
         line = line.strip()
         if line.startswith("["):

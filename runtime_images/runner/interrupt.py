@@ -1,17 +1,16 @@
-"""Stopping a command: asked first, then told, then killed, with everything it has started, in under a tenth of a second."""
+"""Stopping a command: asked first, then told, then killed, with everything it started, in under a tenth of a second."""
 
 from __future__ import annotations
 
-import os
 import signal
 from typing import Callable, List
 
 from . import processes
 from .loop import Loop, Timer
 
-TERMINATE_AFTER = 0.035
-KILL_AFTER = 0.055
-GIVE_UP_SHELL_AFTER = 0.085
+TERMINATE_AFTER = 0.03
+KILL_AFTER = 0.05
+GIVE_UP_SHELL_AFTER = 0.07
 GIVE_UP_AFTER = 1.0
 _AGAIN = 0.004
 
@@ -41,9 +40,9 @@ class Interruption:
 
     def start(self) -> None:
         """Send the first signal and plan the others."""
-        if self._foreground not in (0, self._shell):
-            _signal_group(self._foreground, signal.SIGINT)
-        _signal(self._shell, signal.SIGINT)
+        if self._foreground != self._shell:
+            processes.signal_group(self._foreground, signal.SIGINT)
+        processes.signal_process(self._shell, signal.SIGINT)
         self._plan(TERMINATE_AFTER, self._terminate)
         self._plan(KILL_AFTER, self._kill)
         self._plan(GIVE_UP_SHELL_AFTER, self._give_up_shell)
@@ -63,7 +62,7 @@ class Interruption:
         self._timers.append(self._loop.call_later(seconds, callback))
 
     def _remaining(self) -> List[processes.Process]:
-        return processes.since(processes.belonging(self._shell, self._mark), self._shell, self._since)
+        return processes.of_command(self._shell, self._mark, self._since)
 
     def _check(self) -> None:
         """When the shell is back, what is left (background processes of the command) need not be asked for longer."""
@@ -80,7 +79,7 @@ class Interruption:
     def _kill(self) -> None:
         self._killing = True
         remaining: List[processes.Process] = []
-        for _ in range(8):  # who forks faster than one look takes is caught by the next
+        for _ in range(2):  # who forks faster than one look takes is caught by the next
             remaining = self._remaining()
             if not remaining:
                 break
@@ -97,11 +96,11 @@ class Interruption:
 
     def _give_up_shell(self) -> None:
         if not self._shell_back:
-            _signal(self._shell, signal.SIGKILL)
+            processes.signal_process(self._shell, signal.SIGKILL)
 
     def _interrupt_shell(self) -> None:
         if not self._shell_back:  # a shell that is back may be writing its state down
-            _signal(self._shell, signal.SIGINT)
+            processes.signal_process(self._shell, signal.SIGINT)
 
     def _signal_all(self, remaining: List[processes.Process], number: int) -> None:
         processes.send(remaining, number, self._shell)
@@ -114,17 +113,3 @@ class Interruption:
             for timer in self._timers:
                 timer.cancel()
             self._done()
-
-
-def _signal(pid: int, number: int) -> None:
-    try:
-        os.kill(pid, number)
-    except (ProcessLookupError, PermissionError):
-        return
-
-
-def _signal_group(group: int, number: int) -> None:
-    try:
-        os.killpg(group, number)
-    except (ProcessLookupError, PermissionError):
-        return

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Optional, Tuple
+from typing import NamedTuple, Optional
+
+
+class Key(NamedTuple):
+    """A key: its name for notices, and what a terminal sends for it."""
+
+    name: str
+    data: bytes
+
 
 _NAMED = {
     "ENTER": b"\r",
@@ -22,16 +30,16 @@ _NAMED = {
 _CONTROL = re.compile(r"(?:C-|CTRL-|CTRL\+|Ctrl-|Ctrl\+)([A-Za-z])\Z")
 
 
-def key(text: str) -> Optional[Tuple[str, bytes]]:
-    """Return (name for notices, bytes) when the whole text names a key (agent-core 4.1), else None."""
+def key(text: str) -> Optional[Key]:
+    """Return the key that the whole text names (agent-core 4.1), or None."""
     name = text.strip()
     if name in _NAMED:
-        return name, _NAMED[name]
+        return Key(name, _NAMED[name])
     match = _CONTROL.match(name)
     if match is None:
         return None
     letter = match.group(1).upper()
-    return f"CTRL+{letter}", bytes([ord(letter) - ord("A") + 1])
+    return Key(f"CTRL+{letter}", bytes([ord(letter) - ord("A") + 1]))
 
 
 def typed(text: str) -> bytes:

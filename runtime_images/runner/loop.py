@@ -15,7 +15,7 @@ import time
 import traceback
 from collections import deque
 from types import FrameType
-from typing import Callable, Deque, Dict, List, Optional, Tuple
+from typing import Callable, Deque, Dict, List, Optional
 
 Callback = Callable[[], None]
 _READ = selectors.EVENT_READ
@@ -99,10 +99,17 @@ class Loop:
     def run(self) -> None:
         """Serve until :meth:`stop`."""
         while not self._stopping:
-            for callback in self._due(self._selector.select(self._timeout())):
-                self._call(callback)
-                if self._stopping:
-                    return
+            for key, mask in self._selector.select(self._timeout()):
+                if mask & _READ:
+                    self._fire(key.fd, 0)
+                if mask & _WRITE:
+                    self._fire(key.fd, 1)
+            if self._timers:
+                self._expire_timers()
+            while self._from_threads:
+                self._call(self._from_threads.popleft())
+            for _ in range(len(self._ready)):  # what is added meanwhile belongs to the next turn
+                self._call(self._ready.popleft())
 
     def close(self) -> None:
         """Release the loop's own descriptors."""
@@ -141,30 +148,20 @@ class Loop:
             return None
         return max(0.0, self._timers[0].when - time.monotonic())
 
-    def _due(self, events: List[Tuple[selectors.SelectorKey, int]]) -> Deque[Callback]:
-        due: Deque[Callback] = deque()
-        for key, mask in events:
-            descriptor, wanted = key.fd, mask
-            if wanted & _READ:
-                due.append(lambda descriptor=descriptor: self._fire(descriptor, 0))  # type: ignore[misc]
-            if wanted & _WRITE:
-                due.append(lambda descriptor=descriptor: self._fire(descriptor, 1))  # type: ignore[misc]
+    def _expire_timers(self) -> None:
         now = time.monotonic()
         while self._timers and self._timers[0].when <= now:
             timer = heapq.heappop(self._timers)
-            due.append(lambda timer=timer: _expire(timer))  # type: ignore[misc]
-        while self._ready:
-            due.append(self._ready.popleft())
-        while self._from_threads:
-            due.append(self._from_threads.popleft())
-        return due
+            callback, timer.callback = timer.callback, None
+            if callback is not None:
+                self._call(callback)
 
     def _fire(self, descriptor: int, index: int) -> None:
         # Looked up only now: an earlier callback of this turn may have stopped the watching.
         pair = self._callbacks.get(descriptor)
         callback = pair[index] if pair is not None else None
         if callback is not None:
-            callback()
+            self._call(callback)
 
     def _call(self, callback: Callback) -> None:
         try:
@@ -191,12 +188,6 @@ class Loop:
 
 def _events(pair: List[Optional[Callback]]) -> int:
     return (_READ if pair[0] is not None else 0) | (_WRITE if pair[1] is not None else 0)
-
-
-def _expire(timer: Timer) -> None:
-    callback, timer.callback = timer.callback, None
-    if callback is not None:
-        callback()
 
 
 def _nothing(_number: int, _frame: Optional[FrameType]) -> None:

@@ -12,7 +12,8 @@ LIVE_INTERVAL_SECONDS = 0.02
 LIVE_CHARACTERS = 8 * 1024
 
 _ESCAPES = re.compile(
-    "\x1b\\[[0-?]*[ -/]*[@-~]|\x1b[\\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\\\)?|\x1b[ -/]*[0-~]?|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
+    "\x1b\\[[0-?]*[ -/]*[@-~]|\x1b[\\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\\\)?|\x1b[ -/]*[0-~]?"
+    "|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
 )
 _OPEN_ESCAPE = re.compile("(?:\x1b(?:\\[[0-?]{0,64}[ -/]{0,8}|[\\]PX^_][^\x07\x1b\n]{0,512}\x1b?|[ -/]{0,8})|\r)\\Z")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from typing import Dict, Iterable, List, NamedTuple, Set
+from typing import Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 MARK = "DRYDOCK_TERMINAL"
@@ -21,6 +21,29 @@ class Process(NamedTuple):
     session: int
     started: int
     """In clock ticks since the machine started."""
+
+
+class Program(NamedTuple):
+    """The program that ``exec`` has put in a shell's place."""
+
+    directory: str
+    environment: List[Tuple[bytes, bytes]]
+
+
+def replacement(pid: int, argument: bytes) -> Optional[Program]:
+    """Return the program that runs as this process, or None when it still has the argument it was started with."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            arguments = file.read(64 * 1024).split(b"\0")
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            entries = file.read(1024 * 1024).split(b"\0")
+        directory = os.readlink(f"/proc/{pid}/cwd")
+    except OSError:
+        return None
+    if argument in arguments or arguments == [b""]:  # or it is just ending
+        return None
+    pairs = [entry.partition(b"=") for entry in entries]
+    return Program(directory, [(name, value) for name, separator, value in pairs if separator])
 
 
 def now_in_ticks() -> int:
@@ -39,10 +62,11 @@ def table() -> Dict[int, Process]:
     return found
 
 
-def belonging(shell: int, mark: str) -> List[Process]:
-    """Return all processes that the shell started, at any remove, also those that left its session or lost their parent.
+def belonging(shell: int, mark: str, since: int) -> List[Process]:
+    """Return all processes that the shell started, at any remove, also those that left its session or lost a parent.
 
-    The latter are known by ``mark``, the value of the environment variable ``DRYDOCK_TERMINAL`` that they inherited.
+    The latter are known by ``mark``, the value of the environment variable ``DRYDOCK_TERMINAL`` that they inherited,
+    and looked for only among processes started at ``since`` or later.
     """
     processes = table()
     known: Set[int] = {shell, os.getpid()}
@@ -53,54 +77,62 @@ def belonging(shell: int, mark: str) -> List[Process]:
             continue
         if process.session == shell or _descends(process, shell, processes):
             own.append(process)
-        else:
+        elif process.started >= since:
             rest.append(process)
     wanted = f"{MARK}={mark}".encode()
     own += [process for process in rest if _is_orphan(process, processes) and _marked(process.pid, wanted)]
     return own
 
 
-def since(processes: Iterable[Process], shell: int, ticks: int) -> List[Process]:
+def of_command(shell: int, mark: str, since: int) -> List[Process]:
     """Return those that a command begun at that time has started: background jobs of earlier commands are not its."""
-    by_id = {process.pid: process for process in processes}
-    return [process for process in by_id.values() if _is_new(process, by_id, shell, ticks)]
+    by_id = {process.pid: process for process in belonging(shell, mark, since)}
+    return [process for process in by_id.values() if _is_new(process, by_id, shell, since)]
 
 
 def send(processes: Iterable[Process], number: int, shell: int) -> None:
     """Send the signal to each process, to whole groups at once where they can be, never to the shell's own group."""
     groups: Set[int] = set()
-    spared = (0, 1, shell, os.getpgrp())
+    spared = (shell, os.getpgrp())
     for process in processes:
+        if process.group in spared:
+            signal_process(process.pid, number)
+        elif process.group not in groups:
+            groups.add(process.group)
+            signal_group(process.group, number)
+
+
+def signal_process(pid: int, number: int) -> None:
+    """Send a signal to one process; one that is gone, or was never there, is nobody's fault."""
+    if pid > 1:  # 0 and -1 would mean many processes
         try:
-            if process.group not in spared and process.group not in groups:
-                groups.add(process.group)
-                os.killpg(process.group, number)
-            if process.group in spared:
-                os.kill(process.pid, number)
+            os.kill(pid, number)
         except (ProcessLookupError, PermissionError):
-            continue
+            return
 
 
-def kill_all(shell: int, mark: str) -> None:
+def signal_group(group: int, number: int) -> None:
+    """Send a signal to all processes of a group."""
+    if group > 1:
+        try:
+            os.killpg(group, number)
+        except (ProcessLookupError, PermissionError):
+            return
+
+
+def kill_all(shell: int, mark: str, since: int) -> None:
     """Kill the shell and everything it has started, in a bounded number of rounds."""
-    _kill(shell)
+    signal_process(shell, signal.SIGKILL)
     for _ in range(20):
-        processes = belonging(shell, mark)
+        processes = belonging(shell, mark, since)
         if not processes:
             return
         send(processes, signal.SIGKILL, shell)
         for process in processes:
-            _kill(process.pid)
+            signal_process(process.pid, signal.SIGKILL)
 
 
-def _kill(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        return
-
-
-def _read(name: str) -> "Process | None":
+def _read(name: str) -> Optional[Process]:
     try:
         with open(f"/proc/{name}/stat", "rb", buffering=0) as file:
             text = file.read(1024)

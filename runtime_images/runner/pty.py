@@ -203,7 +203,8 @@ def _modes(slave: int) -> List[Any]:
 
 def find_shell(path: Optional[str] = None) -> Optional[str]:
     """Return the path of bash, or None when the image has none."""
-    for folder in (path or os.environ.get("PATH") or os.defpath).split(":") + ["/bin", "/usr/bin", "/usr/local/bin"]:
+    folders = (path or os.environ.get("PATH") or os.defpath).split(":")
+    for folder in [*folders, "/bin", "/usr/bin", "/usr/local/bin"]:
         candidate = os.path.join(folder, "bash")
         if folder and os.access(candidate, os.X_OK):
             return candidate

@@ -1,72 +1,289 @@
-"""Requests of the server: checked, sent to whoever serves them, answered once."""
+"""Requests of the server: checked, carried out once however often they are asked, and answered."""
 
 from __future__ import annotations
 
+import os
+import re
 from typing import Any, Callable, Dict, Optional
 
-from . import facts
-from .arguments import BadRequest, shell_order, text
+from . import arguments, facts
+from .arguments import BadRequestError
+from .command import Asker, Result
 from .connection import Connection
+from .disk import FileError
+from .files import Files, Reply
+from .journal import Answer, Journal
 from .loop import Loop
-from .session import Asker, Session
-from .wire import Frame
+from .session import Session
+from .wire import Frame, ProtocolError
+from .workers import BusyError
 
-Result = Dict[str, Any]
+_IN_FLIGHT_LIMIT = 512
+_KEY_LIMIT = 512
+_SESSION_LIMIT = 64
+_SESSION_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,64}\Z")
+_CARRIED_OUT_ONCE = ("shell.run", "shell.kill", "file.edit", "file.write")
+
+
+class Request(Asker):
+    """One request under way. Its answer goes to whoever asked last for the same key."""
+
+    def __init__(self, connection: Connection, number: Any, done: Callable[[Request, Answer], None]) -> None:
+        self.connection = connection
+        self.number = number
+        self.key: Optional[str] = None
+        self.cancel: Callable[[], bool] = _cannot_be_cancelled
+        self._answered = False
+        self._done = done
+
+    def is_from(self, connection: Connection, number: Any) -> bool:
+        """True when this connection asked it under this number."""
+        return self.connection is connection and self.number == number
+
+    def retarget(self, other: Request) -> None:
+        """Let another asking of the same request have the answer."""
+        self.connection, self.number = other.connection, other.number
+
+    def finish(self, result: Result) -> None:
+        """Answer with a result."""
+        self.answer({"ok": True, "result": result})
+
+    def fail(self, code: str, message: str) -> None:
+        """Answer with an error."""
+        self.answer(_error(code, message))
+
+    def live(self, output: str) -> bool:
+        """Send output while the command runs."""
+        return self.connection.send_live({"id": self.number, "output": output})
+
+    def answer(self, answer: Answer, blob: Optional[bytes] = None) -> None:
+        """Answer, once."""
+        if self._answered:
+            return
+        self._answered = True
+        self._done(self, answer)
+        try:
+            self.connection.send({"id": self.number, **answer}, blob)
+        except ProtocolError as error:
+            self.connection.send({"id": self.number, **_error("too_large", f"the result does not fit: {error}")})
+
+
+Operation = Callable[[Request, Dict[str, Any], Optional[bytes]], None]
 
 
 class Requests:
-    """Knows the operations and the sessions."""
+    """Knows the operations, the terminal sessions, what is under way and what is done."""
 
-    def __init__(self, loop: Loop, state_directory: str, workspace: str) -> None:
+    def __init__(self, loop: Loop, workspace: str, mark: str, journal: Journal, files: Files) -> None:
         self._loop = loop
         self._workspace = workspace
+        self._mark = mark
+        self._journal = journal
+        self._files = files
         self._sessions: Dict[str, Session] = {}
-        self._operations: Dict[str, Callable[[Any, Dict[str, Any]], None]] = {
-            "ping": lambda request, _arguments: request.finish({}),
+        self._under_way: Dict[int, Request] = {}
+        self._operations: Dict[str, Operation] = {
+            "cancel": self._cancel,
+            "file.edit": self._file_edit,
+            "file.read": self._file_read,
+            "file.write": self._file_write,
+            "journal.ack": self._journal_ack,
+            "journal.lookup": self._journal_lookup,
+            "ping": self._ping,
+            "shell.interrupt": self._shell_interrupt,
+            "shell.kill": self._shell_kill,
             "shell.run": self._shell_run,
-            "workspace.facts": lambda request, _arguments: request.finish(facts.workspace(self._workspace)),
+            "workspace.facts": self._workspace_facts,
         }
 
     def receive(self, connection: Connection, frame: Frame) -> None:
+        """Serve the request in a frame; everything that is wrong with it is answered."""
         message = frame.message
-        number = message.get("id")
-        arguments = message.get("args") or {}
-        operation = self._operations.get(message.get("op"))
-        request = _Request(connection, number)
+        request = Request(connection, message.get("id"), self._done)
         try:
-            if operation is None:
-                raise BadRequest("unknown op; known: " + ", ".join(sorted(self._operations)))
-            operation(request, arguments)
-        except BadRequest as error:
-            request.fail("bad_request", str(error))
+            operation = self._check(connection, message)
+            key, name = message.get("key"), message["op"]
+            if key is not None and self._is_repeated(request, key):
+                return
+            self._under_way[id(request)] = request
+            if key is not None and name in _CARRIED_OUT_ONCE and not _only_looks(message):
+                request.key = key
+                self._journal.begin(key)
+            operation(request, message.get("args") or {}, frame.blob)
+        except BadRequestError as error:
+            self._refuse(request, "bad_request", str(error))
+        except BusyError as error:
+            self._refuse(request, "busy", str(error))
+        except Exception:
+            request.fail("internal", "the runner failed to serve this request; its standard error says how")
+            raise
 
     def child_changed(self) -> None:
+        """Pass SIGCHLD on to the terminals, and as init of a container collect what nobody waits for."""
         for session in list(self._sessions.values()):
             session.child_changed()
+        if os.getpid() == 1:
+            _collect_orphans()
 
     def close(self) -> None:
+        """Kill what runs in the terminals."""
         for session in self._sessions.values():
             session.destroy("The runner has ended.")
 
-    def _shell_run(self, request: Any, arguments: Dict[str, Any]) -> None:
-        order = shell_order(arguments)
-        name = text(arguments, "session", "default")
+    def _check(self, connection: Connection, message: Dict[str, Any]) -> Operation:
+        number, key, given = message.get("id"), message.get("key"), message.get("args")
+        if isinstance(number, bool) or not isinstance(number, int):
+            raise BadRequestError("id must be a whole number, and is needed to answer")
+        if any(request.is_from(connection, number) for request in self._under_way.values()):
+            raise BadRequestError("id is that of a request under way: number each request anew")
+        if key is not None and (not isinstance(key, str) or not 0 < len(key) <= _KEY_LIMIT):
+            raise BadRequestError(f"key must be a string of 1 to {_KEY_LIMIT} characters, or absent")
+        if given is not None and not isinstance(given, dict):
+            raise BadRequestError("args must be an object")
+        name = message.get("op")
+        operation = self._operations.get(name) if isinstance(name, str) else None
+        if operation is None:
+            raise BadRequestError(f"op is not known; the operations are: {', '.join(sorted(self._operations))}")
+        if len(self._under_way) >= _IN_FLIGHT_LIMIT and name != "cancel":
+            raise BusyError(f"{_IN_FLIGHT_LIMIT} requests are under way already")
+        return operation
+
+    def _is_repeated(self, request: Request, key: str) -> bool:
+        answer = self._journal.answer(key)
+        if answer is not None:
+            request.answer(answer)
+            return True
+        for other in self._under_way.values():
+            if other.key == key:
+                other.retarget(request)
+                return True
+        return False
+
+    def _refuse(self, request: Request, code: str, message: str) -> None:
+        """Answer with an error without having done anything: the same key may be asked again."""
+        if request.key is not None:
+            self._journal.withdraw(request.key)
+            request.key = None
+        request.fail(code, message)
+
+    def _done(self, request: Request, answer: Answer) -> None:
+        self._under_way.pop(id(request), None)
+        if request.key is not None:
+            self._journal.finish(request.key, answer)
+
+    # Operations
+
+    def _ping(self, request: Request, _given: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        request.finish({"journal": self._journal.trouble or "ok", "sessions": sorted(self._sessions)})
+
+    def _workspace_facts(self, request: Request, _given: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        self._work(request, self._workspace, lambda: Reply(facts.workspace(self._workspace)))
+
+    def _journal_lookup(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        request.finish({"state": self._journal.state(arguments.text(given, "key"))})
+
+    def _journal_ack(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        request.finish({"forgotten": self._journal.acknowledge(arguments.texts(given, "keys"))})
+
+    def _cancel(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        number, key = given.get("id"), given.get("key")
+        if number is None and key is None:
+            raise BadRequestError("cancel needs the id or the key of the request to stop")
+        for other in list(self._under_way.values()):
+            wanted = other.key == key if key is not None else other.is_from(request.connection, number)
+            if wanted and other is not request:
+                request.finish({"cancelled": other.cancel()})
+                return
+        request.finish({"cancelled": False})
+
+    def _shell_run(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        order = arguments.shell_order(given)
+        session = self._session(given)
+        request.cancel = lambda: session.cancel(request)
+        session.run(order, request)
+
+    def _shell_interrupt(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        session = self._sessions.get(self._session_name(given))
+        if session is None or not session.interrupt(lambda: request.finish({"interrupted": True})):
+            request.finish({"interrupted": False})
+
+    def _shell_kill(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        session = self._sessions.pop(self._session_name(given), None)
+        if session is not None:
+            session.destroy("The terminal was closed.")
+        request.finish({"killed": session is not None})
+
+    def _file_read(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        path = arguments.path(given)
+        offset = arguments.integer(given, "offset", 0, 0, 2**62)
+        limit = arguments.integer(given, "limit", 0, 1, 2**26) if given.get("limit") is not None else None
+        self._work(request, path, self._files.read(path, offset, limit))
+
+    def _file_write(self, request: Request, given: Dict[str, Any], blob: Optional[bytes]) -> None:
+        path = arguments.path(given)
+        if blob is None:
+            raise BadRequestError("file.write needs the file's content as the frame's attachment (key blob)")
+        mode = arguments.integer(given, "mode", 0, 0, 0o7777) if given.get("mode") is not None else None
+        self._work(request, path, self._files.write(path, blob, mode))
+
+    def _file_edit(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        edit = arguments.edit(given, self._workspace)
+        self._work(request, edit.path, self._files.edit(edit))
+
+    def _work(self, request: Request, path: str, work: Callable[[], Reply]) -> None:
+        def failed(error: Exception) -> None:
+            if isinstance(error, FileError):
+                request.fail(error.code, str(error))
+            else:
+                request.fail("internal", f"{type(error).__name__}: {error}")
+
+        take_back = self._files.start(path, work, lambda reply: _reply(request, reply), failed)
+
+        def cancel() -> bool:
+            if not take_back():
+                return False
+            request.fail("cancelled", "the request was cancelled before it was begun")
+            return True
+
+        request.cancel = cancel
+
+    def _session(self, given: Dict[str, Any]) -> Session:
+        name = self._session_name(given)
         session = self._sessions.get(name)
         if session is None:
-            session = self._sessions[name] = Session(self._loop, name, self._workspace)
-        session.run(order, Asker(request.finish, request.fail, request.live))
+            if len(self._sessions) >= _SESSION_LIMIT:
+                raise BusyError(f"there are {_SESSION_LIMIT} terminals already: close one with shell.kill")
+            session = self._sessions[name] = Session(self._loop, f"{self._mark}.{name}", self._workspace)
+        return session
+
+    def _session_name(self, given: Dict[str, Any]) -> str:
+        name = arguments.text(given, "session", "default")
+        if _SESSION_NAME.match(name) is None:
+            raise BadRequestError("session must be a name of 1 to 64 letters, digits and _.:-")
+        return name
 
 
-class _Request:
-    def __init__(self, connection: Connection, number: Optional[int]) -> None:
-        self._connection = connection
-        self._number = number
+def _only_looks(message: Dict[str, Any]) -> bool:
+    given = message.get("args")
+    return message["op"] == "file.edit" and isinstance(given, dict) and given.get("command") == "view"
 
-    def finish(self, result: Result) -> None:
-        self._connection.send({"id": self._number, "ok": True, "result": result})
 
-    def fail(self, code: str, message: str) -> None:
-        self._connection.send({"id": self._number, "ok": False, "error": {"code": code, "message": message}})
+def _cannot_be_cancelled() -> bool:
+    return False
 
-    def live(self, output: str) -> bool:
-        return self._connection.send_live({"id": self._number, "output": output})
+
+def _error(code: str, message: str) -> Answer:
+    return {"ok": False, "error": {"code": code, "message": message}}
+
+
+def _reply(request: Request, reply: Reply) -> None:
+    request.answer({"ok": True, "result": reply.result}, reply.blob)
+
+
+def _collect_orphans() -> None:
+    while True:
+        try:
+            if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                return
+        except ChildProcessError:
+            return

@@ -5,10 +5,15 @@ from __future__ import annotations
 import os
 import sys
 
+from .editor import Editor
+from .files import Files
+from .history import History
+from .journal import Journal
 from .loop import Loop
 from .pty import close_inherited
 from .requests import Requests
 from .server import Server, watch_signals
+from .workers import Workers
 
 
 def serve(socket_path: str, state_directory: str, workspace: str, idle_exit_seconds: float) -> int:
@@ -17,8 +22,13 @@ def serve(socket_path: str, state_directory: str, workspace: str, idle_exit_seco
     for directory in (state_directory, os.path.dirname(os.path.abspath(socket_path)), workspace):
         _make(directory)
     loop = Loop()
-    requests = Requests(loop, state_directory, workspace)
-    server = Server(loop, requests, workspace, idle_exit_seconds)
+    boot = os.urandom(8).hex()
+    journal = Journal(state_directory)
+    journal.open()
+    workers = Workers(loop)
+    files = Files(workers, Editor(History(os.path.join(state_directory, "history"))))
+    requests = Requests(loop, workspace, boot, journal, files)
+    server = Server(loop, requests, workspace, boot, idle_exit_seconds)
     watch_signals(loop, requests)
     try:
         server.listen(socket_path)
@@ -30,6 +40,8 @@ def serve(socket_path: str, state_directory: str, workspace: str, idle_exit_seco
     finally:
         server.close()
         requests.close()
+        workers.close()
+        journal.close()
         loop.close()
     return 0
 

@@ -18,12 +18,13 @@ from .wire import PROTOCOL, Frame
 class Server:
     """Serves one server at a time: the newest connection wins, the one before is told so and closed."""
 
-    def __init__(self, loop: Loop, requests: Requests, workspace: str, idle_exit_seconds: float) -> None:
+    def __init__(self, loop: Loop, requests: Requests, workspace: str, boot: str, idle_exit_seconds: float) -> None:
+        """``boot`` names this run of the runner; 0 idle seconds: it stays however long nobody attaches."""
         self._loop = loop
         self._requests = requests
         self._workspace = workspace
         self._idle_exit_seconds = idle_exit_seconds
-        self._boot = os.urandom(8).hex()
+        self._boot = boot
         self._listener: Optional[socket.socket] = None
         self._connection: Optional[Connection] = None
         self._idle_timer: Optional[Timer] = None

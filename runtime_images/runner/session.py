@@ -2,91 +2,41 @@
 
 from __future__ import annotations
 
-import codecs
 import os
 import time
 from collections import deque
-from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional
+from typing import Callable, Deque, List, Optional, Tuple
 
-from . import facts, keys, processes
+from . import facts, keys, notices
+from .command import Asker, Command, Order, Result, Wait
 from .interrupt import Interruption
-from .loop import Loop, Timer
-from .output import LiveFeed, Transcript
+from .loop import Loop
+from .output import Cut
 from .shell import Ended, Shell, ShellEvents
 from .terminal import TerminalText
 
-Result = Dict[str, Any]
 _QUEUE_LIMIT = 64
 _IDLE_CHARACTERS = 2000
-
-
-class Order(NamedTuple):
-    """The checked arguments of one ``shell.run``."""
-
-    command: str
-    is_input: bool
-    timeout: Optional[float]
-    soft_timeout: float
-    reset: bool
-    max_output: int
-    env: Dict[str, str]
-
-
-class Asker:
-    """Who has asked for a command: gets live text, then one result or one error."""
-
-    def __init__(
-        self,
-        finish: Callable[[Result], None],
-        fail: Callable[[str, str], None],
-        live: Callable[[str], bool],
-    ) -> None:
-        self.finish = finish
-        self.fail = fail
-        self.live = live
-
-
-class _Wait:
-    """An asker waiting for the command that runs."""
-
-    def __init__(self, asker: Asker, order: Order, feed: LiveFeed) -> None:
-        self.asker = asker
-        self.order = order
-        self.feed = feed
-        self.notices: List[str] = []
-        self.active = time.monotonic()
-        self.timers: List[Timer] = []
-
-
-class _Command:
-    """The command that runs, or has ended without anybody having been told."""
-
-    def __init__(self, limit: int) -> None:
-        self.ticks = processes.now_in_ticks()
-        self.transcript = Transcript(limit)
-        self.text = TerminalText(self.transcript.append)
-        self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self.ended: Optional[Ended] = None
-        self.interruption: Optional[Interruption] = None
-        self.interrupted = False
-
-    def finish_text(self) -> None:
-        self.text.feed(self.decoder.decode(b"", True))
-        self.text.flush()
+_NOTHING = Cut("", 0)
 
 
 class Session(ShellEvents):
-    """One named terminal. Orders are served one after the other; input for a running command goes in between."""
+    """One named terminal.
+
+    Orders are served one after the other, except those that must reach a command while somebody waits for it: input,
+    and a reset. A command that outlives its asker's patience goes on, and the next asker hears of it.
+    """
 
     def __init__(self, loop: Loop, mark: str, directory: str) -> None:
         self._loop = loop
-        self._shell = Shell(loop, mark, directory, self)
+        self._mark = mark
         self._home = directory
-        self._waiting: Optional[_Wait] = None
-        self._starting: Optional[_Wait] = None
-        self._queue: Deque["tuple[Order, Asker]"] = deque()
-        self._command: Optional[_Command] = None
-        self._stopped_by: List[Callable[[bool], None]] = []
+        self._shell = Shell(loop, mark, directory, self)
+        self._command: Optional[Command] = None
+        self._waiting: Optional[Wait] = None
+        self._starting: Optional[Wait] = None
+        self._queue: Deque[Tuple[Order, Asker]] = deque()
+        self._stopped_by: List[Callable[[], None]] = []
         self._idle = ""
         self._lost = ""
 
@@ -94,37 +44,36 @@ class Session(ShellEvents):
 
     def run(self, order: Order, asker: Asker) -> None:
         """Serve an order, now or when those before it have been answered."""
-        if self._waiting is None and self._starting is None:
+        if order.reset or (self._waiting is None and self._starting is None):
             self._serve(order, asker)
-        elif order.is_input and order.command and self._command is not None and self._waiting is not None:
-            self._type(order.command)
-            asker.finish(self._result("soft_timeout", -1, "", 0, ["The input was sent to the running command."]))
+        elif order.is_input and order.command and self._waiting is not None:
+            said = self._type(order.command) or [notices.INPUT_SENT]
+            asker.finish(self._result("soft_timeout", -1, _NOTHING, said))
         elif len(self._queue) >= _QUEUE_LIMIT:
-            asker.fail("busy", f"{_QUEUE_LIMIT} commands are waiting for this terminal already")
+            asker.fail("busy", f"{_QUEUE_LIMIT} commands are waiting for this terminal already: wait for their results")
         else:
             self._queue.append((order, asker))
 
     def cancel(self, asker: Asker) -> bool:
-        """Stop what was asked for: the running command with all its processes, or the place in the queue."""
+        """Stop what was asked for, the running command with all its processes or a place in the queue.
+
+        The asker is answered with the status ``interrupted``. False when nothing of the kind is under way.
+        """
         for entry in list(self._queue):
             if entry[1] is asker:
                 self._queue.remove(entry)
-                asker.finish(self._result("interrupted", -1, "", 0, ["The command was cancelled before it began."]))
+                asker.finish(self._result("interrupted", -1, _NOTHING, [notices.NOT_BEGUN]))
                 return True
-        wait = self._waiting or self._starting
-        if wait is None or wait.asker is not asker:
-            return False
-        if wait is self._starting:
-            self._starting = None
-            asker.finish(self._result("interrupted", -1, "", 0, ["The command was cancelled before it began."]))
+        if self._starting is not None and self._starting.asker is asker:
+            self._starting = None  # the shell that is starting is kept for the next command
+            asker.finish(self._result("interrupted", -1, _NOTHING, [notices.NOT_BEGUN]))
             return True
-        return self.interrupt(lambda _gone: None)
+        return self._waiting is not None and self._waiting.asker is asker and self.interrupt(lambda: None)
 
-    def interrupt(self, done: Callable[[bool], None]) -> bool:
-        """Stop the running command; ``done`` is told when its processes are gone. False: nothing runs."""
+    def interrupt(self, done: Callable[[], None]) -> bool:
+        """Stop the running command; ``done`` is called when its processes are gone. False when nothing runs."""
         command = self._command
         if command is None or command.ended is not None:
-            done(False)
             return False
         self._stopped_by.append(done)
         if command.interruption is None:
@@ -134,114 +83,97 @@ class Session(ShellEvents):
                 self._shell.pid,
                 self._shell.foreground(),
                 command.ticks,
-                self._shell.mark(),
+                self._mark,
                 done=lambda: self._interruption_done(command),
             )
             command.interruption.start()
         return True
 
     def destroy(self, notice: str) -> None:
-        """Kill the shell and everything it started; whoever waits is told."""
+        """Kill the shell and everything it started, and forget its state; whoever waits is told with the notice."""
         wait, command = self._waiting or self._starting, self._command
         self._waiting = self._starting = self._command = None
         self._shell.destroy()
         self._shell.directory = self._home
         self._idle = self._lost = ""
-        if command is not None:
-            if command.interruption is not None:
-                command.interruption.abandon()
-            command.finish_text()
+        if command is not None and command.interruption is not None:
+            command.interruption.abandon()
         if wait is not None:
-            self._close_wait(wait)
-            cut = command.transcript.take(wait.order.max_output) if command is not None else None
-            text, omitted = (cut.text, cut.omitted) if cut is not None else ("", 0)
-            wait.asker.finish(self._result("shell_lost", -1, text, omitted, [notice]))
-        for done in self._take_stopped_by():
-            done(True)
-        self._next()
+            wait.close()
+            cut = command.take(wait.order.max_output) if command is not None else _NOTHING
+            wait.asker.finish(self._result("shell_lost", -1, cut, [notice]))
+        self._tell_stopped()
 
     def child_changed(self) -> None:
         """Pass SIGCHLD on."""
         self._shell.child_changed()
 
     def _serve(self, order: Order, asker: Asker) -> None:
-        notices: List[str] = []
+        said: List[str] = []
         if order.reset:
-            self.destroy("The terminal was reset.")
-            notices.append("The terminal was reset: variables, functions and background jobs are gone.")
+            self.destroy(notices.RESET_MEANWHILE)
+            said.append(notices.RESET)
             if not order.command:
-                asker.finish(self._result("reset", 0, "", 0, notices))
+                asker.finish(self._result("reset", 0, _NOTHING, said))
+                self._next()
                 return
         command = self._command
-        if command is not None and command.ended is not None:
-            self._serve_after_end(command, command.ended, order, asker, notices)
-        elif command is not None:
-            self._serve_while_running(order, asker)
+        if command is not None and command.ended is None:
+            self._serve_while_running(command, order, asker)
+        elif command is not None and command.ended is not None:
+            self._serve_after_end(command, command.ended, order, asker)
         elif not order.command or order.is_input:
             self._refuse_without_command(order, asker)
         else:
-            self._begin(order, asker, notices)
+            self._begin(order, asker, said)
 
-    def _serve_after_end(self, command: _Command, ended: Ended, order: Order, asker: Asker, notices: List[str]) -> None:
-        """The command ended while nobody was waiting for it."""
-        self._command = None
-        cut = command.transcript.take(order.max_output)
-        if not order.command:
-            notices = self._end_notices(command, ended)
-            status = self._end_status(command, ended)
-            asker.finish(self._result(status, ended.status, cut.text, cut.omitted, notices, ended.background))
-            return
-        tail = cut.text[-_IDLE_CHARACTERS:]
-        notices.append(f"The previous command has ended meanwhile with exit code {ended.status}.")
-        if tail.strip():
-            notices.append(f"The end of its output: {tail}")
-        if order.is_input:
-            notices.append("The input was not sent.")
-            asker.finish(self._result("not_executed", -1, "", 0, notices))
-        else:
-            self._begin(order, asker, notices)
-
-    def _refuse_without_command(self, order: Order, asker: Asker) -> None:
-        if order.is_input:
-            notice = "No previous running command to interact with: the input was not sent."
-        else:
-            notice = "No previous running command to retrieve logs from."
-        text, self._idle = self._idle, ""
-        if text:
-            notice += " The output shown comes from background jobs."
-        asker.finish(self._result("not_executed", -1, text, 0, [notice]))
-
-    def _serve_while_running(self, order: Order, asker: Asker) -> None:
+    def _serve_while_running(self, command: Command, order: Order, asker: Asker) -> None:
         if order.command and not order.is_input:
-            notice = (
-                "The command was NOT executed: the previous command is still running. Wait for it with an empty "
-                "command, send it input with is_input (also keys: C-c, C-z, C-d), or reset the terminal."
-            )
-            cut = self._take_output(order.max_output)
-            asker.finish(self._result("not_executed", -1, cut.text, cut.omitted, [notice]))
+            cut = command.take(order.max_output)
+            asker.finish(self._result("not_executed", -1, cut, [notices.STILL_RUNNING]))
+            self._next()
             return
-        wait = self._wait(order, asker, [])
+        wait = self._wait(order, asker)
         if order.command:
             wait.notices += self._type(order.command)
 
+    def _serve_after_end(self, command: Command, ended: Ended, order: Order, asker: Asker) -> None:
+        """The command ended while nobody was waiting for it."""
+        self._command = None
+        if not order.command:
+            self._answer_end(command, ended, order, asker, [])
+            return
+        said = [notices.ended_meanwhile(ended.status, command.take(_IDLE_CHARACTERS).text)]
+        if order.is_input:
+            said.append(notices.INPUT_NOT_SENT)
+            asker.finish(self._result("not_executed", -1, _NOTHING, said))
+            self._next()
+        else:
+            self._begin(order, asker, said)
+
+    def _refuse_without_command(self, order: Order, asker: Asker) -> None:
+        idle, self._idle = self._idle, ""
+        notice = notices.NOTHING_TO_INTERACT_WITH if order.is_input else notices.NOTHING_TO_WAIT_FOR
+        said = [notice, notices.FROM_BACKGROUND] if idle else [notice]
+        asker.finish(self._result("not_executed", -1, Cut(idle, 0), said))
+        self._next()
+
     def _type(self, text: str) -> List[str]:
         named = keys.key(text)
-        data = named[1] if named is not None else keys.typed(text)
-        if not self._shell.type(data):
-            return ["The input was not sent: the command has not read what was sent before."]
-        return [f"{named[0]} was sent."] if named is not None else []
+        if not self._shell.type(named.data if named is not None else keys.typed(text)):
+            return [notices.INPUT_NOT_READ]
+        return [f"{named.name} was sent."] if named is not None else []
 
     # Beginning and waiting
 
-    def _begin(self, order: Order, asker: Asker, notices: List[str]) -> None:
-        wait = _Wait(asker, order, LiveFeed(self._loop, asker.live))
-        wait.notices = notices
+    def _begin(self, order: Order, asker: Asker, said: List[str]) -> None:
+        wait = Wait(self._loop, asker, order)
         if self._idle.strip():
-            notices.append(f"Background jobs have printed since the last command: {self._idle}")
-        self._idle = ""
+            said.append(notices.background_output(self._idle))
         if self._lost:
-            notices.append(self._lost)
-            self._lost = ""
+            said.append(self._lost)
+        self._idle = self._lost = ""
+        wait.notices = said
         self._starting = wait
         if self._shell.usable:
             self.ready()
@@ -254,7 +186,7 @@ class Session(ShellEvents):
         if wait is None:
             self._next()
             return
-        self._command = _Command(wait.order.max_output)
+        self._command = Command(wait.order.max_output, self._answer_program)
         self._watch(wait)
         self._shell.run(wait.order.command, wait.order.env)
 
@@ -262,67 +194,52 @@ class Session(ShellEvents):
         """No shell can be started."""
         wait, self._starting = self._starting, None
         if wait is not None:
-            self._close_wait(wait)
-            wait.asker.finish(self._result("shell_lost", -1, "", 0, [f"The command was not run: {message}."]))
+            wait.close()
+            said = [*wait.notices, f"The command was not run: {message}."]
+            wait.asker.finish(self._result("shell_lost", -1, _NOTHING, said))
         self._next()
 
-    def _wait(self, order: Order, asker: Asker, notices: List[str]) -> _Wait:
-        wait = _Wait(asker, order, LiveFeed(self._loop, asker.live))
-        wait.notices = notices
+    def _answer_program(self, data: bytes) -> None:
+        self._shell.type(data)
+
+    def _wait(self, order: Order, asker: Asker) -> Wait:
+        wait = Wait(self._loop, asker, order)
         self._watch(wait)
         return wait
 
-    def _watch(self, wait: _Wait) -> None:
+    def _watch(self, wait: Wait) -> None:
         self._waiting = wait
         wait.active = time.monotonic()
         if wait.order.timeout is not None:
-            wait.timers.append(self._loop.call_later(wait.order.timeout, self._hard_limit))
+            wait.plan(wait.order.timeout, lambda: self._answer_running(wait, "hard_timeout"))
         else:
-            wait.timers.append(self._loop.call_later(wait.order.soft_timeout, self._soft_limit))
+            wait.plan(wait.order.soft_timeout, lambda: self._soft_limit(wait))
 
-    def _soft_limit(self) -> None:
-        wait = self._waiting
-        if wait is None:
-            return
+    def _soft_limit(self, wait: Wait) -> None:
         left = wait.active + wait.order.soft_timeout - time.monotonic()
-        if left > 0.0005:
-            wait.timers = [self._loop.call_later(left, self._soft_limit)]
-            return
-        self._answer_running("soft_timeout")
+        if left > 0.0005:  # there was output since the look was planned
+            wait.plan(left, lambda: self._soft_limit(wait))
+        elif not self._shell.kill_if_broken():
+            self._answer_running(wait, "soft_timeout")
 
-    def _hard_limit(self) -> None:
-        self._answer_running("hard_timeout")
-
-    def _answer_running(self, status: str) -> None:
-        wait, self._waiting = self._waiting, None
-        if wait is None:
-            return
-        self._close_wait(wait)
-        cut = self._take_output(wait.order.max_output)
-        if self._shell.replaced:
-            wait.notices.append("The shell was replaced by a program (exec); a new one is started when it ends.")
-        wait.asker.finish(self._result(status, -1, cut.text, cut.omitted, wait.notices))
-        self._next()
-
-    def _take_output(self, limit: int) -> Any:
+    def _answer_running(self, wait: Wait, status: str) -> None:
         command = self._command
-        if command is None:
-            return Transcript(limit).take()
-        command.text.flush()
-        return command.transcript.take(limit)
+        if wait is not self._waiting or command is None:
+            return
+        self._waiting = None
+        wait.close()
+        said = [*wait.notices, notices.REPLACED] if self._shell.replaced else wait.notices
+        wait.asker.finish(self._result(status, -1, command.take(wait.order.max_output), said))
+        self._next()
 
     # What the shell says
 
     def output(self, data: bytes) -> None:
         """The running command has printed this."""
-        command, wait = self._command, self._waiting
-        if command is None:
-            return
-        text = command.decoder.decode(data)
-        command.text.feed(text)
-        if wait is not None:
-            wait.active = time.monotonic()
-            wait.feed.append(text)
+        if self._command is not None:
+            text = self._command.output(data)
+            if self._waiting is not None:
+                self._waiting.output(text)
 
     def idle_output(self, data: bytes) -> None:
         """Background jobs have printed this."""
@@ -330,84 +247,68 @@ class Session(ShellEvents):
         text.feed(data.decode("utf-8", "replace"))
         text.flush()
 
-    def _keep_idle(self, text: str) -> None:
-        self._idle = (self._idle + text)[-_IDLE_CHARACTERS:]
-
     def ended(self, how: Ended) -> None:
         """The running command has ended."""
         command = self._command
         if command is None:
             return
-        command.ended = how
-        command.finish_text()
+        command.end(how)
         if command.interruption is not None:
             command.interruption.shell_is_back()
         else:
             self._deliver(command, how)
 
-    def _interruption_done(self, command: _Command) -> None:
+    def lost(self, reason: str) -> None:
+        """The shell has ended while it was idle."""
+        self._lost = notices.shell_lost(reason, self._shell.directory)
+
+    def _keep_idle(self, text: str) -> None:
+        self._idle = (self._idle + text)[-_IDLE_CHARACTERS:]
+
+    def _interruption_done(self, command: Command) -> None:
         command.interruption = None
         if command.ended is not None and command is self._command:
             self._deliver(command, command.ended)
-        for done in self._take_stopped_by():
-            done(True)
+        self._tell_stopped()
 
-    def _deliver(self, command: _Command, ended: Ended) -> None:
+    def _deliver(self, command: Command, ended: Ended) -> None:
         wait, self._waiting = self._waiting, None
         if wait is None:
-            return  # kept until somebody asks
+            return  # the result is kept until somebody asks
         self._command = None
-        self._close_wait(wait)
-        cut = command.transcript.take(wait.order.max_output)
-        notices = wait.notices + self._end_notices(command, ended)
-        status = self._end_status(command, ended)
-        result = self._result(status, ended.status, cut.text, cut.omitted, notices, ended.background)
-        wait.asker.finish(result)
-        self._next()
-
-    def _end_status(self, command: _Command, ended: Ended) -> str:
-        if command.interrupted:
-            return "interrupted"
-        return "shell_lost" if ended.signalled else "completed"
-
-    def _end_notices(self, command: _Command, ended: Ended) -> List[str]:
-        if not ended.shell_lost:
-            return []
-        return [
-            f"The shell was {ended.shell_lost}; the next command gets a new one in {self._shell.directory} "
-            "(environment and functions are kept where possible, background jobs are no longer under its control)."
-        ]
+        wait.close()
+        self._answer_end(command, ended, wait.order, wait.asker, wait.notices)
 
     # Answers
 
-    def _result(
-        self, status: str, exit_code: int, output: str, omitted: int, notices: List[str], background: int = -1
-    ) -> Result:
-        running = self._command is not None and self._command.ended is None
+    def _answer_end(self, command: Command, ended: Ended, order: Order, asker: Asker, said: List[str]) -> None:
+        status = "interrupted" if command.interrupted else "shell_lost" if ended.killed else "completed"
+        if ended.reason:
+            said = [*said, notices.shell_lost(ended.reason, self._shell.directory)]
+        cut = command.take(order.max_output)
+        asker.finish(self._result(status, ended.status, cut, said, ended.background))
+        self._next()
+
+    def _result(self, status: str, exit_code: int, output: Cut, said: List[str], background: int = -1) -> Result:
         return {
             "status": status,
             "exit_code": exit_code,
-            "output": output,
-            "omitted": omitted,
+            "output": output.text,
+            "omitted": output.omitted,
             "working_dir": self._shell.directory,
             "pid": background,
             "python": facts.find_python(self._shell.path),
             "username": facts.username(),
             "hostname": os.uname().nodename,
-            "running": running,
-            "notice": "\n".join(notices),
+            "running": self._command is not None and self._command.ended is None,
+            "notice": "\n".join(said),
         }
 
-    def _close_wait(self, wait: _Wait) -> None:
-        wait.feed.close()
-        for timer in wait.timers:
-            timer.cancel()
-
-    def _take_stopped_by(self) -> List[Callable[[bool], None]]:
+    def _tell_stopped(self) -> None:
         stopped, self._stopped_by = self._stopped_by, []
-        return stopped
+        for done in stopped:
+            done()
 
     def _next(self) -> None:
         if self._queue and self._waiting is None and self._starting is None:
-            order, asker = self._queue.popleft()
-            self._serve(order, asker)
+            self._serve(*self._queue.popleft())

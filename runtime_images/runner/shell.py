@@ -13,17 +13,21 @@ from .pty import ControlLine, Pipe, Terminal, exit_code, find_shell, spawn_shell
 START_SECONDS = 10.0
 MARKER_SECONDS = 0.05
 DRAIN_SECONDS = 0.01
+_ARGUMENT = "--noediting"
 _READ = 64 * 1024
 _READS_IN_A_ROW = 16
 
 
 class Ended(NamedTuple):
-    """How a command ended. ``shell_lost``: with it the shell, for the reason given."""
+    """How a command ended: its exit status, the process id of its last background job (-1: none).
+
+    ``reason`` says how its shell ended with it, if it did; ``killed``: not by the command's own will.
+    """
 
     status: int
     background: int
-    shell_lost: str = ""
-    signalled: bool = False
+    reason: str = ""
+    killed: bool = False
 
 
 class ShellEvents:
@@ -44,6 +48,9 @@ class ShellEvents:
     def ended(self, how: Ended) -> None:
         """The running command has ended, and all its output has been delivered."""
 
+    def lost(self, reason: str) -> None:
+        """The shell has ended while no command was running."""
+
 
 class Shell:
     """One bash process and its terminal, and after that process's end the next one."""
@@ -56,6 +63,8 @@ class Shell:
         self.path = os.environ.get("PATH", os.defpath)
         self.pid = 0
         self.replaced = False
+        self._hung_up = False
+        self._since = processes.now_in_ticks()
         self._status = 0
         self._state: Optional[bytes] = None
         self._terminal: Optional[Terminal] = None
@@ -75,7 +84,7 @@ class Shell:
     @property
     def usable(self) -> bool:
         """True when a command can be given to the shell that there is."""
-        return self.pid > 0 and not self._starting and not self._running and not self.replaced
+        return self.pid > 0 and not self._starting and not self._running and not self._hung_up
 
     def start(self) -> None:
         """Start a shell where the last one was; ends in ``ready`` or ``failed``."""
@@ -127,9 +136,17 @@ class Shell:
         """Return the terminal's foreground process group, or 0."""
         return self._terminal.foreground() if self._terminal is not None else 0
 
-    def mark(self) -> str:
-        """Return the value by which processes started here can be known."""
-        return self._mark
+    def kill_if_broken(self) -> bool:
+        """Kill a shell that can never report, because the command has closed the shell's own input; True if so."""
+        if (
+            not self._hung_up
+            or self.replaced
+            or self.pid <= 0
+            or processes.belonging(self.pid, self._mark, self._since)
+        ):
+            return False
+        processes.signal_process(self.pid, signal.SIGKILL)
+        return True
 
     def child_changed(self) -> None:
         """Look whether the shell process has stopped or ended; to be called on SIGCHLD."""
@@ -148,8 +165,7 @@ class Shell:
 
     def destroy(self) -> None:
         """Kill the shell and all it has started, and forget its state."""
-        if self.pid > 0:
-            processes.kill_all(self.pid, self._mark)
+        processes.kill_all(self.pid, self._mark, self._since)
         self._discard_process()
         if self._terminal is not None:
             self._terminal.close(self._loop)
@@ -197,7 +213,7 @@ class Shell:
             except (ProcessLookupError, ChildProcessError):
                 pass
         self.pid = 0
-        self.replaced = False
+        self.replaced = self._hung_up = False
 
     def _start_failed(self) -> None:
         """The profile, the restored state or the machine keeps the shell from starting: try once without the former."""
@@ -213,14 +229,14 @@ class Shell:
     def _read_terminal(self) -> None:
         if self._terminal is None:
             return
+        parts: List[bytes] = []  # the terminal hands out at most a page at a time: handled together they cost less
         for _ in range(_READS_IN_A_ROW):
             try:
-                data = os.read(self._terminal.master, _READ)
-            except (BlockingIOError, OSError):
-                return
-            self._take_output(data)
-            if self._terminal is None:
-                return
+                parts.append(os.read(self._terminal.master, _READ))
+            except OSError:  # nothing there now
+                break
+        if parts:
+            self._take_output(b"".join(parts))
 
     def _take_output(self, data: bytes) -> None:
         marker = self._marker
@@ -252,7 +268,7 @@ class Shell:
         while True:
             try:
                 data = os.read(self._reports.reader, _READ)
-            except (BlockingIOError, OSError):
+            except OSError:
                 return
             for item in self._reader.feed(data):
                 self._take_report(item)
@@ -296,26 +312,17 @@ class Shell:
 
     def _control_lost(self) -> None:
         """The shell has closed its input: it is ending, or another program has taken its place, or it was tricked."""
-        self.replaced = True
-        if self._running:
-            self._note_replacement()
-        elif self.pid > 0:
-            _kill(self.pid)
-
-    def _note_replacement(self) -> None:
-        """Remember directory and environment of the program that ``exec`` has put in the shell's place."""
-        try:
-            with open(f"/proc/{self.pid}/cmdline", "rb") as file:
-                if b"\0--noediting\0" in file.read(4096):
-                    return
-            with open(f"/proc/{self.pid}/environ", "rb") as file:
-                entries = file.read(1024 * 1024).split(b"\0")
-            self.directory = os.readlink(f"/proc/{self.pid}/cwd")
-        except OSError:
+        self._hung_up = True
+        if not self._running:
+            processes.signal_process(self.pid, signal.SIGKILL)
             return
-        lines: List[bytes] = [self._state or b""]
-        for entry in entries:
-            name, _, value = entry.partition(b"=")
+        program = processes.replacement(self.pid, _ARGUMENT.encode())
+        if program is None:
+            return
+        self.replaced = True
+        self.directory = program.directory
+        lines = [self._state or b""]
+        for name, value in program.environment:
             if driver.VARIABLE.match(name.decode("utf-8", "replace")) and name != b"_":
                 lines.append(b"\\builtin export " + name + b"='" + value.replace(b"'", b"'\\''") + b"'")
         self._state = b"\n".join(lines)
@@ -333,6 +340,9 @@ class Shell:
             self._start_failed()
         elif self._running:
             self._timer = self._loop.call_later(DRAIN_SECONDS, lambda: self._finish_death(status, replaced))
+        else:
+            self._status = exit_code(status)
+            self._events.lost(_reason(status))
 
     def _finish_death(self, status: int, replaced: bool) -> None:
         """Every program's last words have had time to arrive: the command has ended together with its shell."""
@@ -344,9 +354,8 @@ class Shell:
         self._held = b""
         self._running = False
         self._status = exit_code(status)
-        signalled = os.WIFSIGNALED(status) and not replaced
-        reason = f"killed by signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else "ended by the command"
-        self._events.ended(Ended(self._status, -1, reason, signalled))
+        killed = os.WIFSIGNALED(status) and not replaced
+        self._events.ended(Ended(self._status, -1, _reason(status), killed))
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:
@@ -354,8 +363,7 @@ class Shell:
             self._timer = None
 
 
-def _kill(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
+def _reason(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        return f"was killed by signal {os.WTERMSIG(status)}"
+    return f"has ended with exit code {os.WEXITSTATUS(status)}"

@@ -8,13 +8,14 @@ program its picture. Colours, titles and all other control sequences are dropped
 from __future__ import annotations
 
 import re
-from typing import Callable, List, Tuple
+from typing import Callable, List, Optional
 
 ROWS = 200
 COLUMNS = 256
 _BLOCK = 32 * 1024
 
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_ASCII_CONTROLS = bytes(set(range(32)) - {9, 10}) + b"\x7f"
 _COLOUR = re.compile("\x1b\\[[0-9;:]{0,64}m")
 _TOKEN = re.compile(
     "(?P<text>[^\x00-\x08\x0a-\x1f\x7f-\x9f]+)"
@@ -39,10 +40,16 @@ class TerminalText:
     however the input is divided among calls of :meth:`feed`.
     """
 
-    def __init__(self, commit: Callable[[str], None], *, rows: int = ROWS) -> None:
+    def __init__(
+        self, commit: Callable[[str], None], reply: Optional[Callable[[bytes], None]] = None, *, rows: int = ROWS
+    ) -> None:
+        """``reply`` types the answer to a program that asks where the cursor is."""
         self._commit = commit
+        self._reply = reply
         self._rows = rows
         self._lines: List[str] = [""]
+        self._tail: List[str] = []
+        self._tail_length = 0
         self._row = 0
         self._column = 0
         self._carry = ""
@@ -68,15 +75,17 @@ class TerminalText:
                 text = plain
         if not text:
             return
-        if self._at_end() and _CONTROLS.search(text) is None:
+        if (self._tail or self._at_end()) and _is_plain(text):
             self._append(text)
         else:
+            self._settle()
             self._interpret(text)
 
     def flush(self) -> None:
         """Commit everything on the screen and start with an empty one."""
         self._carry = ""
         self._in_string = False
+        self._settle()
         while len(self._lines) - 1 > self._row and not self._lines[-1]:
             self._lines.pop()
         rest = "\n".join(self._lines)
@@ -86,13 +95,9 @@ class TerminalText:
 
     def clear(self) -> None:
         """Empty the screen without committing what was on it."""
+        self._tail.clear()
         self._lines = [""]
         self._row = self._column = 0
-
-    @property
-    def cursor(self) -> Tuple[int, int]:
-        """Row and column, counted from one, as a program that asks for them is told."""
-        return self._row + 1, self._column + 1
 
     def _at_end(self) -> bool:
         return self._row == len(self._lines) - 1 and self._column == len(self._lines[-1])
@@ -116,14 +121,34 @@ class TerminalText:
         return text[match.end() :]
 
     def _append(self, text: str) -> None:
-        """The fast way for plain text at the end of the screen."""
-        lines = text.split("\n")
-        lines[0] = self._lines.pop() + lines[0]
-        self._lines += lines
-        self._last = text[-1] if text[-1] not in "\n\t" else self._last
-        self._scroll()
+        """The fast way for plain text at the end of the screen: it is not divided into lines before it must be."""
+        if not self._tail:
+            self._tail.append("\n".join(self._lines))
+            self._tail_length = len(self._tail[0])
+        self._tail.append(text)
+        self._tail_length += len(text)
+        if self._tail_length > 8 * _BLOCK:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Divide what was appended the fast way into the lines of the screen."""
+        if not self._tail:
+            return
+        text = "".join(self._tail)
+        self._tail.clear()
+        self._tail_length = 0
+        start = len(text)
+        for _ in range(self._rows):
+            start = text.rfind("\n", 0, start)
+            if start < 0:
+                break
+        if start >= 0:
+            self._commit(text[: start + 1])
+            text = text[start + 1 :]
+        self._lines = text.split("\n")
         self._row = len(self._lines) - 1
         self._column = len(self._lines[-1])
+        self._last = self._lines[-1][-1:] or self._last
         self._limit_line()
 
     def _scroll(self) -> None:
@@ -244,6 +269,8 @@ class TerminalText:
             self._saved = (row, column)
         elif final == "u" and not parameters:
             self._move(*self._saved)
+        elif final == "n" and parameters == "6" and self._reply is not None:
+            self._reply(f"\x1b[{row + 1};{column + 1}R".encode())
         elif final in "hl" and parameters in ("?1049", "?1047", "?47"):
             self._alternate(final == "h")
         else:
@@ -283,3 +310,9 @@ class TerminalText:
             self._move(row, 0)
         elif final == "b":
             self._write(self._last * count)
+
+
+def _is_plain(text: str) -> bool:
+    if text.isascii():  # several times faster than the expression, and the usual case of a flood
+        return len(text.encode("ascii").translate(None, _ASCII_CONTROLS)) == len(text)
+    return _CONTROLS.search(text) is None

@@ -1,0 +1,107 @@
+"""The parts of a terminal session: what is asked, who asks, and the command that runs."""
+
+from __future__ import annotations
+
+import codecs
+import time
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
+
+from . import processes
+from .interrupt import Interruption
+from .loop import Loop, Timer
+from .output import Cut, LiveFeed, Transcript
+from .shell import Ended
+from .terminal import TerminalText
+
+Result = Dict[str, Any]
+
+
+class Order(NamedTuple):
+    """The checked arguments of one ``shell.run``; times in seconds, ``max_output`` in characters."""
+
+    command: str
+    is_input: bool = False
+    timeout: Optional[float] = None
+    soft_timeout: float = 10.0
+    reset: bool = False
+    max_output: int = 30000
+    env: Dict[str, str] = {}  # noqa: RUF012 - a NamedTuple's default, never changed
+
+
+class Asker:
+    """Who has asked for something: gets live text, then exactly one result or one error."""
+
+    def finish(self, result: Result) -> None:
+        """Take the result."""
+        raise NotImplementedError
+
+    def fail(self, code: str, message: str) -> None:
+        """Take an error instead of a result."""
+        raise NotImplementedError
+
+    def live(self, output: str) -> bool:
+        """Take output while the command runs; False when it cannot be taken now."""
+        raise NotImplementedError
+
+
+class Wait:
+    """An asker waiting for the command that runs, or for the shell that is to run it."""
+
+    def __init__(self, loop: Loop, asker: Asker, order: Order) -> None:
+        self.asker = asker
+        self.order = order
+        self.notices: List[str] = []
+        self.active = time.monotonic()
+        self._feed = LiveFeed(loop, asker.live)
+        self._loop = loop
+        self._timer: Optional[Timer] = None
+
+    def plan(self, seconds: float, callback: Callable[[], None]) -> None:
+        """Plan the next look at the time limits, in place of the one planned before."""
+        self.close_timer()
+        self._timer = self._loop.call_later(seconds, callback)
+
+    def output(self, text: str) -> None:
+        """Say that the command has printed something."""
+        self.active = time.monotonic()
+        self._feed.append(text)
+
+    def close_timer(self) -> None:
+        """Forget the planned look."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def close(self) -> None:
+        """End the waiting: nothing live any more, no limits."""
+        self.close_timer()
+        self._feed.close()
+
+
+class Command:
+    """The command that runs, or has ended without anybody having been told."""
+
+    def __init__(self, limit: int, reply: Callable[[bytes], None]) -> None:
+        self.ticks = processes.now_in_ticks()
+        self.ended: Optional[Ended] = None
+        self.interruption: Optional[Interruption] = None
+        self.interrupted = False
+        self._transcript = Transcript(limit)
+        self._text = TerminalText(self._transcript.append, reply)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def output(self, data: bytes) -> str:
+        """Take what programs wrote to the terminal; return it decoded."""
+        text = self._decoder.decode(data)
+        self._text.feed(text)
+        return text
+
+    def end(self, how: Ended) -> None:
+        """Say that nothing more will come."""
+        self.ended = how
+        self._text.feed(self._decoder.decode(b"", True))
+
+    def take(self, limit: int) -> Cut:
+        """Return the output since the last call, cut to a limit."""
+        self._text.flush()
+        return self._transcript.take(limit)

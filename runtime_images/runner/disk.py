@@ -1,0 +1,150 @@
+"""Reading and replacing regular files, with errors that say what to do; nothing here ever waits for a device."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import Dict, NamedTuple, Optional
+
+_CODES: Dict[int, str] = {
+    errno.ENOENT: "not_found",
+    errno.ENOTDIR: "not_found",
+    errno.EACCES: "forbidden",
+    errno.EPERM: "forbidden",
+    errno.EROFS: "forbidden",
+    errno.ENOSPC: "no_space",
+    errno.EDQUOT: "no_space",
+    errno.EISDIR: "not_a_file",
+    errno.ELOOP: "bad_request",
+    errno.ENAMETOOLONG: "bad_request",
+}
+
+
+class FileError(Exception):
+    """A file cannot be used as asked; ``code`` is the answer's error code."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Content(NamedTuple):
+    """Part of a file, or all of it."""
+
+    data: bytes
+    size: int
+    mode: int
+
+
+def failure(error: OSError, path: str) -> FileError:
+    """Return the error to answer with."""
+    reason = error.strerror or str(error)
+    return FileError(_CODES.get(error.errno or 0, "io"), f"{path}: {reason}")
+
+
+def kind(path: str) -> str:
+    """Return "file", "directory", "missing", or for anything else what it is ("a device", "a FIFO", "a socket")."""
+    try:
+        mode = os.stat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return "missing"
+    except (OSError, ValueError) as error:
+        raise FileError("bad_request", f"{path}: {getattr(error, 'strerror', None) or error}") from error
+    for test, name in (
+        (stat.S_ISREG, "file"),
+        (stat.S_ISDIR, "directory"),
+        (stat.S_ISFIFO, "a FIFO"),
+        (stat.S_ISSOCK, "a socket"),
+    ):
+        if test(mode):
+            return name
+    return "a device"
+
+
+def read(path: str, limit: int, offset: int = 0) -> Content:
+    """Read at most ``limit`` bytes of a regular file from an offset.
+
+    Raises:
+        FileError: it is missing, not a regular file (refused without waiting), or cannot be read.
+    """
+    found = kind(path)
+    if found == "missing":
+        raise FileError("not_found", f"{path} does not exist")
+    if found != "file":
+        raise FileError("not_a_file", f"{path} is {'a directory' if found == 'directory' else found}, not a file")
+    try:
+        # Not blocking: between the look and the opening somebody may have put a FIFO there.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise FileError("not_a_file", f"{path} is not a file any more")
+            file.seek(offset)
+            return Content(file.read(limit), status.st_size, stat.S_IMODE(status.st_mode))
+    except OSError as error:
+        raise failure(error, path) from error
+
+
+def replace(path: str, data: bytes, mode: Optional[int] = None) -> bool:
+    """Make these bytes the file's content, all or nothing; return whether the file is new.
+
+    Missing parent directories are made. Permission bits, and the owner where that is allowed, are kept; a symbolic
+    link stays one, and its target is written.
+
+    Raises:
+        FileError: the path names something other than a file, or it cannot be written; the old content is intact.
+    """
+    found = kind(path)
+    if found not in ("file", "missing"):
+        raise FileError("not_a_file", f"{path} is {'a directory' if found == 'directory' else found}, not a file")
+    target = os.path.realpath(path)
+    try:
+        before = os.stat(target) if found == "file" else None
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        _write_beside(target, data, before, mode)
+    except OSError as error:
+        if found == "file" and error.errno in (errno.EACCES, errno.EPERM, errno.EBUSY, errno.EXDEV, errno.EROFS):
+            _write_in_place(target, data, mode)  # the folder may be read-only, or the file a mount of its own
+        else:
+            raise failure(error, path) from error
+    return found == "missing"
+
+
+def _write_beside(target: str, data: bytes, before: Optional[os.stat_result], mode: Optional[int]) -> None:
+    folder, name = os.path.split(target)
+    temporary = os.path.join(folder, f".{name[:100]}.{os.urandom(6).hex()}.tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(data)
+            if before is not None:
+                _keep_owner(descriptor, before)
+                os.fchmod(descriptor, stat.S_IMODE(before.st_mode))
+            if mode is not None:
+                os.fchmod(descriptor, mode)
+        os.replace(temporary, target)
+    except OSError:
+        os.unlink(temporary)
+        raise
+
+
+def _keep_owner(descriptor: int, before: os.stat_result) -> None:
+    own = os.fstat(descriptor)
+    if (own.st_uid, own.st_gid) != (before.st_uid, before.st_gid):
+        try:
+            os.fchown(descriptor, before.st_uid, before.st_gid)
+        except PermissionError:
+            return  # only root may give files away
+
+
+def _write_in_place(target: str, data: bytes, mode: Optional[int]) -> None:
+    try:
+        descriptor = os.open(target, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "wb") as file:
+            file.write(data)
+            file.truncate()
+            if mode is not None:
+                os.fchmod(descriptor, mode)
+    except OSError as error:
+        raise failure(error, target) from error

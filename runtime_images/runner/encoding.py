@@ -1,0 +1,98 @@
+"""Finding the encoding of a text file, such that what is not edited is written back byte for byte."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple, Optional
+
+_MARKS = (
+    (b"\xef\xbb\xbf", "utf-8-sig"),
+    (b"\xff\xfe\x00\x00", "utf-32"),
+    (b"\x00\x00\xfe\xff", "utf-32"),
+    (b"\xff\xfe", "utf-16-le"),
+    (b"\xfe\xff", "utf-16-be"),
+)
+_SAMPLE = 64 * 1024
+_TEXT_CONTROLS = b"\x07\x08\t\n\x0b\x0c\r\x1b"
+_CONTROLS = bytes(set(range(32)) - set(_TEXT_CONTROLS)) + b"\x7f"
+
+# Encodings that a file may have when it is not Unicode, with the characters that such a text mostly consists of.
+_CANDIDATES = (
+    ("euc_jp", re.compile("[\u3040-\u30ff]")),
+    ("shift_jis", re.compile("[\u3040-\u30ff]")),
+    ("euc_kr", re.compile("[\uac00-\ud7a3]")),
+    ("gb18030", re.compile("[\u4e00-\u9fff\u3000-\u303f\uff00-\uff60]")),
+    ("cp1251", re.compile("[а-яё]")),
+    ("koi8_r", re.compile("[а-яё]")),
+)
+_CONFIDENCE = 0.6
+_FOREIGN = re.compile(rb"[\x80-\xff]")
+_RUN = re.compile(rb"[\x80-\xff]{3,}")
+
+
+class Decoded(NamedTuple):
+    """A file's text and the codec that gives its bytes back."""
+
+    text: str
+    encoding: str
+
+
+def is_binary(data: bytes) -> bool:
+    """True when the bytes are not a text in any encoding that the editor would edit."""
+    if _mark(data) is not None:
+        return False
+    sample = data[:_SAMPLE]
+    if b"\0" in sample:
+        return True
+    return bool(sample) and len(sample) - len(sample.translate(None, _CONTROLS)) > len(sample) // 10
+
+
+def decode(data: bytes) -> Decoded:
+    """Decode a text; never fails, since the last resort takes any byte as a character."""
+    for encoding in (_mark(data), "utf-8"):
+        text = _exactly(data, encoding) if encoding is not None else None
+        if text is not None:
+            return Decoded(text, encoding or "utf-8")
+    return _decode_old(data)
+
+
+def encode(text: str, encoding: str) -> bytes:
+    """Encode in the file's own encoding, or as UTF-8 when that cannot represent the text."""
+    try:
+        return text.encode(encoding)
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+
+
+def _mark(data: bytes) -> Optional[str]:
+    for mark, encoding in _MARKS:
+        if data.startswith(mark):
+            return encoding
+    return None
+
+
+def _exactly(data: bytes, encoding: str) -> Optional[str]:
+    """Return the text if encoding it gives the same bytes again."""
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError:
+        return None
+    return text if encoding == "utf-8" or text.encode(encoding) == data else None
+
+
+def _decode_old(data: bytes) -> Decoded:
+    best: Optional[Decoded] = None
+    confidence = 0.0
+    if _RUN.search(data) is not None:  # Western texts have single accented letters, others whole words
+        for encoding, usual in _CANDIDATES:
+            text = _exactly(data, encoding)
+            if text is None:
+                continue
+            foreign = sum(1 for character in text if character > "\x7f")
+            share = len(usual.findall(text)) / max(1, foreign)
+            if share > max(confidence, _CONFIDENCE):
+                best, confidence = Decoded(text, encoding), share
+    if best is not None:
+        return best
+    text = _exactly(data, "cp1252")
+    return Decoded(text, "cp1252") if text is not None else Decoded(data.decode("latin-1"), "latin-1")

@@ -1,0 +1,72 @@
+"""The file operations: reading, writing and editing, each in a worker thread, and one at a time per file."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Callable, Dict, NamedTuple, Optional
+
+from . import disk
+from .editor import Edit, Editor
+from .wire import MAX_BLOB
+from .workers import Job, Workers
+
+
+class Reply(NamedTuple):
+    """A result, and the bytes that go with it."""
+
+    result: Dict[str, Any]
+    blob: Optional[bytes] = None
+
+
+class Files:
+    """Serves ``file.read``, ``file.write`` and ``file.edit``."""
+
+    def __init__(self, workers: Workers, editor: Editor) -> None:
+        self._workers = workers
+        self._editor = editor
+
+    def read(self, path: str, offset: int, limit: Optional[int]) -> Callable[[], Reply]:
+        """Return the work of reading a file, or the part of it from an offset."""
+
+        def work() -> Reply:
+            content = disk.read(path, MAX_BLOB + 1 if limit is None else limit, offset)
+            if len(content.data) > MAX_BLOB:
+                raise disk.FileError(
+                    "too_large",
+                    f"{path} has {content.size} bytes, the limit is {MAX_BLOB}: read it in parts",
+                )
+            end = offset + len(content.data)
+            facts = {
+                "path": path,
+                "size": content.size,
+                "offset": offset,
+                "eof": end >= content.size,
+                "mode": content.mode,
+            }
+            return Reply(facts, content.data)
+
+        return work
+
+    def write(self, path: str, data: bytes, mode: Optional[int]) -> Callable[[], Reply]:
+        """Return the work of writing a file whole."""
+        return lambda: Reply({"path": path, "created": disk.replace(path, data, mode), "size": len(data)})
+
+    def edit(self, edit: Edit) -> Callable[[], Reply]:
+        """Return the work of an editor command."""
+        return lambda: Reply(self._editor.run(edit))
+
+    def start(
+        self,
+        path: str,
+        work: Callable[[], Reply],
+        done: Callable[[Reply], None],
+        failed: Callable[[Exception], None],
+    ) -> Callable[[], bool]:
+        """Do the work when those before it on the same file are done; return what takes it back if it has not begun.
+
+        Raises:
+            BusyError: too much work is waiting.
+        """
+        job: Job[Reply] = Job(os.path.normpath(path), work, done, failed)
+        self._workers.submit(job)
+        return lambda: self._workers.cancel(job)

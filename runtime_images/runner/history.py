@@ -1,0 +1,71 @@
+"""Earlier versions of edited files, for undo: on disk, or in memory where the disk does not take them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import Dict, List, Optional
+
+VERSIONS = 10
+_MEMORY_LIMIT = 32 * 1024 * 1024
+
+
+class History:
+    """The last ten versions of each file, newest last. Used from worker threads, one file by one thread at a time."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self._memory: Dict[str, List[bytes]] = {}
+
+    def push(self, path: str, content: bytes) -> None:
+        """Remember a version."""
+        folder = self._folder(path)
+        try:
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            numbers = self._numbers(folder)
+            number = numbers[-1] + 1 if numbers else 0
+            name = os.path.join(folder, str(number))
+            with open(name + ".part", "wb") as file:
+                file.write(content)
+            os.rename(name + ".part", name)
+            for old in numbers[: len(numbers) + 1 - VERSIONS]:
+                os.unlink(os.path.join(folder, str(old)))
+        except OSError:
+            self._push_to_memory(path, content)
+
+    def pop(self, path: str) -> Optional[bytes]:
+        """Return the newest version and forget it; None when there is none."""
+        kept = self._memory.get(path)
+        if kept:
+            content = kept.pop()
+            if not kept:
+                del self._memory[path]
+            return content
+        folder = self._folder(path)
+        try:
+            numbers = self._numbers(folder)
+            if not numbers:
+                return None
+            name = os.path.join(folder, str(numbers[-1]))
+            with open(name, "rb") as file:
+                content = file.read()
+            os.unlink(name)
+        except OSError:
+            return None
+        return content
+
+    def _folder(self, path: str) -> str:
+        return os.path.join(self._directory, hashlib.sha256(path.encode("utf-8", "surrogateescape")).hexdigest()[:32])
+
+    def _numbers(self, folder: str) -> List[int]:
+        if not os.path.isdir(folder):
+            return []
+        return sorted(int(name) for name in os.listdir(folder) if name.isdigit())
+
+    def _push_to_memory(self, path: str, content: bytes) -> None:
+        kept = self._memory.setdefault(path, [])
+        kept.append(content)
+        del kept[:-VERSIONS]
+        while sum(len(version) for versions in self._memory.values() for version in versions) > _MEMORY_LIMIT:
+            oldest = next(iter(self._memory))
+            del self._memory[oldest]

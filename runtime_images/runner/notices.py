@@ -1,0 +1,37 @@
+"""What a result says to the model beside the output."""
+
+from __future__ import annotations
+
+RESET = "The terminal was reset: a new shell starts, its variables, functions and background jobs are gone."
+RESET_MEANWHILE = "The terminal was reset while this command was running; the command was killed."
+NOT_BEGUN = "The command was cancelled before it began."
+STILL_RUNNING = (
+    "The command was NOT executed: the previous command is still running in this terminal. Wait for it with an empty "
+    "command, give it input with is_input (text, or a key such as C-c, C-z, C-d), or reset the terminal."
+)
+NOTHING_TO_WAIT_FOR = "There is no previous running command to retrieve logs from."
+NOTHING_TO_INTERACT_WITH = "There is no previous running command to interact with: the input was not sent."
+FROM_BACKGROUND = "The output shown was printed by background jobs since the last command."
+INPUT_SENT = "The input was sent to the running command, for which another request is waiting."
+INPUT_NOT_SENT = "The input was not sent."
+INPUT_NOT_READ = "The input was not sent: the command has not read what it was sent before."
+REPLACED = "The shell was replaced by a program (exec); when that ends, the next command gets a new shell."
+
+
+def ended_meanwhile(status: int, output: str) -> str:
+    """Say how the command before ended, whose result nobody had asked for."""
+    text = f"The previous command has ended meanwhile, with exit code {status}."
+    return f"{text} Its last output:\n{output}" if output.strip() else text
+
+
+def background_output(text: str) -> str:
+    """Hand over what background jobs printed between two commands."""
+    return f"Since the last command, background jobs have printed:\n{text}"
+
+
+def shell_lost(reason: str, directory: str) -> str:
+    """Say that the shell has gone, and what the next command finds."""
+    return (
+        f"The shell {reason}. The next command gets a new one, in {directory}, with the old one's variables and "
+        "functions where they could be kept; background jobs are no longer under its control."
+    )
