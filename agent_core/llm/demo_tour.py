@@ -128,7 +128,7 @@ class Demo:
         if "file_editor" not in self._tools:
             yield from run_command(text, write_by_shell(path, files.MENDED_MODULE), "Mend roman.py")
             return
-        view = DemoCall("file_editor", {"command": "view", "path": path, "view_range": [1, 22]}, "Look at roman.py")
+        view = DemoCall("file_editor", {"command": "view", "path": path, "view_range": [1, -1]}, "Look at roman.py")
         (seen, *_) = yield DemoTurn(text, (view,))
         text = (
             f"The table{_lines_of_table(seen)} knows `X`, `V` and `I`, but not the pairs in which a smaller letter "
