@@ -8,9 +8,9 @@ from typing import Callable, List
 from . import processes
 from .loop import Loop, Timer
 
-TERMINATE_AFTER = 0.03
-KILL_AFTER = 0.05
-GIVE_UP_SHELL_AFTER = 0.07
+TERMINATE_AFTER = 0.025
+KILL_AFTER = 0.045
+GIVE_UP_SHELL_AFTER = 0.08
 GIVE_UP_AFTER = 1.0
 _AGAIN = 0.004
 
