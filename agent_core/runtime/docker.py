@@ -19,6 +19,7 @@ from agent_core.runtime.docker_stream import EngineAddress, ExecStream, open_exe
 T = TypeVar("T")
 
 _FIX = "Start it (for example: sudo systemctl start docker), or set DOCKER_HOST to one that runs."
+_ABANDON_SECONDS = 10.0
 
 
 class EngineUnavailableError(SandboxError):
@@ -65,22 +66,31 @@ class DockerEngine:
         self._client: Any = None
         self._address: EngineAddress | None = None
 
-    async def call(self, what: str, work: Callable[[Any], T], *, limit: float | None = None) -> T:
+    async def call(
+        self,
+        what: str,
+        work: Callable[[Any], T],
+        *,
+        limit: float | None = None,
+        on_abandon: Callable[[], None] | None = None,
+    ) -> T:
         """Run `work` with the SDK's low-level client in a thread.
+
+        A cancelled caller waits a while for a call under way, so that what it does is done before anything else is.
 
         Args:
             what: completes "could not …" in an error.
             work: the call; must not touch the event loop.
             limit: seconds until the caller is let go; the thread ends by the client's own limit.
+            on_abandon: called when nobody waits for the result any more, to let `work` end soon.
 
         Raises:
             EngineUnavailableError: no answer.
             EngineRefusedError: an answer that is an error.
         """
         client = await self._connected()
-        return await self._in_thread(
-            what, functools.partial(_translated, what, work, client), limit or self._call_seconds
-        )
+        bound = functools.partial(_translated, what, work, client)
+        return await self._in_thread(what, bound, limit or self._call_seconds, on_abandon)
 
     async def open_exec(
         self, container: str, command: list[str], *, user: str, folder: str
@@ -112,15 +122,30 @@ class DockerEngine:
                     self._client, self._address = await self._in_thread("connecting", work, self._connect_seconds + 1)
         return self._client
 
-    async def _in_thread(self, what: str, work: Callable[[], T], limit: float) -> T:
+    async def _in_thread(
+        self, what: str, work: Callable[[], T], limit: float, on_abandon: Callable[[], None] | None = None
+    ) -> T:
+        future = asyncio.get_running_loop().run_in_executor(self._pool, work)
+        future.add_done_callback(_retrieve)
         try:
             async with asyncio.timeout(limit):
-                return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+                return await asyncio.shield(future)
         except TimeoutError:
             raise EngineUnavailableError(
                 f"The Docker engine did not answer within {limit:g} s ({what}).",
                 "Look at its log, and restart it if it hangs.",
             ) from None
+        except asyncio.CancelledError:
+            if on_abandon is not None:
+                on_abandon()
+            await asyncio.wait({future}, timeout=_ABANDON_SECONDS)
+            raise
+
+
+def _retrieve(future: asyncio.Future[Any]) -> None:
+    """Look at the outcome of a call that perhaps nobody waits for any more."""
+    if not future.cancelled():
+        future.exception()
 
 
 def _connect(host: str | None, connect_seconds: float, call_seconds: float) -> tuple[Any, EngineAddress]:

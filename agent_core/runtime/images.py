@@ -92,7 +92,12 @@ async def ensure_image(engine: DockerEngine, image: str, progress: Progress, lim
     progress("STATUS$BUILDING_RUNTIME", f"Pulling the image {image}")
     given_up = threading.Event()
     try:
-        await engine.call("pull the image", lambda client: _pull(client, image, given_up, limit), limit=limit + 1)
+        await engine.call(
+            "pull the image",
+            lambda client: _pull(client, image, given_up, limit),
+            limit=limit + 1,
+            on_abandon=given_up.set,
+        )
     except EngineRefusedError as error:
         raise missing_error(image, f"it cannot be pulled ({error.explanation.strip().rstrip('.')})") from error
     finally:

@@ -109,6 +109,8 @@ class LocalSandbox:
                     stream, transport = await self._connect()
             except TimeoutError:
                 raise SandboxLostError("The sandbox runs, but the program in it does not answer.") from None
+            except SandboxError as error:
+                raise SandboxLostError(str(error)) from error
         return stream.attachment(transport, asyncio.get_running_loop())
 
     async def poll(self) -> SandboxStatus:

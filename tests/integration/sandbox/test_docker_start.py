@@ -3,58 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import io
-import secrets
-import tarfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from docker.api.client import APIClient
-from docker.utils import kwargs_from_env
 
 from agent_core.errors import SandboxError
 from agent_core.runtime.docker_provider import DockerProvider
-from agent_core.runtime.images import DEFAULT_IMAGE
 from agent_core.runtime.sandbox import SandboxStatus
 from agent_core.testing.sandbox_kit import LIMITS, SandboxKit, output
+from tests.integration.sandbox.conftest import instead_of_python
 
 pytestmark = pytest.mark.docker
-
-
-@pytest.fixture
-def engine() -> Iterator[Any]:
-    client = APIClient(version="auto", **kwargs_from_env())
-    yield client
-    client.close()
-
-
-@pytest.fixture
-def image(engine: Any) -> Iterator[Any]:
-    """Builds small images and removes them."""
-    made: list[str] = []
-
-    def build(*lines: str) -> str:
-        name = f"drydock-test/{secrets.token_hex(6)}:1"
-        if lines:
-            dockerfile = "\n".join([f"FROM {DEFAULT_IMAGE}", "USER root", *lines])
-            for step in engine.build(fileobj=io.BytesIO(dockerfile.encode()), tag=name, decode=True, rm=True):
-                assert "error" not in step, step
-        else:
-            empty = io.BytesIO()
-            with tarfile.open(fileobj=empty, mode="w") as archive:
-                archive.addfile(tarfile.TarInfo("nothing"))
-            engine.import_image_from_data(empty.getvalue(), repository=name.split(":")[0], tag="1")
-        made.append(name)
-        return name
-
-    yield build
-    for name in made:
-        engine.remove_image(name, force=True)
 
 
 def objects_of(engine: Any, kit: SandboxKit) -> list[str]:
@@ -135,10 +99,7 @@ async def test_an_image_without_python_gets_one_command_that_derives_a_usable_on
 
 async def test_an_image_whose_python_is_too_old_is_told_so(docker_kit: SandboxKit, engine: Any, image: Any) -> None:
     words = "drydock: Python 3.8 or newer is needed, this is 3.6.9"
-    name = image(
-        f"RUN printf '#!/bin/sh\\necho {words} >&2\\nexit 1\\n' > /usr/local/bin/python3",
-        "RUN chmod 755 /usr/local/bin/python3",
-    )
+    name = image(instead_of_python(f"echo {words} >&2; exit 1"))
     error = await failure(docker_kit, image=name)
     assert error.code == "no_python"
     assert "3.6.9" in str(error)
@@ -148,10 +109,7 @@ async def test_an_image_whose_python_is_too_old_is_told_so(docker_kit: SandboxKi
 async def test_a_container_that_ends_at_once_is_reported_with_its_last_words(
     docker_kit: SandboxKit, engine: Any, image: Any
 ) -> None:
-    name = image(
-        "RUN printf '#!/bin/sh\\necho the flux capacitor is broken\\nexit 3\\n' > /usr/local/bin/python3",
-        "RUN chmod 755 /usr/local/bin/python3",
-    )
+    name = image(instead_of_python("echo the flux capacitor is broken; exit 3"))
     error = await failure(docker_kit, image=name)
     assert error.code == "start_failed"
     assert "exit code 3" in str(error)
@@ -162,9 +120,7 @@ async def test_a_container_that_ends_at_once_is_reported_with_its_last_words(
 async def test_a_runner_that_never_answers_ends_the_start_in_time(
     docker_kit: SandboxKit, engine: Any, image: Any
 ) -> None:
-    name = image(
-        "RUN printf '#!/bin/sh\\nexec sleep 1000\\n' > /usr/local/bin/python3; chmod 755 /usr/local/bin/python3"
-    )
+    name = image(instead_of_python("exec sleep 1000"))
     began = time.monotonic()
     error = await failure(docker_kit, image=name, limits=replace(LIMITS, start_seconds=2.0))
     assert error.code == "start_timeout"
@@ -177,7 +133,7 @@ async def test_a_failed_start_keeps_an_older_workspace(docker_kit: SandboxKit, e
     await output(first, "echo kept > file")
     await first.close()
     engine.remove_container(first.sandbox.state["container"], force=True)
-    broken = image("RUN printf '#!/bin/sh\\nexit 3\\n' > /usr/local/bin/python3; chmod 755 /usr/local/bin/python3")
+    broken = image(instead_of_python("exit 3"))
     with pytest.raises(SandboxError):
         await docker_kit.connect(image=broken).start()
     assert await output(docker_kit.connect(), "cat file") == "kept"
