@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from agent_core.agent.base import AgentBase
 from agent_core.controller.guards import check_limits, failure_of
@@ -59,6 +59,8 @@ class AgentController:
         self._step = step
         self._step_task: asyncio.Task[None] | None = None
         self._begun = asyncio.Event()
+        # Protects a decision until its events are read: a step that ends and an event that comes must not both decide.
+        self._deciding = asyncio.Lock()
 
     def observe(self, event: AnyEvent) -> None:
         """Take a stored event into account, without acting on it."""
@@ -98,13 +100,19 @@ class AgentController:
 
     async def _on_event(self, event: AnyEvent) -> None:
         self.observe(event)
+        await self._guarded(lambda: self._react(event))
+
+    async def _react(self, event: AnyEvent) -> None:
+        if isinstance(event, AgentStateChanged) and event.agent_state is AgentState.STOPPED:
+            await self._cancel_step()  # its session is being closed
+        if isinstance(event, ChangeAgentState) and event.source == "user":
+            await self._on_request(event)
+        else:
+            await self._advance()
+
+    async def _guarded(self, decide: Callable[[], Awaitable[None]]) -> None:
         try:
-            if isinstance(event, AgentStateChanged) and event.agent_state is AgentState.STOPPED:
-                await self._cancel_step()  # its session is being closed
-            if isinstance(event, ChangeAgentState) and event.source == "user":
-                await self._on_request(event)
-            elif self.state.last_event_id >= self._stream.last_id:
-                await self._advance()
+            await decide()
         except StreamClosedError:
             return
         except EventStoreError as error:
@@ -127,6 +135,12 @@ class AgentController:
             await self._enter(wanted)
 
     async def _advance(self) -> None:
+        """Decide and do what comes next, once the whole log is read; otherwise the next event decides."""
+        async with self._deciding:
+            if self._begun.is_set() and self.state.last_event_id >= self._stream.last_id:
+                await self._do_next()
+
+    async def _do_next(self) -> None:
         state = self.state
         if state.unrecalled and state.agent_state is AgentState.AWAITING_USER_CONFIRMATION:
             await self._decide(AgentState.USER_REJECTED, reason="\n".join(state.unrecalled.values()))
@@ -195,6 +209,10 @@ class AgentController:
             return
         except Exception as error:  # noqa: BLE001 - the boundary: whatever a step runs into becomes the state `error`
             await self._fail(error)
+            return
+        # The events of the step may have been read while it was still busy; then nobody has decided on them yet.
+        self._step_task = None
+        await self._guarded(self._advance)
 
     async def _fail(self, error: Exception) -> None:
         reason, detail = failure_of(error)

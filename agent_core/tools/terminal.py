@@ -73,7 +73,7 @@ class TerminalObservation(Observation):
 
     @property
     def to_llm_content(self) -> list[TextContent | ImageContent]:
-        text = self.text
+        text = self.text.removesuffix("\n")
         joined = f"{text}\n{self.suffix}" if text and self.suffix else text or self.suffix
         return [TextContent(text=joined)]
 

@@ -16,8 +16,9 @@ from agent_core.events.llm_events import (
     ObservationEvent,
     UserRejectObservation,
 )
-from agent_core.events.serialization import AnyEvent
+from agent_core.events.serialization import AnyEvent, from_payload
 from agent_core.events.transient import OutputDelta, StatusNotice, TextDelta, TextDiscarded
+from agent_core.llm.llm import LLM
 from agent_core.testing.model_turns import Call, Turn, say
 from agent_core.tools.terminal import TerminalAction, TerminalObservation
 from tests.integration.session.conftest import (
@@ -69,7 +70,7 @@ async def test_a_task_runs_to_its_end_in_the_order_of_the_protocol(house: House)
     result = events[8]
     assert isinstance(result, ObservationEvent)
     assert isinstance(result.observation, TerminalObservation)
-    assert (result.observation.text, result.observation.exit_code) == ("42", 0)
+    assert (result.observation.text, result.observation.exit_code) == ("42\n", 0)
     assert result.cause == events[7].id
 
 
@@ -100,7 +101,7 @@ async def test_parallel_calls_are_all_answered_in_their_order(house: House) -> N
     model = await house.model([Turn(calls=calls), finish()])
     async with house.running(model, "go") as session:
         events = await until_state(session, AgentState.FINISHED)
-    assert outputs(events)[:5] == ["0", "1", "2", "3", "4"]
+    assert outputs(events)[:5] == [f"{i}\n" for i in range(5)]
     assert set(answers_per_action(events).values()) == {1}
 
 
@@ -111,7 +112,7 @@ async def test_bad_calls_are_answered_with_errors_and_the_good_one_runs(house: H
         events = await until_state(session, AgentState.FINISHED)
     errors = [event.error for event in events if isinstance(event, AgentErrorEvent)]
     assert len(errors) == 3
-    assert "good" in outputs(events)
+    assert "good\n" in outputs(events)
     assert set(answers_per_action(events).values()) == {1}
     tool_messages = [m for m in model.last_request.messages if m["role"] == "tool"]
     assert len(tool_messages) == 4
@@ -160,8 +161,6 @@ async def test_stop_ends_the_command_at_once_and_the_conversation_can_go_on(hous
 
 
 async def whole(house: House, conversation_id: str) -> list[AnyEvent]:
-    from agent_core.events.serialization import from_payload
-
     return [from_payload(stored.payload, stored.id) for stored in await house.store.read(conversation_id, limit=1000)]
 
 
@@ -202,8 +201,6 @@ async def test_the_iteration_limit_stops_the_agent_and_a_message_extends_it(hous
 
 
 async def test_the_budget_stops_the_agent(house: House) -> None:
-    from agent_core.llm.llm import LLM
-
     model = await house.model(lambda request: Turn(calls=(run("true"),)))
     llm = LLM(
         model="openai/scripted",
@@ -281,7 +278,7 @@ async def test_a_command_of_the_user_runs_and_is_answered(house: House) -> None:
         stored = await session.send(typed)
         events = await events_until(session, lambda event: isinstance(event, ObservationEvent))
     assert events[-1].cause == stored.id
-    assert outputs(events) == ["mine"]
+    assert outputs(events) == ["mine\n"]
     assert not model.requests
 
 
