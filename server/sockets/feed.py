@@ -16,6 +16,7 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.events.subscription import Subscription
 from agent_core.events.transient import OutputDelta, StatusNotice, TextDelta, TextDiscarded, Transient
+from server.sockets.limits import SocketLimits
 from server.sockets.outlet import Outlet
 from server.sockets.ports import JoinedConversation
 from server.sockets.replay import Replay, state_before
@@ -25,7 +26,6 @@ from server.wire.frames import closed_frame, delta_frame, error_frames, status_f
 
 EVENT: Final = "oh_event"
 DELTA: Final = "oh_delta"
-READ_RETRY_SECONDS: Final = (0.2, 1.0, 5.0)
 YIELD_AFTER: Final = 64
 """Frames after which other tasks get their turn: a long history must not delay everybody's live events."""
 
@@ -42,10 +42,17 @@ class Feed:
     """
 
     def __init__(
-        self, joined: JoinedConversation, outlet: Outlet, *, after: int, clock: Callable[[], datetime] = utc_now
+        self,
+        joined: JoinedConversation,
+        outlet: Outlet,
+        *,
+        after: int,
+        limits: SocketLimits,
+        clock: Callable[[], datetime] = utc_now,
     ) -> None:
         self._joined = joined
         self._outlet = outlet
+        self._limits = limits
         self._clock = clock
         self._position = after
         self._replay: Replay | None = None
@@ -94,7 +101,7 @@ class Feed:
                     await self._show_event(stream, item)
 
     async def _next(self, items: Subscription) -> AnyEvent | Transient | None:
-        for delay in (*READ_RETRY_SECONDS, None):
+        for delay in (*self._limits.read_retry_seconds, None):
             try:
                 return await anext(items, None)
             except EventStoreError as error:

@@ -22,6 +22,8 @@ class SocketLimits:
     """A client that takes nothing for so long while something waits for it is disconnected."""
     handshake_seconds: float = 20.0
     """A connection that has not joined a conversation by then is closed."""
+    read_retry_seconds: tuple[float, ...] = (0.2, 1.0, 5.0)
+    """Waits between attempts to read a log, before its feed gives up."""
     join_seconds: float = 15.0
     send_seconds: float = 30.0
     ping_interval_seconds: float = 25.0

@@ -40,7 +40,7 @@ class ObservationForm(NamedTuple):
     def success(self) -> bool | None:
         """The top-level ``success``; None where the type has none."""
         if self.name == "run":
-            return bool(self.extras["metadata"]["exit_code"] == 0)
+            return bool(self.extras.get("metadata", {}).get("exit_code") == 0)
         return True if self.name == "run_ipython" else None
 
 

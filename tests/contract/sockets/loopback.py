@@ -15,9 +15,9 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 from websockets.asyncio.client import ClientConnection, connect
 
-from agent_core.errors import DrydockError
+from agent_core.errors import DrydockError, EventStoreError
 from agent_core.events.serialization import AnyEvent
-from agent_core.events.store import InMemoryEventStore
+from agent_core.events.store import InMemoryEventStore, StoredEvent
 from agent_core.events.stream import EventStream
 from server.auth.identity import Identity, OneTokenAuthenticator
 from server.errors import ConversationNotFoundError
@@ -66,13 +66,25 @@ class MemoryConversation:
         return None if self._deleted else self.stream
 
 
+class FlakyStore(InMemoryEventStore):
+    """A store whose next `failures` reads fail."""
+
+    failures = 0
+
+    async def read(self, conversation_id: str, *, after: int = -1, limit: int = 100) -> list[StoredEvent]:
+        if self.failures:
+            self.failures -= 1
+            raise EventStoreError("The disk does not answer.")
+        return await super().read(conversation_id, after=after, limit=limit)
+
+
 class MemoryConversations:
     """`Conversations` in memory: what clients send is appended as it is."""
 
     def __init__(self) -> None:
         self.known: dict[str, MemoryConversation] = {}
         self.refusal: Exception | None = None
-        self.store = InMemoryEventStore()
+        self.store = FlakyStore()
         self.sent: list[AnyEvent] = []
 
     async def create(self, conversation_id: str) -> EventStream:
@@ -151,10 +163,12 @@ class Client:
     def __init__(self, *, transports: tuple[str, ...] = ("websocket",)) -> None:
         self.socket = socketio.AsyncClient(reconnection=False)
         self.frames: list[Frame] = []
+        self.goodbyes: list[str] = []
         self.deltas: list[Frame] = []
         self._transports = list(transports)
         self.socket.on("oh_event", self.frames.append)
         self.socket.on("oh_delta", self.deltas.append)
+        self.socket.on("disconnect", self.goodbyes.append)
 
     async def __aenter__(self) -> Self:
         return self

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState, RecallAction
+from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState, ForeignEvent, RecallAction
 from agent_core.events.llm_events import ActionDecision, ActionEvent, MessageEvent, ObservationEvent
 from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import OutputDelta, StatusNotice, TextDelta, TextDiscarded
 from agent_core.tools.terminal import TerminalAction, TerminalObservation
+from server.sockets.limits import SocketLimits
 from tests.contract.sockets.loopback import Client, Frame, Loopback, serving, until
 
 
@@ -211,8 +212,49 @@ async def test_a_deleted_conversation_ends_its_connections() -> None:
         async with loopback.client() as client:
             await until(lambda: conversation.connections)
             await conversation.delete()
-            await until(lambda: not client.socket.connected)
             await until(lambda: not conversation.connections)
+            await until(lambda: client.goodbyes)
+            # After a "server disconnect" clients would not come back by themselves and hear what is the matter.
+            assert client.goodbyes != [client.socket.reason.SERVER_DISCONNECT]
+
+
+async def test_clients_of_a_server_that_ends_come_back_by_themselves() -> None:
+    async with Client() as client:
+        async with serving() as loopback:
+            await client.connect(loopback.url())
+            await until(lambda: loopback.gateway.connection_count)
+        await until(lambda: client.goodbyes)
+        assert client.goodbyes != [client.socket.reason.SERVER_DISCONNECT]
+        assert not loopback.conversations.known["c1"].connections
+
+
+async def test_a_log_that_cannot_be_read_for_a_moment_is_read_again() -> None:
+    async with serving(SocketLimits(read_retry_seconds=(0.01, 0.01))) as loopback:
+        await stream_of(loopback).add_events([said(str(i)) for i in range(300)])
+        loopback.conversations.store.failures = 2
+        async with loopback.client() as client:
+            await client.until_id(299)
+            assert client.ids == list(range(300))
+
+
+async def test_a_log_that_cannot_be_read_is_told_and_the_client_may_come_back() -> None:
+    async with serving(SocketLimits(read_retry_seconds=(0.01,))) as loopback:
+        await stream_of(loopback).add_events([said(str(i)) for i in range(300)])
+        loopback.conversations.store.failures = 2
+        async with loopback.client() as client:
+            await until(lambda: client.goodbyes)
+            assert client.problems == ["The disk does not answer."]
+        async with loopback.client() as client:
+            await client.until_id(299)
+
+
+async def test_an_event_that_cannot_be_shown_hides_no_other() -> None:
+    async with serving() as loopback:
+        broken = ForeignEvent(source="agent", name="run", is_action=False, payload={"content": "", "extras": 5})
+        await stream_of(loopback).add_events([said("a"), broken, said("b")])
+        async with loopback.client() as client:
+            await client.until_id(2)
+            assert client.ids == [0, 2]
 
 
 async def test_notices_keep_their_place_between_events() -> None:
