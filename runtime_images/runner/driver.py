@@ -93,7 +93,7 @@ def report(word: str, pipe: str, terminal: str) -> str:
     repair = (
         "{ POSIXLY_CORRECT=y; \\unset -f unset builtin printf eval export enable exit declare; "
         "\\enable builtin printf eval export unset declare; \\unset -v POSIXLY_CORRECT; "
-        f"{send}; {done} || \\exit 125; {clean}; }}"
+        f"{send}; {done} || \\exit $_{word}s; {clean}; }}"
     )
     return f"_{word}s=$?; {send}; {done} && \\builtin enable eval export declare && {clean} || {repair}\n"
 

@@ -24,13 +24,13 @@ class Interruption:
     """
 
     def __init__(
-        self, loop: Loop, shell: int, foreground: int, since: int, mark: str, *, done: Callable[[], None]
+        self, loop: Loop, scope: processes.Scope, foreground: int, begun: int, done: Callable[[], None]
     ) -> None:
         self._loop = loop
-        self._shell = shell
+        self._scope = scope
+        self._shell = scope.shell
         self._foreground = foreground
-        self._since = since
-        self._mark = mark
+        self._begun = begun
         self._done = done
         self._timers: List[Timer] = []
         self._shell_back = False
@@ -62,7 +62,7 @@ class Interruption:
         self._timers.append(self._loop.call_later(seconds, callback))
 
     def _remaining(self) -> List[processes.Process]:
-        return processes.of_command(self._shell, self._mark, self._since)
+        return processes.of_command(self._scope, self._begun)
 
     def _check(self) -> None:
         """When the shell is back, what is left (background processes of the command) need not be asked for longer."""

@@ -23,6 +23,19 @@ class Process(NamedTuple):
     """In clock ticks since the machine started."""
 
 
+class Scope(NamedTuple):
+    """Which processes are a terminal's own: those of its shell, and those that carry its mark.
+
+    ``mark`` is the value of the environment variable ``DRYDOCK_TERMINAL``, which programs inherit and by which they
+    are known when they have left the shell's session and lost their parent. ``since`` is when the terminal was made,
+    in clock ticks: nothing older can be its own, whatever the process table seems to say.
+    """
+
+    shell: int
+    mark: str
+    since: int
+
+
 class Program(NamedTuple):
     """The program that ``exec`` has put in a shell's place."""
 
@@ -62,32 +75,29 @@ def table() -> Dict[int, Process]:
     return found
 
 
-def belonging(shell: int, mark: str, since: int) -> List[Process]:
-    """Return all processes that the shell started, at any remove, also those that left its session or lost a parent.
-
-    The latter are known by ``mark``, the value of the environment variable ``DRYDOCK_TERMINAL`` that they inherited,
-    and looked for only among processes started at ``since`` or later.
-    """
+def belonging(scope: Scope) -> List[Process]:
+    """Return all processes of a terminal but its shell, also those that left its session or lost their parent."""
     processes = table()
-    known: Set[int] = {shell, os.getpid()}
+    shell = scope.shell
+    spared = (1, shell, os.getpid())
     own: List[Process] = []
-    rest = []
+    rest: List[Process] = []
     for process in processes.values():
-        if process.pid in known:
+        if process.pid in spared or process.started < scope.since:
             continue
-        if process.session == shell or _descends(process, shell, processes):
+        if shell > 1 and (process.session == shell or _descends(process, shell, processes)):
             own.append(process)
-        elif process.started >= since:
+        else:
             rest.append(process)
-    wanted = f"{MARK}={mark}".encode()
+    wanted = f"{MARK}={scope.mark}".encode()
     own += [process for process in rest if _is_orphan(process, processes) and _marked(process.pid, wanted)]
     return own
 
 
-def of_command(shell: int, mark: str, since: int) -> List[Process]:
+def of_command(scope: Scope, begun: int) -> List[Process]:
     """Return those that a command begun at that time has started: background jobs of earlier commands are not its."""
-    by_id = {process.pid: process for process in belonging(shell, mark, since)}
-    return [process for process in by_id.values() if _is_new(process, by_id, shell, since)]
+    by_id = {process.pid: process for process in belonging(scope)}
+    return [process for process in by_id.values() if _is_new(process, by_id, scope.shell, begun)]
 
 
 def send(processes: Iterable[Process], number: int, shell: int) -> None:
@@ -120,14 +130,14 @@ def signal_group(group: int, number: int) -> None:
             return
 
 
-def kill_all(shell: int, mark: str, since: int) -> None:
+def kill_all(scope: Scope) -> None:
     """Kill the shell and everything it has started, in a bounded number of rounds."""
-    signal_process(shell, signal.SIGKILL)
+    signal_process(scope.shell, signal.SIGKILL)
     for _ in range(20):
-        processes = belonging(shell, mark, since)
+        processes = belonging(scope)
         if not processes:
             return
-        send(processes, signal.SIGKILL, shell)
+        send(processes, signal.SIGKILL, scope.shell)
         for process in processes:
             signal_process(process.pid, signal.SIGKILL)
 

@@ -29,7 +29,6 @@ class Session(ShellEvents):
 
     def __init__(self, loop: Loop, mark: str, directory: str) -> None:
         self._loop = loop
-        self._mark = mark
         self._home = directory
         self._shell = Shell(loop, mark, directory, self)
         self._command: Optional[Command] = None
@@ -80,11 +79,10 @@ class Session(ShellEvents):
             command.interrupted = True
             command.interruption = Interruption(
                 self._loop,
-                self._shell.pid,
+                self._shell.scope(),
                 self._shell.foreground(),
                 command.ticks,
-                self._mark,
-                done=lambda: self._interruption_done(command),
+                lambda: self._interruption_done(command),
             )
             command.interruption.start()
         return True

@@ -117,8 +117,9 @@ class Shell:
         if self._terminal is None or self._control is None or self._reports is None:
             raise RuntimeError("the shell has not been started")
         self._terminal.restore()
-        self._word = driver.new_word()
-        self._reader.expect(self._word, self._start_word + "x")
+        before, self._word = self._word, driver.new_word()
+        # The state after the last command may still be on its way.
+        self._reader.expect(self._word, before, self._start_word + "x")
         self._marker, self._held, self._report = driver.marker(self._word), b"", None
         self._running = True
         pipe = self._pipe_path()
@@ -136,14 +137,13 @@ class Shell:
         """Return the terminal's foreground process group, or 0."""
         return self._terminal.foreground() if self._terminal is not None else 0
 
+    def scope(self) -> processes.Scope:
+        """Return by what the terminal's processes are known."""
+        return processes.Scope(self.pid, self._mark, self._since)
+
     def kill_if_broken(self) -> bool:
         """Kill a shell that can never report, because the command has closed the shell's own input; True if so."""
-        if (
-            not self._hung_up
-            or self.replaced
-            or self.pid <= 0
-            or processes.belonging(self.pid, self._mark, self._since)
-        ):
+        if not self._hung_up or self.replaced or self.pid <= 0 or processes.belonging(self.scope()):
             return False
         processes.signal_process(self.pid, signal.SIGKILL)
         return True
@@ -165,7 +165,7 @@ class Shell:
 
     def destroy(self) -> None:
         """Kill the shell and all it has started, and forget its state."""
-        processes.kill_all(self.pid, self._mark, self._since)
+        processes.kill_all(self.scope())
         self._discard_process()
         if self._terminal is not None:
             self._terminal.close(self._loop)
