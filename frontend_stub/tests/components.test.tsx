@@ -62,6 +62,16 @@ describe("rows", () => {
     expect(card.textContent).toContain("boom");
   });
 
+  it("fold a long command, and do not repeat it where there is no output", async () => {
+    const command = ["cat > a <<'END'", ...Array.from({ length: 20 }, (_, index) => `text ${index}`), "END"].join("\n");
+    showItems(run(1, command), { ...ran(2, 1, ""), message: `Command \`${command}\` executed with exit code 0.` });
+    const card = screen.getByTestId("command-card");
+    expect(card.textContent).toContain("No output");
+    expect(card.textContent).not.toContain("text 15");
+    await userEvent.click(screen.getByRole("button", { name: "Show 14 more lines" }));
+    expect(card.textContent).toContain("text 15");
+  });
+
   it("do not let a command run for ever in a conversation that sleeps", () => {
     showItemsOf(false, [run(1, "make")]);
     expect(screen.getByTestId("command-verdict").textContent).toBe("no result");

@@ -41,6 +41,19 @@ describe("agent state", () => {
     expect(second.notices).toEqual([]);
   });
 
+  it("tells a failed start once, though it is told in three ways", () => {
+    const text = "The sandbox did not start: no space left";
+    const model = liveModel(
+      state(0, "loading"),
+      status("STATUS$ERROR", text),
+      status("STATUS$ERROR", text, "error"),
+      state(3, "error", `SandboxError: ${text}`),
+    );
+    expect(model.notices).toEqual([]);
+    expect(model.progress).toEqual([]);
+    expect(model.timeline.items).toHaveLength(1);
+  });
+
   it("is asleep when the server says STOPPED and no line is up, whatever the old state was", () => {
     const model = createModel("c1");
     dispatch(model, { type: "info", info: info({ status: "STOPPED" }) });

@@ -56,7 +56,7 @@ describe("explanations", () => {
   it("say what to do about a known error", () => {
     expect(explain("STATUS$ERROR_LLM_AUTHENTICATION")?.link).toBe("settings");
     expect(explainReason("RuntimeError: Agent reached maximum iteration. Current iteration: 3, max iteration: 3").title).toMatch(/limit of steps/);
-    expect(explainReason("ValueError: odd").details).toBe("ValueError: odd");
+    expect(explainReason("ValueError: odd").details).toBe("odd");
   });
 
   it("put an unknown runtime status in plain words", () => {

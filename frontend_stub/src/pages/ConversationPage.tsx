@@ -10,7 +10,7 @@ import { Composer } from "../components/conversation/Composer";
 import { ConversationHeader } from "../components/conversation/ConversationHeader";
 import { Notices } from "../components/conversation/Notices";
 import { StatusBar } from "../components/conversation/StatusBar";
-import { Pending, StartProgress, Streaming } from "../components/conversation/Tail";
+import { Pending, Retry, StartProgress, Streaming } from "../components/conversation/Tail";
 import { TimelineView } from "../components/conversation/TimelineView";
 import { Usage } from "../components/conversation/Usage";
 import { ConversationSession } from "../net/session";
@@ -82,6 +82,8 @@ const PLACEHOLDERS: Partial<Readonly<Record<Phase, string>>> = {
   archived: "This conversation can only be read",
 };
 
+const RETRYING: ReadonlySet<Phase> = new Set(["working", "throttled"]);
+
 /** Nothing runs in these: an action that has no answer waits for none. */
 const DORMANT: ReadonlySet<Phase> = new Set(["asleep", "failed", "archived"]);
 
@@ -147,6 +149,7 @@ function OpenConversation({ id, store, session }: OpenConversationProps) {
         >
           <Pending messages={model.pending.filter((message) => message.state === "created")} />
           <Streaming streams={model.streams.responses} />
+          {model.retry !== "" && RETRYING.has(phase) && <Retry message={model.retry} />}
           {launching && <StartProgress steps={model.progress} since={startOf(model)} />}
           <Pending messages={model.pending.filter((message) => message.state !== "created")} />
         </TimelineView>

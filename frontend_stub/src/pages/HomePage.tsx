@@ -39,7 +39,7 @@ export function HomePage() {
     try {
       const { conversation_id: id } = await services.api.createConversation(text);
       services.created.set(id, text);
-      services.conversations.refreshSoon();
+      void services.conversations.refresh();
       navigate(`/conversations/${id}`);
     } catch (failure) {
       setCreating(false);

@@ -146,7 +146,8 @@ export function explainReason(reason: string): Explanation & { readonly details:
     title: "The agent stopped with an error",
     advice: "Send a message or resume to try again.",
     link: null,
-    details: reason,
+    // The class of the error says nothing to a user.
+    details: reason.replace(/^[A-Z]\w*(?:Error|Exception): /, ""),
   };
 }
 

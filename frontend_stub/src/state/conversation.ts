@@ -8,7 +8,7 @@ import { isAction } from "../protocol/events";
 import { booleanField, stringField } from "../protocol/fields";
 import type { Delta, Frame, StateFrame, StatusFrame } from "../protocol/frames";
 import type { ConversationInfo } from "../protocol/rest";
-import { progressLabel } from "../protocol/status";
+import { isErrorStatus, progressLabel } from "../protocol/status";
 import { applyDelta, createStreams, dropResponses, settle } from "./streams";
 import type { Streams } from "./streams";
 import { addEvent, createTimeline } from "./timeline";
@@ -293,8 +293,10 @@ function endStart(model: ConversationModel): void {
   model.progress = [];
 }
 
-function tellsSame(notice: Notice, reason: string): boolean {
-  return reason !== "" && (notice.statusId === reason || notice.text === reason);
+/** True when an error state says what the notice says; a state's reason may name the error's class in front. */
+function tellsSame(notice: Pick<Notice, "statusId" | "text">, reason: string): boolean {
+  if (reason === "") return false;
+  return notice.statusId === reason || (notice.text !== "" && reason.endsWith(notice.text));
 }
 
 /** An error state leaves a line in the history, so that scrolling back tells what happened. */
@@ -326,21 +328,24 @@ function takeStatus(model: ConversationModel, frame: StatusFrame, at: number): v
     return;
   }
   if (frame.level === "error") {
-    const told = model.agentState === "error" && [frame.id, frame.message].includes(model.agentReason);
-    if (!told) addModelNotice(model, "error", frame.message, frame.id);
+    const told = tellsSame({ statusId: frame.id, text: frame.message }, model.agentReason);
+    if (model.agentState !== "error" || !told) addModelNotice(model, "error", frame.message, frame.id);
     return;
   }
   if (frame.id === "STATUS$LLM_RETRY") {
     model.retry = frame.message || progressLabel(frame.id);
     return;
   }
+  // A failed start is told as an error too; it is no step of the start.
+  if (isErrorStatus(frame.id)) return;
   const label = frame.message || progressLabel(frame.id);
   if (label === "" || model.progress.at(-1)?.label === label) return;
   model.progress = [...model.progress, { label, at }].slice(-PROGRESS_LIMIT);
 }
 
 function addModelNotice(model: ConversationModel, level: Notice["level"], text: string, statusId: string): void {
-  if (model.notices.some((entry) => entry.text === text && entry.statusId === statusId)) return;
+  // A server may tell the same as an error and as a status.
+  if (model.notices.some((entry) => (text === "" ? entry.statusId === statusId : entry.text === text))) return;
   model.noticeCount += 1;
   const notice = { key: `n${model.noticeCount}`, level, text, statusId };
   model.notices = [...model.notices, notice].slice(-NOTICE_LIMIT);

@@ -33,10 +33,15 @@ function statusText(model: ConversationModel, phase: Phase): string {
   if (model.connection === "refused" && phase !== "asleep") return "Connection refused; trying again";
   const runtime = model.info?.runtime_status ?? null;
   if (phase === "failed") return runtime === null ? WORDS.failed : progressLabel(runtime);
-  if (model.retry !== "" && (phase === "working" || phase === "throttled")) return model.retry;
+  if (model.retry !== "" && (phase === "working" || phase === "throttled")) return retryHeadline(model.retry);
   if (phase === "starting") return model.progress.at(-1)?.label ?? (runtime === null ? WORDS.starting : startLabel(runtime));
   if (phase === "error" && model.agentReason !== "") return explainReason(model.agentReason).title;
   return WORDS[phase];
+}
+
+/** The first part of a retry's message; all of it stands below the history. */
+function retryHeadline(message: string): string {
+  return message.split(": ", 1)[0] ?? message;
 }
 
 function startLabel(runtime: string): string {

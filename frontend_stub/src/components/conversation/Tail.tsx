@@ -4,7 +4,7 @@ import { useNow } from "../../app/hooks";
 import type { PendingMessage, ProgressStep } from "../../state/conversation";
 import type { ResponseStream } from "../../state/streams";
 import { formatElapsed } from "../../state/time";
-import { CheckIcon } from "../common/icons";
+import { AlertIcon, CheckIcon } from "../common/icons";
 import { Markdown } from "../common/Markdown";
 import { Spinner } from "../common/Spinner";
 import { UserBubble } from "../items/messages";
@@ -68,6 +68,24 @@ export function StartProgress({ steps, since }: { readonly steps: readonly Progr
             );
           })}
         </ol>
+      </div>
+    </div>
+  );
+}
+
+/** Why the model is asked again. It goes as soon as the model answers. */
+export function Retry({ message }: { readonly message: string }) {
+  return (
+    <div className="row">
+      <div className="step" data-testid="retry-notice">
+        <div className="step-rail">
+          <span className="step-mark warn">
+            <AlertIcon size={14} />
+          </span>
+        </div>
+        <div className="step-content">
+          <div className="line">{message}</div>
+        </div>
       </div>
     </div>
   );

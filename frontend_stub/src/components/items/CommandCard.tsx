@@ -14,6 +14,7 @@ import type { Tone } from "./Step";
 
 /** Longer output is folded to its last lines: they hold the result. */
 const SHOWN_LINES = 14;
+const COMMAND_LINES = 8;
 /** While a command runs, only the end of its output is drawn. */
 const LIVE_CHARACTERS = 16_000;
 
@@ -131,6 +132,41 @@ function FinalOutput({ text, foldKey }: { readonly text: string; readonly foldKe
   );
 }
 
+/** The message of a command's end only repeats the command; that of an error may be all there is. */
+function outputOf(observation: ObservationEvent): string {
+  const isResult = observation.observation === "run" || observation.observation === "run_ipython";
+  return isResult ? observation.content : observation.content || observation.message;
+}
+
+/** What was typed; a long text, such as a file written from the shell, is folded to its beginning. */
+function Command({ text, prompt, foldKey }: { readonly text: string; readonly prompt: string; readonly foldKey: string }) {
+  const [open, setOpen] = useFold(`${foldKey}:command`);
+  const lines = text.replace(/\n$/, "").split("\n");
+  const long = lines.length > COMMAND_LINES + 3;
+  return (
+    <div className="term-typed">
+      <pre className="term-command">
+        <span className="term-prompt" aria-hidden="true">
+          {prompt}{" "}
+        </span>
+        <code>{long && !open ? lines.slice(0, COMMAND_LINES).join("\n") : text}</code>
+      </pre>
+      {long && (
+        <button
+          type="button"
+          className="unfold term-unfold"
+          aria-expanded={open}
+          onClick={() => {
+            setOpen(!open);
+          }}
+        >
+          {open ? "Show the beginning only" : `Show ${lines.length - COMMAND_LINES} more lines`}
+        </button>
+      )}
+    </div>
+  );
+}
+
 function duration(action: ActionEvent | null, observation: ObservationEvent | null): string {
   const start = parseTimestamp(action?.timestamp ?? "");
   const end = parseTimestamp(observation?.timestamp ?? "");
@@ -163,16 +199,11 @@ export function CommandCard({ foldKey, action, observation, awake, liveOutput }:
     >
       <div className="term">
         <div className="term-head">
-          <pre className="term-command">
-            <span className="term-prompt" aria-hidden="true">
-              {prompt}{" "}
-            </span>
-            <code>{command}</code>
-          </pre>
+          <Command text={command} prompt={prompt} foldKey={foldKey} />
           <CopyButton text={command} label="Copy command" />
         </div>
         {facts.status === "running" && liveOutput !== "" && <LiveOutput text={liveOutput} />}
-        {observation !== null && <FinalOutput text={observation.content || observation.message} foldKey={foldKey} />}
+        {observation !== null && <FinalOutput text={outputOf(observation)} foldKey={foldKey} />}
         <div className="term-foot">
           <span className={`term-verdict ${facts.status}`} data-testid="command-verdict">
             {facts.status === "running" && <Spinner />}

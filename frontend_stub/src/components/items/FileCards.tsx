@@ -108,7 +108,7 @@ export function EditCard(props: FileCardProps) {
           <span className="card-title">
             {words[command] ?? "Edited"} <Path path={pathOf(props)} />
           </span>
-          {diff !== null && (
+          {diff !== null && !bad && (
             <span className="diff-count">
               {diff.added > 0 && <span className="count-added">+{diff.added}</span>}{" "}
               {diff.removed > 0 && <span className="count-removed">−{diff.removed}</span>}

@@ -64,6 +64,8 @@ export function SettingsForm({ stored, models }: SettingsFormProps) {
       await services.api.saveSettings(stored, toChange(text));
       const fresh = await services.api.settings();
       services.settings.set(fresh);
+      // The server tells which model answers now.
+      services.config.set(await services.api.config());
       setText(toText(fresh));
       services.toasts.done("Saved. New conversations use it; one that is awake does after it has slept.");
     } catch (error) {

@@ -7,6 +7,7 @@ const SANDBOXES: Readonly<Record<string, string>> = {
   docker: "Docker sandbox",
   local: "Local sandbox",
   unconfined: "No sandbox",
+  none: "Sandbox not available",
 };
 
 export function sandboxName(provider: string): string {
@@ -17,7 +18,7 @@ export function ServerFacts() {
   const { config } = useServices();
   const facts = useReadable(config)?.DRYDOCK;
   if (facts === undefined) return null;
-  const unsafe = facts.sandbox.provider === "unconfined";
+  const unsafe = ["unconfined", "none"].includes(facts.sandbox.provider);
   return (
     <p className={unsafe ? "server-facts unsafe" : "server-facts"} data-testid="server-facts" title={facts.sandbox.reason}>
       {unsafe && <AlertIcon size={14} />}
