@@ -14,14 +14,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agent_core.errors import SandboxError, ToolError
+from agent_core.errors import SandboxError, SandboxLostError, ToolError
 from agent_core.runtime.sandbox import Attachment, RunnerReply
 from runtime_images.runner import wire
 
 logger = logging.getLogger(__name__)
 
 _READ_SIZE = 256 * 1024
-_CALLERS_FAULT = frozenset({"bad_request", "not_found", "too_large"})
+_CALLERS_FAULT = frozenset({"bad_request", "not_found", "not_a_file", "too_large"})
+_OUTCOME_UNKNOWN = frozenset({"interrupted", "forgotten"})
 
 
 class ChannelClosedError(SandboxError):
@@ -149,6 +150,7 @@ class RunnerChannel:
         Raises:
             ToolError: the runner refused the arguments.
             ChannelClosedError: the stream ended before the answer.
+            SandboxLostError: the runner was restarted while it ran, or has forgotten the result.
             SandboxError: the runner failed at it.
         """
         if self._ended is not None:
@@ -309,4 +311,6 @@ def _error(error: Mapping[str, Any]) -> Exception:
     text = str(error.get("message", "")) or f"The sandbox answered with the error {code}."
     if code in _CALLERS_FAULT:
         return ToolError(text)
+    if code in _OUTCOME_UNKNOWN:
+        return SandboxLostError(f"{text[:1].upper()}{text[1:].rstrip('.')}.")
     return SandboxError(text, code=code)

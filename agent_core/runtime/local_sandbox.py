@@ -138,7 +138,6 @@ class LocalSandbox:
         if self._folder.exists():
             await self.resume()
             await self._end()
-        await self._blocking(self._group.remove)
         await self._blocking(lambda: remove_tree(self._folder))
 
     async def snapshot(self) -> str:
@@ -362,6 +361,7 @@ class LocalSandbox:
                 for pid in left:
                     processes.send(pid, signal.SIGKILL)
                 await asyncio.sleep(_LOOK_SECONDS)
+        await self._blocking(self._group.remove)
         with contextlib.suppress(OSError):
             (self._folder / "process.json").unlink(missing_ok=True)
 

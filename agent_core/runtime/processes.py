@@ -37,9 +37,11 @@ def children_of(pid: int) -> list[int]:
 
 
 def members_of_namespace(init: int) -> list[int]:
-    """All processes in the process-id namespace whose first process is `init`."""
+    """All processes in the process-id namespace whose first process is `init`; none when that is our own namespace."""
     wanted = _namespace(init)
-    return [] if wanted is None else [pid for pid in _all_pids() if _namespace(pid) == wanted]
+    if wanted is None or wanted == _namespace(os.getpid()):
+        return []
+    return [pid for pid in _all_pids() if _namespace(pid) == wanted]
 
 
 def marked_with(variable: str) -> list[int]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from agent_core.errors import SandboxError, ToolError
+from agent_core.errors import SandboxError, SandboxLostError, ToolError
 from agent_core.runtime.channel import ChannelClosedError, ChannelLimits, RunnerChannel
 from agent_core.runtime.sandbox import Attachment
 from agent_core.testing.fake_runner import FakeAnswer, FakeCall, FakeRunner, FakeRunnerError
@@ -102,6 +102,13 @@ async def test_what_the_runner_failed_at_is_a_sandbox_error_with_its_code() -> N
             await channel.request("refuse", {"code": "internal", "message": "the disk is full"})
         assert caught.value.code == "internal"
         assert (await channel.request("echo", {})).result == {"args": {}}
+
+
+@pytest.mark.parametrize("code", ["interrupted", "forgotten"])
+async def test_an_outcome_that_nobody_knows_is_a_lost_sandbox(code: str) -> None:
+    async with open_channel(fake()) as channel:
+        with pytest.raises(SandboxLostError, match="It was done in part"):
+            await channel.request("refuse", {"code": code, "message": "it was done in part"})
 
 
 async def test_cancelling_the_caller_cancels_the_operation() -> None:

@@ -18,7 +18,7 @@ from agent_core.runtime import images, injection, local_view
 from agent_core.runtime.cgroups import ControlGroup, find_hierarchies
 from agent_core.runtime.local_sandbox import remove_tree
 from agent_core.runtime.naming import instance_name, object_name
-from agent_core.runtime.processes import ProcessId, identify, wait_gone
+from agent_core.runtime.processes import ProcessId, identify, members_of_namespace, wait_gone
 from agent_core.runtime.sandbox import SandboxLimits
 
 
@@ -137,6 +137,11 @@ def test_a_tree_is_removed_whatever_its_modes_and_links_are_not_followed(tmp_pat
     assert not tree.exists()
     assert (outside / "kept").exists()
     remove_tree(tree)
+
+
+def test_the_processes_of_our_own_namespace_are_never_taken_for_a_sandbox() -> None:
+    assert members_of_namespace(os.getpid()) == []
+    assert members_of_namespace(2**22 + 1) == []
 
 
 async def test_a_process_is_known_by_its_start_and_its_end_is_noticed() -> None:
