@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import socket
 from typing import TextIO
 from urllib.parse import quote
@@ -48,6 +49,9 @@ def serve(settings: Settings, out: TextIO) -> int:
     )
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     server = AnnouncingServer(config, app, listener, out)
+    # uvicorn raises the signal that ended it once more when it is done; to have ended as told is no failure.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
     try:
         server.run(sockets=[listener])
     finally:

@@ -91,17 +91,19 @@ class Runtime:
                 self._unanswered.pop(event.cause, None)
                 self._decisions.pop(event.cause, None)
 
-    async def recover(self, *, resumes: bool) -> None:
+    async def recover(self, *, resumes: bool, opened_at: int) -> None:
         """Settle the actions that an earlier process left without an answer; `observe` has seen the whole log.
 
         What the sandbox still knows is taken over: a finished action's result, a running action's end. What it never
-        heard of is executed when the conversation `resumes`, because then nobody knows of a reason not to. Everything
-        else is answered as interrupted.
+        heard of is executed when the conversation `resumes`, because then nobody knows of a reason not to, or when it
+        came after the event `opened_at`, with which the present session began. Everything else is answered as
+        interrupted.
         """
         for action in list(self._unanswered.values()):
             if action.action is None or self._waits_for_user(action):
                 continue
-            if await self._sandbox.lookup(self._key(action)) == "unknown" and not resumes:
+            is_new = action.id > opened_at
+            if not is_new and not resumes and await self._sandbox.lookup(self._key(action)) == "unknown":
                 await self._answer(action, _interrupted(action, "The server was restarted before it could run."))
             else:
                 self._enqueue(action)

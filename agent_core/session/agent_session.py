@@ -71,6 +71,7 @@ class AgentSession:
         self._controller: AgentController | None = None
         self._runtime: Runtime | None = None
         self._started = False
+        self._opened_at = -1
         self._closing: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -101,7 +102,7 @@ class AgentSession:
         first = await self.stream.page(limit=FIRST_EVENTS)
         if not any(isinstance(event, SystemPromptEvent) for event in first):
             opening.append(self._step.system_prompt_event())
-        await self.stream.add_events(opening)
+        self._opened_at = (await self.stream.add_events(opening))[-1].id
 
     async def start(self, initial_message: MessageEvent | None = None) -> None:
         """Bring up the sandbox and the agent, and go on where the log ends.
@@ -141,7 +142,8 @@ class AgentSession:
             memory.observe(event)
         self._step.restore(state.metrics)
         await controller.answer_invalid_calls()
-        await runtime.recover(resumes=state.resumable is AgentState.RUNNING and sandbox_existed)
+        resumes = state.resumable is AgentState.RUNNING and sandbox_existed
+        await runtime.recover(resumes=resumes, opened_at=self._opened_at)
         self._controller, self._runtime = controller, runtime
         for name, run in (("runtime", runtime.run), ("memory", memory.run), ("agent_controller", controller.run)):
             self._tasks.append(asyncio.create_task(self._supervised(name, run), name=f"{name}:{self.conversation_id}"))
@@ -175,8 +177,9 @@ class AgentSession:
         finally:
             if hasattr(self, "stream"):
                 self.stream.close()
-            await self._end_tasks()
+            # First the sandbox, then the tasks: a cancelled task ends what it runs there, and that shall go on.
             await self._let_go(after)
+            await self._end_tasks()
 
     async def _say_stopped(self) -> None:
         try:
