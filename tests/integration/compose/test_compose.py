@@ -133,8 +133,8 @@ def test_a_sandbox_reaches_neither_the_server_nor_the_engine(
     tries = "; ".join(f"timeout 2 bash -c ': </dev/tcp/{address}' && echo {address}" for address in addresses)
     made = engine.exec_create(sandbox["Id"], ["bash", "-c", f"{tries}; ls /var/run/docker.sock; echo tried"])
     output = engine.exec_start(made["Id"]).decode()
-    assert output.strip().endswith("tried")
-    assert not any(address in output.replace(f"/dev/tcp/{address}", "") for address in addresses)
+    assert "tried" in output.split()
+    assert not set(addresses) & set(output.split())
     assert "No such file" in output
 
 
