@@ -17,6 +17,7 @@ from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import EventStore, InMemoryEventStore
+from agent_core.llm import client
 from agent_core.llm.llm import LLM
 from agent_core.runtime.connection import SandboxConnection
 from agent_core.runtime.docker_provider import DockerProvider
@@ -105,6 +106,7 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
         yield House(stack, tmp_path, provider, instance_id)
     await provider.reap(instance_id, keep=())
     await provider.close()
+    await client.aclose()
 
 
 async def events_until(session: AgentSession, done: Callable[[AnyEvent], bool], *, after: int = -1) -> list[AnyEvent]:
