@@ -1,0 +1,42 @@
+"""The runner as a real process. A provider that reaches it in another way overrides ``connect``."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.contract.runner.client import Client, Runner
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    """A short path: a socket's name has little room."""
+    with tempfile.TemporaryDirectory(prefix="runner-") as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def runner(directory: Path) -> Iterator[Runner]:
+    runner = Runner(directory)
+    try:
+        yield runner
+    finally:
+        runner.close()
+
+
+@pytest.fixture
+def connect(runner: Runner) -> Callable[[], Client]:
+    return runner.connect
+
+
+@pytest.fixture
+def client(connect: Callable[[], Client]) -> Client:
+    return connect()
+
+
+@pytest.fixture
+def workspace(client: Client) -> Path:
+    return Path(client.hello["workspace"])

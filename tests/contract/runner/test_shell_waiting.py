@@ -1,0 +1,217 @@
+"""Time limits, input to running commands, and stopping them (agent-core 4.1, decision order and results)."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.contract.runner.client import Client, processes_with, until
+
+
+def test_no_new_output_for_the_soft_limit_hands_back_what_there_is(client: Client, workspace: Path) -> None:
+    begun = time.monotonic()
+    result = client.run("echo begun; until [ -e go ]; do sleep 0.01; done; echo ended; (exit 6)", soft_timeout=0.3)
+    assert 0.3 <= time.monotonic() - begun < 2
+    assert (result["status"], result["exit_code"], result["running"]) == ("soft_timeout", -1, True)
+    assert result["output"] == "begun\n"
+    (workspace / "go").touch()
+    result = client.run("")
+    assert (result["status"], result["exit_code"], result["running"]) == ("completed", 6, False)
+    assert result["output"] == "ended\n"
+
+
+def test_output_that_goes_on_holds_the_soft_limit_off(client: Client) -> None:
+    result = client.run("for n in 1 2 3 4 5 6; do echo $n; sleep 0.1; done", soft_timeout=0.4)
+    assert (result["status"], result["output"]) == ("completed", "1\n2\n3\n4\n5\n6\n")
+
+
+def test_a_timeout_is_a_hard_limit_and_ignores_the_soft_one(client: Client) -> None:
+    begun = time.monotonic()
+    result = client.run("echo begun; sleep 60", soft_timeout=0.05, timeout=0.4)
+    assert time.monotonic() - begun >= 0.4
+    assert (result["status"], result["exit_code"], result["running"]) == ("hard_timeout", -1, True)
+    assert client.run("C-c", is_input=True)["exit_code"] == 130
+
+
+def test_a_timeout_of_nothing_answers_at_once(client: Client) -> None:
+    assert client.run("sleep 60", timeout=0)["status"] == "hard_timeout"
+
+
+def test_another_command_is_not_executed_while_one_runs(client: Client, workspace: Path) -> None:
+    client.run("echo begun; sleep 60", soft_timeout=0.1)
+    result = client.run("touch executed")
+    assert (result["status"], result["exit_code"], result["running"]) == ("not_executed", -1, True)
+    for word in ("NOT executed", "is_input", "empty", "C-c"):
+        assert word in result["notice"]
+    assert not (workspace / "executed").exists()
+
+
+@pytest.mark.parametrize(("args", "words"), [({}, "retrieve logs from"), ({"is_input": True}, "interact with")])
+def test_nothing_runs_and_nothing_is_asked(client: Client, args: dict[str, bool], words: str) -> None:
+    result = client.run("" if not args else "text", **args)
+    assert (result["status"], result["exit_code"]) == ("not_executed", -1)
+    assert "no previous running command" in result["notice"]
+    assert words in result["notice"]
+
+
+def test_a_command_that_ended_unwatched_is_told_of_once(client: Client, workspace: Path) -> None:
+    client.run("until [ -e go ]; do sleep 0.01; done; echo late; touch done; (exit 3)", soft_timeout=0.1)
+    (workspace / "go").touch()
+    until((workspace / "done").exists, "the command's end")
+    client.call("shell.run", command="true", session="other")
+    result = client.run("echo next")
+    if result["status"] == "not_executed":  # it was still ending
+        result = client.run("echo next")
+    assert (result["status"], result["output"]) == ("completed", "next\n")
+    assert "exit code 3" in result["notice"]
+    assert "late" in result["notice"]
+    assert client.run("echo again")["notice"] == ""
+
+
+def test_input_goes_to_the_running_command(client: Client) -> None:
+    result = client.run('read -p "name: " name; echo "[$name]"', soft_timeout=0.2)
+    assert result["output"] == "name: "
+    assert client.run("Ada  Lövelace ", is_input=True)["output"] == "[Ada  Lövelace]\n"
+
+
+def test_input_of_several_lines_arrives_as_typed(client: Client) -> None:
+    client.run("cat > file", soft_timeout=0.1)
+    client.run("one\n\ttwo", is_input=True, soft_timeout=0.1)
+    client.run("C-d", is_input=True)
+    assert client.output("cat file") == "one\n\ttwo\n"
+
+
+def test_a_password_prompt_sees_a_terminal(client: Client) -> None:
+    program = "import getpass; print(len(getpass.getpass('Password: ')))"
+    assert client.run(f'python3 -c "{program}"', soft_timeout=1)["output"] == "Password: "
+    result = client.run("secret", is_input=True)
+    assert result["output"].strip() == "6"
+
+
+def test_an_interactive_python_is_talked_to(client: Client) -> None:
+    assert client.run("python3 -q", soft_timeout=1)["output"].endswith(">>> ")
+    assert "42" in client.run("6*7", is_input=True, soft_timeout=0.5)["output"]
+    result = client.run("C-d", is_input=True)
+    assert (result["status"], result["exit_code"]) == ("completed", 0)
+
+
+@pytest.mark.parametrize("name", ["C-c", "CTRL-c", "CTRL+C"])
+def test_an_interrupt_key_ends_a_command_with_130(client: Client, name: str) -> None:
+    client.run("sleep 60\necho not reached", soft_timeout=0.1)
+    result = client.run(name, is_input=True)
+    assert (result["status"], result["exit_code"]) == ("completed", 130)
+    assert "CTRL+C was sent" in result["notice"]
+    assert "not reached" not in result["output"]
+
+
+def test_a_command_is_suspended_and_continued(client: Client) -> None:
+    client.run("sleep 4720", soft_timeout=0.1)
+    assert client.run("C-z", is_input=True)["exit_code"] == 148
+    assert "Stopped" in client.output("jobs")
+    client.run("fg", soft_timeout=0.1)
+    assert client.run("C-c", is_input=True)["exit_code"] == 130
+    assert processes_with("sleep 4720") == []
+
+
+def test_special_keys_are_sent_without_enter(client: Client) -> None:
+    show = "stty raw; dd bs=1 count={} 2>/dev/null | od -An -c; stty -raw"
+    for name, count, expected in (("UP", 3, "033   [   A"), ("TAB", 1, r"\t"), ("ENTER", 1, r"\r"), ("C-a", 1, "001")):
+        client.run(show.format(count), soft_timeout=0.3)
+        assert expected in client.run(name, is_input=True)["output"]
+
+
+def test_input_nobody_read_is_not_run_as_a_command(client: Client, workspace: Path) -> None:
+    client.run("sleep 0.3", soft_timeout=0.05)
+    client.run("touch executed", is_input=True)
+    client.run("true")
+    assert client.run("read -t 0.05 x; echo [$x]")["output"] == "[]\n"
+    assert not (workspace / "executed").exists()
+
+
+def test_input_reaches_a_command_that_another_request_waits_for(client: Client) -> None:
+    number = client.send("shell.run", command="echo ready; read x; echo [$x]", soft_timeout=20)
+    client.wait_for_output(number, "ready")
+    sent = client.run("hello", is_input=True)
+    assert (sent["status"], sent["running"]) == ("soft_timeout", True)
+    assert client.wait(number).result["output"] == "ready\n[hello]\n"
+
+
+def test_more_input_than_anybody_reads_is_refused(client: Client) -> None:
+    client.run("stty raw; sleep 60", soft_timeout=0.2)
+    line = "x" * 500_000
+    notices = [client.run(line, is_input=True, soft_timeout=0.05)["notice"] for _ in range(4)]
+    assert "not sent" in notices[-1]
+    assert client.call("shell.interrupt").result == {"interrupted": True}
+
+
+STUBBORN = {
+    "ordinary": "sleep 4730; echo not reached",
+    "builtin loop": "while :; do :; done",
+    "loop of programs": "while :; do sleep 4730; done",
+    "ignores interrupts": "bash -c 'trap \"\" INT; sleep 4730; sleep 4730'",
+    "ignores everything": "python3 -c 'import signal,time\nfor n in (1,2,3,15,20): signal.signal(n,signal.SIG_IGN)\n"
+    'print("ready",flush=True)\ntime.sleep(4730)\'',
+    "shell ignores everything": "trap '' INT TERM; while :; do sleep 4730; done",
+    "pipeline": "sleep 4730 | cat | cat",
+    "background too": "sleep 4730 & sleep 4730",
+    "own session": "setsid -f sleep 4730; setsid setsid sleep 4730 & sleep 4730",
+    "daemon": "(setsid sh -c 'sleep 4730 & sleep 4730' &) ; sleep 4730",
+    "stopped": "sleep 4730 & kill -STOP $!; sleep 4730",
+    "replaced shell": "exec sleep 4730",
+    "subshells": "( ( ( sleep 4730; sleep 4730 ) ) )",
+    "substitution": "echo $(sleep 4730)",
+    "many": "for n in {1..40}; do sleep 4730 & done; wait",
+    "raw terminal": "stty raw -isig; sleep 4730",
+    "printing": "yes",
+}
+
+
+@pytest.mark.parametrize("command", STUBBORN.values(), ids=STUBBORN.keys())
+def test_stopping_a_command_ends_all_its_processes_and_keeps_the_terminal(client: Client, command: str) -> None:
+    client.run("cd /; kept=1")
+    number = client.send("shell.run", command=f"echo begun; {command}", soft_timeout=60)
+    client.wait_for_output(number, "ready" if "ready" in command else "begun")
+    time.sleep(0.1)  # let it start what it starts: there is nothing to wait on for most of these
+    begun = time.monotonic()
+    assert client.call("shell.interrupt", session="default").result == {"interrupted": True}
+    taken = time.monotonic() - begun
+    assert processes_with("sleep 4730") == []
+    result = client.wait(number).result
+    assert result["status"] == "interrupted"
+    assert result["output"].startswith("begun\n")
+    assert "not reached" not in result["output"]
+    assert client.output("pwd; echo $kept") == "/\n1\n"
+    assert taken < 0.5  # a tenth of a second on a quiet machine
+
+
+def test_stopping_spares_the_background_jobs_of_earlier_commands(client: Client) -> None:
+    job = client.run("sleep 4731 &")["pid"]
+    time.sleep(0.05)  # start times are known to a hundredth of a second
+    number = client.send("shell.run", command="echo begun; sleep 4732", soft_timeout=60)
+    client.wait_for_output(number, "begun")
+    client.call("cancel", id=number)
+    assert client.wait(number).result["status"] == "interrupted"
+    assert processes_with("sleep 4731") == [job]
+    assert client.run("kill %1")["exit_code"] == 0
+
+
+def test_a_command_nobody_waits_for_is_stopped_too(client: Client) -> None:
+    client.run("sleep 4733", soft_timeout=0.1)
+    assert client.call("shell.interrupt").result == {"interrupted": True}
+    assert processes_with("sleep 4733") == []
+    assert client.call("shell.interrupt").result == {"interrupted": False}
+    result = client.run("")
+    assert (result["status"], result["exit_code"]) == ("interrupted", 130)
+
+
+def test_a_waiting_command_is_cancelled_before_it_begins(client: Client, workspace: Path) -> None:
+    first = client.send("shell.run", command="echo begun; read x", soft_timeout=20)
+    second = client.send("shell.run", command="touch executed")
+    client.wait_for_output(first, "begun")
+    assert client.call("cancel", id=second).result == {"cancelled": True}
+    assert client.wait(second).result["status"] == "interrupted"
+    client.run("ENTER", is_input=True)
+    client.wait(first)
+    assert not (workspace / "executed").exists()
