@@ -56,6 +56,7 @@ class Feed:
         self._clock = clock
         self._position = after
         self._replay: Replay | None = None
+        self._replay_start = -1
         self._replay_end = -1
         self._was_stopped = False
         self._reissued: dict[int, int] = {}
@@ -79,13 +80,13 @@ class Feed:
     async def _begin(self, stream: EventStream) -> None:
         self._position = min(self._position, stream.last_id)
         self._replay = Replay()
-        self._replay_end = stream.last_id
+        self._replay_start, self._replay_end = self._position, stream.last_id
         if self._position == stream.last_id:
             await self._end_replay(stream, self._replay)
 
     async def _end_replay(self, stream: EventStream, replay: Replay) -> None:
         # A client needs a state on every connection; one that comes back may have missed none and lost it all the same.
-        earlier = None if replay.has_state else await state_before(stream, self._replay_end + 1)
+        earlier = None if replay.has_state else await state_before(stream, self._replay_start + 1)
         self._replay = None
         for frame in replay.finish(earlier):
             await self._send(EVENT, frame)
