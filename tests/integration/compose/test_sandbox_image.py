@@ -32,10 +32,6 @@ def test_an_agent_finds_its_tools(engine: Any, own_name: str) -> None:
     tools = "bash curl file git jq less make patch pip3 ps python3 rg ssh unzip xz"
     script = f"set -e; for tool in {tools}; do command -v $tool; done; test -s /etc/ssl/certs/ca-certificates.crt"
     run(engine, own_name, script)
-        engine,
-        own_name,
-        f"set -e; for tool in {tools}; do command -v $tool; done; test -s /etc/ssl/certs/ca-certificates.crt",
-    )
 
 
 def test_an_agent_is_an_ordinary_user_with_a_workspace(engine: Any, own_name: str) -> None:
