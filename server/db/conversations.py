@@ -11,15 +11,15 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypedDict, Unpack
 
-from sqlalchemy import Row, delete, insert, select, tuple_, update
-from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+from sqlalchemy import Executable, Row, delete, insert, select, tuple_, update
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agent_core.events.event import utc_now
 from server.db import event_rows
 from server.db.blobs import BlobStore, drop_blobs
 from server.db.columns import from_microseconds, to_microseconds
-from server.db.engine import Engines, database_error
+from server.db.engine import Engines
 from server.db.errors import ConversationExistsError, InvalidPageError
 from server.db.tables import conversations
 from server.db.touches import Touches
@@ -122,8 +122,8 @@ class ConversationRepository:
 
     async def get(self, conversation_id: str) -> ConversationRecord | None:
         """The conversation, None when there is none with this id."""
-        rows = await self._fetch(select(conversations).where(conversations.c.id == conversation_id))
-        return self._record(rows[0]) if rows else None
+        records = await self._records(select(conversations).where(conversations.c.id == conversation_id))
+        return records[0] if records else None
 
     async def list_page(
         self,
@@ -153,7 +153,7 @@ class ConversationRepository:
         if page_id is not None:
             statement = statement.where(tuple_(table.created_at, table.id) < _position(page_id))
         statement = statement.order_by(table.created_at.desc(), table.id.desc()).limit(max(limit, 0) + 1)
-        records = [self._record(row) for row in await self._fetch(statement)]
+        records = await self._records(statement)
         if len(records) <= max(limit, 0) or limit <= 0:
             return ConversationPage(records[: max(limit, 0)], None)
         return ConversationPage(records[:limit], _page_id(records[limit - 1]))
@@ -166,11 +166,11 @@ class ConversationRepository:
             .order_by(conversations.c.created_at, conversations.c.id)
         )
         await self._touches.flush()
-        return [self._record(row) for row in await self._fetch(statement)]
+        return await self._records(statement)
 
     async def ids(self) -> set[str]:
         """The ids of all conversations of all users; for telling leftovers from what belongs to somebody."""
-        return {row.id for row in await self._fetch(select(conversations.c.id))}
+        return {row.id for row in await self._engines.select(select(conversations.c.id))}
 
     async def rename(self, conversation_id: str, title: str) -> bool:
         """Give it this title; False when there is no such conversation."""
@@ -217,19 +217,19 @@ class ConversationRepository:
         await drop_blobs(self._blobs, conversation_id)
         return existed
 
+    async def _records(self, statement: Executable) -> list[ConversationRecord]:
+        while True:
+            writes = self._touches.writes
+            rows = await self._engines.select(statement)
+            if self._touches.writes == writes:
+                return [self._record(row) for row in rows]
+
     def _record(self, row: Row[Any]) -> ConversationRecord:
         values = dict(row._mapping)
         values["pr_number"] = tuple(values["pr_number"])
         record = ConversationRecord(**values)
         touched = self._touches.pending(record.id)
         return replace(record, **touched) if touched else record
-
-    async def _fetch(self, statement: Any) -> list[Row[Any]]:
-        try:
-            async with self._engines.read.connect() as connection:
-                return list((await connection.execute(statement)).all())
-        except SQLAlchemyError as error:
-            raise database_error("the conversations could not be read", error) from error
 
 
 def _stored(value: Any) -> Any:

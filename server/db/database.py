@@ -112,5 +112,4 @@ async def _collecting(events: SqlEventStore, blobs: BlobStore) -> AsyncIterator[
     try:
         yield
     finally:
-        task.cancel()
-        await asyncio.wait([task])
+        await asyncio.wait([task])  # it is short, and neither a read nor a thread can be stopped half way

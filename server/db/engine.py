@@ -1,22 +1,25 @@
-"""Engines: how the database is reached, and what its errors mean. SQLite's own ways are in `sqlite`."""
+"""Engines: how the database is reached. SQLite's own ways are in `sqlite`."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
-from sqlalchemy import URL, make_url, text
-from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, InternalError, OperationalError, SQLAlchemyError
+from sqlalchemy import URL, Executable, Row, make_url, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from server.db import event_rows, sqlite
 from server.db.errors import DatabaseError
 from server.db.event_rows import EventRow
+from server.db.failures import database_error, is_database_failure
 
 InsertEvents = Callable[[AsyncConnection, Sequence[EventRow]], Awaitable[set[str]]]
-FetchRows = Callable[[AsyncEngine, str, Mapping[str, object]], Awaitable[Sequence[Sequence[Any]]]]
+FetchRows = Callable[[AsyncEngine, str, Mapping[str, object]], Coroutine[Any, Any, Sequence[Sequence[Any]]]]
+_T = TypeVar("_T")
 
 
 class DatabaseSettings(BaseModel):
@@ -44,14 +47,19 @@ class DatabaseSettings(BaseModel):
     inline_payload_bytes: int = Field(default=1024 * 1024, ge=0)
 
 
-class Engines(NamedTuple):
-    """One engine for the single writer, one with a pool for the readers, and this database's ways to use them."""
+@dataclass(frozen=True)
+class Engines:
+    """One engine for the single writer, one with a pool for the readers, and this database's ways to use them.
+
+    A read runs to its end even when whoever wanted it has gone: to stop it half way would cost its connection.
+    """
 
     write: AsyncEngine
     read: AsyncEngine
     insert_events: InsertEvents
     max_rows: int
     fetch_rows: FetchRows
+    _reads: set[asyncio.Task[Any]] = field(default_factory=set, init=False, repr=False)
 
     async def fetch(self, statement: str, **parameters: object) -> Sequence[Sequence[Any]]:
         """All rows of a plain statement with `:name` parameters, read in no transaction.
@@ -59,17 +67,42 @@ class Engines(NamedTuple):
         Raises:
             DatabaseError: the database cannot be read.
         """
+        return await self._to_its_end(self.fetch_rows(self.read, statement, parameters))
+
+    async def select(self, statement: Executable) -> Sequence[Row[Any]]:
+        """All rows of `statement`, read in no transaction.
+
+        Raises:
+            DatabaseError: the database cannot be read.
+        """
+        return await self._to_its_end(self._select(statement))
+
+    async def dispose(self) -> None:
+        """Close all connections."""
+        if self._reads:
+            await asyncio.wait(self._reads)
+        await self.read.dispose()
+        await self.write.dispose()
+
+    async def _select(self, statement: Executable) -> Sequence[Row[Any]]:
+        async with self.read.connect() as connection:
+            return (await connection.execute(statement)).all()
+
+    async def _to_its_end(self, read: Coroutine[Any, Any, _T]) -> _T:
+        task = asyncio.create_task(read, name="database-read")
+        self._reads.add(task)
+        task.add_done_callback(self._finished)
         try:
-            return await self.fetch_rows(self.read, statement, parameters)
+            return await asyncio.shield(task)
         except Exception as error:
             if is_database_failure(error):
                 raise database_error("the database could not be read", error) from error
             raise
 
-    async def dispose(self) -> None:
-        """Close all connections."""
-        await self.read.dispose()
-        await self.write.dispose()
+    def _finished(self, task: asyncio.Task[Any]) -> None:
+        self._reads.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever still waits is told; nobody is to be warned that nobody did
 
 
 def sqlite_url(path: Path) -> URL:
@@ -121,29 +154,3 @@ async def fetch_rows(engine: AsyncEngine, statement: str, parameters: Mapping[st
     """All rows of a plain statement with `:name` parameters, in the way that every database understands."""
     async with engine.connect() as connection:
         return (await connection.execute(text(statement), parameters)).all()
-
-
-def explain(error: BaseException) -> str:
-    """What a database error means, in words for the user; never the statement or its values."""
-    cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
-    return sqlite.reason(cause) or f"{type(cause).__name__}: {cause}"
-
-
-def is_conflict(error: BaseException) -> bool:
-    """Whether `error` says that a row with this key exists already."""
-    return isinstance(error, IntegrityError) or sqlite.is_conflict(error)
-
-
-def is_database_failure(error: BaseException) -> bool:
-    """Whether `error` comes from the database or its driver."""
-    return isinstance(error, SQLAlchemyError) or sqlite.is_failure(error)
-
-
-def is_outage(error: BaseException) -> bool:
-    """Whether `error` concerns the database as a whole (full, locked, unreachable), not one of its rows."""
-    return isinstance(error, OperationalError | InterfaceError | InternalError | OSError) or sqlite.is_outage(error)
-
-
-def database_error(what: str, error: BaseException) -> DatabaseError:
-    """The error for the user: what could not be done, and why."""
-    return DatabaseError(f"{what}: {explain(error)}")

@@ -14,7 +14,6 @@ from sqlalchemy import (
     String,
     Table,
     Text,
-    text,
 )
 
 from server.db.columns import UtcMoment
@@ -66,7 +65,7 @@ conversations = Table(
     "conversations",
     metadata,
     Column("id", Text, primary_key=True),
-    Column("user_id", Text, nullable=False, server_default=""),
+    Column("user_id", Text, nullable=False),
     Column("title", Text),
     Column("created_at", UtcMoment, nullable=False),
     Column("last_updated_at", UtcMoment),
@@ -77,9 +76,9 @@ conversations = Table(
     Column("selected_branch", Text),
     Column("git_provider", Text),
     Column("llm_model", Text),
-    Column("accumulated_cost", Float, nullable=False, server_default=text("0")),
-    Column("prompt_tokens", BigInteger, nullable=False, server_default=text("0")),
-    Column("completion_tokens", BigInteger, nullable=False, server_default=text("0")),
+    Column("accumulated_cost", Float, nullable=False),
+    Column("prompt_tokens", BigInteger, nullable=False),
+    Column("completion_tokens", BigInteger, nullable=False),
     Column("pr_number", JSON, nullable=False),
     Column("options", JSON, nullable=False),
 )

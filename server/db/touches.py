@@ -27,6 +27,10 @@ class Touches:
     """Pending changes by conversation, written at most once per interval; an async context manager.
 
     A failed write is tried again at the next interval. Leaving it writes the rest.
+
+    Attributes:
+        writes: how many times something was written; a reader to whom it changes may have missed both the change in
+            the database and the pending one.
     """
 
     def __init__(self, writer: Writer, *, interval_seconds: float) -> None:
@@ -34,6 +38,7 @@ class Touches:
         self._interval_seconds = interval_seconds
         self._pending: dict[str, Changes] = {}
         self._in_flight: dict[str, Changes] = {}
+        self.writes = 0
         self._flushing = asyncio.Lock()  # one write at a time: an older value must not overtake a newer one
         self._touched = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -88,6 +93,7 @@ class Touches:
             groups = _grouped(self._in_flight)
             try:
                 await self._writer.change(lambda connection: _write(connection, groups))
+                self.writes += 1
             except BaseException:
                 for conversation_id, changes in self._in_flight.items():
                     self._pending[conversation_id] = {**changes, **self._pending.get(conversation_id, {})}

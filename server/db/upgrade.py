@@ -9,8 +9,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 import migrations
-from server.db.engine import database_error
 from server.db.errors import DatabaseVersionError
+from server.db.failures import database_error
 
 HEAD = "0001"
 """The newest step in `migrations/versions` (a test compares them): known here so that a start need not load Alembic."""

@@ -8,12 +8,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from sqlalchemy import insert, select, update
-from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agent_core.events.event import utc_now
 from server.auth.secrets import SecretBox, SecretUnreadableError
-from server.db.engine import Engines, database_error
+from server.db.engine import Engines
 from server.db.tables import settings as settings_table
 from server.db.writer import Writer
 
@@ -75,12 +74,8 @@ class SettingsRepository:
             DatabaseError: the database cannot be read.
         """
         statement = select(settings_table.c.document).where(settings_table.c.user_id == user_id)
-        try:
-            async with self._engines.read.connect() as connection:
-                document = (await connection.execute(statement)).scalar_one_or_none()
-        except SQLAlchemyError as error:
-            raise database_error("the settings could not be read", error) from error
-        return None if document is None else StoredSettings.model_validate(self._readable(user_id, document))
+        rows = await self._engines.select(statement)
+        return StoredSettings.model_validate(self._readable(user_id, rows[0].document)) if rows else None
 
     async def save(self, settings: StoredSettings, user_id: str = "") -> None:
         """Replace the user's settings, durably.

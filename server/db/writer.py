@@ -18,9 +18,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agent_core.errors import StaleOwnerError
 from server.db import event_rows
-from server.db.engine import Engines, InsertEvents, database_error, explain, is_conflict, is_outage
+from server.db.engine import Engines, InsertEvents
 from server.db.errors import DatabaseError
 from server.db.event_rows import EventRow
+from server.db.failures import database_error, explain, is_conflict, is_outage
 from server.db.pending import Change, PendingAppend, PendingChange, PendingQueue, Record
 
 MAX_PENDING = 50_000

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -36,8 +37,8 @@ class TestSqlEventStoreInTheWaysOfEveryDatabase(EventStoreContract):
     async def store(self, tmp_path: Path) -> AsyncIterator[EventStore]:
         async with open_database(tmp_path, FAST) as database:
             await database.writer.close()
-            engines = database.engines._replace(
-                insert_events=event_rows.insert_events, max_rows=100, fetch_rows=engine.fetch_rows
+            engines = replace(
+                database.engines, insert_events=event_rows.insert_events, max_rows=100, fetch_rows=engine.fetch_rows
             )
             async with Writer(engines, close_timeout_seconds=5) as writer:
                 yield SqlEventStore(engines, writer, database.blobs, inline_payload_bytes=64)

@@ -8,7 +8,7 @@ import tempfile
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -69,7 +69,7 @@ async def in_sqlite() -> AsyncIterator[Bench]:
                     raise sqlite3.OperationalError("disk I/O error")
                 return await insert_events(connection, rows)
 
-            engines = database.engines._replace(insert_events=failing, max_rows=7)
+            engines = replace(database.engines, insert_events=failing, max_rows=7)
             async with Writer(engines, close_timeout_seconds=5) as writer:
                 store = SqlEventStore(engines, writer, database.blobs, inline_payload_bytes=LARGE - 1)
                 yield Bench(store, faults)

@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -156,7 +157,7 @@ async def test_appends_of_all_logs_share_transactions(database: Database) -> Non
         return await insert_events(connection, rows)
 
     await database.writer.close()
-    async with Writer(database.engines._replace(insert_events=counting), close_timeout_seconds=5) as writer:
+    async with Writer(replace(database.engines, insert_events=counting), close_timeout_seconds=5) as writer:
 
         async def write(log: str) -> None:
             for _ in range(5):
