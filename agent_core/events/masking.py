@@ -32,6 +32,7 @@ class SecretMasker:
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._forms: set[str] = set()
         self._pattern: re.Pattern[str] | None = None
+        self._initials: frozenset[str] = frozenset()
         self.longest = 0
         self.add(values)
 
@@ -46,11 +47,19 @@ class SecretMasker:
         self._forms |= forms
         ordered = sorted(self._forms, key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, ordered)))
+        self._initials = frozenset(form[0] for form in ordered)
         self.longest = len(ordered[0])
 
     def text(self, text: str) -> str:
         """`text` with every registered value replaced by `MASK`."""
         return self._pattern.sub(MASK, text) if self._pattern is not None else text
+
+    def start_of_unfinished(self, text: str) -> int:
+        """Where the end of `text` begins that may be the beginning of a secret; its length when there is none."""
+        for start in range(max(0, len(text) - self.longest + 1), len(text)):
+            if text[start] in self._initials and any(form.startswith(text[start:]) for form in self._forms):
+                return start
+        return len(text)
 
     def data(self, value: Any) -> Any:
         """JSON data with every string in it masked, at any depth, keys of objects included."""
@@ -74,12 +83,10 @@ class StreamingMask:
         """The part of all text so far that can be shown now and was not shown before."""
         if not self._masker:
             return text
-        self._held = self._masker.text(self._held + text)
-        keep = self._masker.longest - 1
-        if len(self._held) <= keep:
-            return ""
-        out, self._held = self._held[: len(self._held) - keep], self._held[len(self._held) - keep :]
-        return out
+        masked = self._masker.text(self._held + text)
+        end = self._masker.start_of_unfinished(masked)
+        self._held = masked[end:]
+        return masked[:end]
 
     def flush(self) -> str:
         """The rest, at the end of the text."""

@@ -77,3 +77,10 @@ def test_streamed_text_never_shows_a_secret_and_loses_nothing(
         assert secret not in shown
     shown += mask.feed(rest) + mask.flush()
     assert shown == masker.text(whole)
+
+
+def test_text_that_cannot_be_part_of_a_secret_is_shown_at_once() -> None:
+    mask = StreamingMask(SecretMasker(["sk-very-long-secret-value"]))
+    assert mask.feed("begun\n") == "begun\n"
+    assert mask.feed("the key is sk-very") == "the key is "
+    assert mask.feed(" well") == "sk-very well"
