@@ -57,11 +57,12 @@ export function Usage({ metrics }: { readonly metrics: LlmMetrics | null }) {
 
   return (
     <>
-      <button ref={button} type="button" className="usage" aria-controls={id} aria-label="Tokens and cost" data-testid="usage" onClick={toggle}>
+      <button ref={button} type="button" className="usage" aria-controls={id} data-testid="usage" onClick={toggle}>
+        <span className="visually-hidden">Used so far: </span>
         {count(sent + written)} tokens · {money(cost)}
       </button>
       <div ref={panel} id={id} className="menu usage-panel" popover="auto" data-testid="usage-panel">
-        <h3>Used so far</h3>
+        <h2>Used so far</h2>
         <dl>
           {rows.map(([label, value]) => (
             <div key={label} className="usage-row">

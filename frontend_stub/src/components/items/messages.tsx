@@ -70,7 +70,7 @@ export function FinishCard({ event }: { readonly event: ActionEvent }) {
       <div className="finish">
         <div className="waterline" aria-hidden="true" />
         <div className="finish-body">
-          <h3 className="finish-title">Finished</h3>
+          <h2 className="finish-title">Finished</h2>
           <Markdown text={text} />
         </div>
       </div>
