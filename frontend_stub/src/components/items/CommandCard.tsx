@@ -103,7 +103,14 @@ function LiveOutput({ text }: { readonly text: string }) {
   );
 }
 
-function FinalOutput({ text, foldKey }: { readonly text: string; readonly foldKey: string }) {
+interface FinalOutputProps {
+  readonly text: string;
+  /** True for a sentence about the command rather than output of it: it is never too wide. */
+  readonly isMessage: boolean;
+  readonly foldKey: string;
+}
+
+function FinalOutput({ text, isMessage, foldKey }: FinalOutputProps) {
   const [open, setOpen] = useFold(`${foldKey}:output`);
   const body = text.replace(/\s+$/, "");
   if (body === "") return <p className="term-empty">No output</p>;
@@ -125,17 +132,20 @@ function FinalOutput({ text, foldKey }: { readonly text: string; readonly foldKe
         </button>
       )}
       {/* eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- a scrollable region must take focus */}
-      <pre className="term-output" tabIndex={0} aria-label="Output">
+      <pre className={isMessage ? "term-output message" : "term-output"} tabIndex={0} aria-label="Output">
         <Ansi text={shown} />
       </pre>
     </>
   );
 }
 
+function isResult(observation: ObservationEvent): boolean {
+  return observation.observation === "run" || observation.observation === "run_ipython";
+}
+
 /** The message of a command's end only repeats the command; that of an error may be all there is. */
 function outputOf(observation: ObservationEvent): string {
-  const isResult = observation.observation === "run" || observation.observation === "run_ipython";
-  return isResult ? observation.content : observation.content || observation.message;
+  return isResult(observation) ? observation.content : observation.content || observation.message;
 }
 
 /** What was typed; a long text, such as a file written from the shell, is folded to its beginning. */
@@ -203,7 +213,9 @@ export function CommandCard({ foldKey, action, observation, awake, liveOutput }:
           <CopyButton text={command} label="Copy command" />
         </div>
         {facts.status === "running" && liveOutput !== "" && <LiveOutput text={liveOutput} />}
-        {observation !== null && <FinalOutput text={outputOf(observation)} foldKey={foldKey} />}
+        {observation !== null && (
+          <FinalOutput text={outputOf(observation)} isMessage={!isResult(observation)} foldKey={foldKey} />
+        )}
         <div className="term-foot">
           <span className={`term-verdict ${facts.status}`} data-testid="command-verdict">
             {facts.status === "running" && <Spinner />}
