@@ -65,6 +65,11 @@ def upgrade() -> None:
         "ix_conversations_repository", "conversations", ["user_id", "selected_repository", "created_at", "id"]
     )
     op.create_index("ix_conversations_trigger", "conversations", ["user_id", "trigger", "created_at", "id"])
+    op.create_index(
+        "ix_conversations_repository_trigger",
+        "conversations",
+        ["user_id", "selected_repository", "trigger", "created_at", "id"],
+    )
     op.create_index("ix_conversations_agent_state", "conversations", ["agent_state"])
     op.create_table(
         "settings",

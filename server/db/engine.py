@@ -47,7 +47,7 @@ class DatabaseSettings(BaseModel):
     inline_payload_bytes: int = Field(default=1024 * 1024, ge=0)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Engines:
     """One engine for the single writer, one with a pool for the readers, and this database's ways to use them.
 
@@ -60,6 +60,7 @@ class Engines:
     max_rows: int
     fetch_rows: FetchRows
     _reads: set[asyncio.Task[Any]] = field(default_factory=set, init=False, repr=False)
+    _closed: bool = field(default=False, init=False, repr=False)
 
     async def fetch(self, statement: str, **parameters: object) -> Sequence[Sequence[Any]]:
         """All rows of a plain statement with `:name` parameters, read in no transaction.
@@ -67,6 +68,7 @@ class Engines:
         Raises:
             DatabaseError: the database cannot be read.
         """
+        self._check_open()
         return await self._to_its_end(self.fetch_rows(self.read, statement, parameters))
 
     async def select(self, statement: Executable) -> Sequence[Row[Any]]:
@@ -75,14 +77,20 @@ class Engines:
         Raises:
             DatabaseError: the database cannot be read.
         """
+        self._check_open()
         return await self._to_its_end(self._select(statement))
 
     async def dispose(self) -> None:
-        """Close all connections."""
+        """Wait for the reads that go on, close all connections, and take no more."""
+        self._closed = True
         if self._reads:
             await asyncio.wait(self._reads)
         await self.read.dispose()
         await self.write.dispose()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise DatabaseError("the database is closed")
 
     async def _select(self, statement: Executable) -> Sequence[Row[Any]]:
         async with self.read.connect() as connection:
@@ -123,7 +131,11 @@ def create_file(path: Path) -> None:
 
 
 def create_engines(url: URL | str, settings: DatabaseSettings) -> Engines:
-    """Engines for `url`; nothing is opened yet."""
+    """Engines for `url`; nothing is opened yet.
+
+    Raises:
+        DatabaseError: the SQLite library of this machine is too old.
+    """
     url = make_url(url)
     write = create_async_engine(url, pool_size=1, max_overflow=0, hide_parameters=True)
     # Readers need no transaction, so nothing has to be undone when a connection goes back: that would cost every read
@@ -139,6 +151,7 @@ def create_engines(url: URL | str, settings: DatabaseSettings) -> Engines:
     )
     if url.get_backend_name() != "sqlite":
         return Engines(write, read, event_rows.insert_events, event_rows.MAX_ROWS, fetch_rows)
+    sqlite.check_version()
     for engine, cache_kib in ((write, 8 * 1024), (read, 2 * 1024)):
         sqlite.configure(
             engine,

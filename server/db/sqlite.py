@@ -12,7 +12,10 @@ from sqlalchemy import Connection, event
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlalchemy.pool import PoolProxiedConnection
 
+from server.db.errors import DatabaseError
 from server.db.event_rows import EventRow
+
+_OLDEST_VERSION = (3, 35)
 
 Synchronous = Literal["FULL", "NORMAL"]
 
@@ -42,6 +45,20 @@ _REASONS = {
     sqlite3.SQLITE_CORRUPT: "the database file is damaged; restore it from a backup",
     sqlite3.SQLITE_NOTADB: "the file is not a Drydock database; move it away or choose another data folder",
 }
+
+
+def check_version() -> None:
+    """See that the machine's SQLite library knows what is used here (``RETURNING``).
+
+    Raises:
+        DatabaseError: it is too old.
+    """
+    if sqlite3.sqlite_version_info < _OLDEST_VERSION:
+        wanted = ".".join(map(str, _OLDEST_VERSION))
+        raise DatabaseError(
+            f"the SQLite library is version {sqlite3.sqlite_version}, {wanted} or newer is needed; "
+            "use a Python that is built with a newer one"
+        )
 
 
 def configure(engine: AsyncEngine, *, synchronous: Synchronous, busy_timeout_seconds: float, cache_kib: int) -> None:

@@ -97,6 +97,14 @@ Index(
     conversations.c.created_at,
     conversations.c.id,
 )
+Index(
+    "ix_conversations_repository_trigger",
+    conversations.c.user_id,
+    conversations.c.selected_repository,
+    conversations.c.trigger,
+    conversations.c.created_at,
+    conversations.c.id,
+)
 Index("ix_conversations_agent_state", conversations.c.agent_state)
 
 settings = Table(

@@ -79,7 +79,8 @@ class Writer:
         try:
             item.records = await prepare()
         except BaseException:
-            done.cancel()
+            if not done.cancel() and not done.cancelled():
+                done.exception()  # closing was faster; the caller hears of its own error
             raise
         finally:
             self._wake.set()

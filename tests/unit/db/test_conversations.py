@@ -254,4 +254,6 @@ async def test_pages_are_found_through_an_index(database: Database) -> None:
 
     assert "USING INDEX ix_conversations_listing" in await listing()
     assert "USING INDEX ix_conversations_trigger" in await listing(trigger="gui")
-    assert "USING INDEX ix_conversations_repository" in await listing(selected_repository="o/n")
+    assert "USING INDEX ix_conversations_repository " in await listing(selected_repository="o/n")
+    both = await listing(selected_repository="o/n", trigger="gui")
+    assert "USING INDEX ix_conversations_repository_trigger" in both

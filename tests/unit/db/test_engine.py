@@ -1,0 +1,63 @@
+"""Reading: what happens to it when somebody goes away or the database does."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from agent_core.errors import EventStoreError
+from agent_core.testing.store_contract import new_events
+from server.db import sqlite
+from server.db.database import Database, open_database
+from server.db.engine import DatabaseSettings, create_engines, sqlite_url
+from server.db.errors import DatabaseError
+
+
+async def test_readers_that_go_away_cost_no_connection(database: Database) -> None:
+    await database.events.append("log", new_events("a"))
+    for turns in range(12):
+        reads = [asyncio.ensure_future(database.events.read("log")) for _ in range(6)]
+        lists = [asyncio.ensure_future(database.conversations.list_page(limit=5)) for _ in range(6)]
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        for task in (*reads, *lists):
+            task.cancel()
+        await asyncio.gather(*reads, *lists, return_exceptions=True)
+    assert database.engines.read.pool.checkedout() <= 4  # type: ignore[attr-defined] # the pool of both engines has it
+    assert await database.events.read("log") == [(0, b"a")]
+
+
+async def test_more_readers_than_connections_take_turns(database: Database) -> None:
+    await database.events.append("log", new_events("a"))
+    assert await asyncio.gather(*(database.events.read("log") for _ in range(50))) == [[(0, b"a")]] * 50
+
+
+async def test_a_closed_database_cannot_be_read(tmp_path: Path) -> None:
+    async with open_database(tmp_path) as database:
+        pass
+    with pytest.raises(EventStoreError, match="closed"):
+        await database.events.read("log")
+    with pytest.raises(DatabaseError, match="closed"):
+        await database.conversations.get("log")
+    with pytest.raises(DatabaseError, match="closed"):
+        await database.settings.get()
+
+
+async def test_a_read_that_fails_says_so_without_the_values(tmp_path: Path) -> None:
+    engines = create_engines(sqlite_url(tmp_path / "x.db"), DatabaseSettings())
+    with pytest.raises(DatabaseError, match="could not be read") as plain:
+        await engines.fetch("SELECT * FROM nowhere WHERE secret = :secret", secret="hunter2")
+    with pytest.raises(DatabaseError, match="could not be read") as core:
+        await engines.select(text("SELECT * FROM nowhere WHERE secret = :secret").bindparams(secret="hunter2"))
+    assert "hunter2" not in f"{plain.value} {core.value} {plain.value.__cause__} {core.value.__cause__}"
+    await engines.dispose()
+
+
+def test_an_sqlite_that_is_too_old_is_refused_with_the_version_that_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 34, 1))
+    with pytest.raises(DatabaseError, match=r"3\.35 or newer is needed"):
+        sqlite.check_version()
