@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from typing import Dict, List
+
+TYPE_CHECKING = False  # the module typing would cost attach a part of its start
+if TYPE_CHECKING:
+    from typing import Dict, List
+
+if not __package__:  # the folder itself was given to python3 instead of -m
+    __package__ = os.path.basename(os.path.dirname(os.path.abspath(__file__)))
+    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    __import__(__package__)
 
 _USAGE = """usage: runner serve --socket PATH --state-dir DIR --workspace DIR [--idle-exit-seconds N]
        runner attach --socket PATH [--wait-seconds N]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple, Optional
+from typing import NamedTuple, Optional, Pattern
 
 _MARKS = (
     (b"\xef\xbb\xbf", "utf-8-sig"),
@@ -17,16 +17,17 @@ _TEXT_CONTROLS = b"\x07\x08\t\n\x0b\x0c\r\x1b"
 _CONTROLS = bytes(set(range(32)) - set(_TEXT_CONTROLS)) + b"\x7f"
 
 # Encodings that a file may have when it is not Unicode, with the characters that such a text mostly consists of.
+# Japanese ones are strict and come first: kana among the characters are proof enough.
+_JAPANESE = ("euc_jp", "shift_jis")
+_KANA = re.compile("[\u3040-\u30ff]")
+_KANA_SHARE = 0.2
 _CANDIDATES = (
-    ("euc_jp", re.compile("[\u3040-\u30ff]")),
-    ("shift_jis", re.compile("[\u3040-\u30ff]")),
     ("euc_kr", re.compile("[\uac00-\ud7a3]")),
     ("gb18030", re.compile("[\u4e00-\u9fff\u3000-\u303f\uff00-\uff60]")),
     ("cp1251", re.compile("[а-яё]")),
     ("koi8_r", re.compile("[а-яё]")),
 )
 _CONFIDENCE = 0.6
-_FOREIGN = re.compile(rb"[\x80-\xff]")
 _RUN = re.compile(rb"[\x80-\xff]{3,}")
 
 
@@ -81,18 +82,27 @@ def _exactly(data: bytes, encoding: str) -> Optional[str]:
 
 
 def _decode_old(data: bytes) -> Decoded:
-    best: Optional[Decoded] = None
-    confidence = 0.0
-    if _RUN.search(data) is not None:  # Western texts have single accented letters, others whole words
-        for encoding, usual in _CANDIDATES:
-            text = _exactly(data, encoding)
-            if text is None:
-                continue
-            foreign = sum(1 for character in text if character > "\x7f")
-            share = len(usual.findall(text)) / max(1, foreign)
-            if share > max(confidence, _CONFIDENCE):
-                best, confidence = Decoded(text, encoding), share
-    if best is not None:
-        return best
+    found = _decode_foreign(data) if _RUN.search(data) is not None else None
+    if found is not None:  # Western texts have single accented letters, others whole words of such bytes
+        return found
     text = _exactly(data, "cp1252")
     return Decoded(text, "cp1252") if text is not None else Decoded(data.decode("latin-1"), "latin-1")
+
+
+def _decode_foreign(data: bytes) -> Optional[Decoded]:
+    best: Optional[Decoded] = None
+    confidence = _CONFIDENCE
+    for encoding in _JAPANESE:
+        text = _exactly(data, encoding)
+        if text is not None and _share(_KANA, text) > _KANA_SHARE:
+            return Decoded(text, encoding)
+    for encoding, usual in _CANDIDATES:
+        text = _exactly(data, encoding)
+        if text is not None and _share(usual, text) > confidence:
+            best, confidence = Decoded(text, encoding), _share(usual, text)
+    return best
+
+
+def _share(usual: Pattern[str], text: str) -> float:
+    foreign = sum(1 for character in text if character > "\x7f")
+    return len(usual.findall(text)) / max(1, foreign)

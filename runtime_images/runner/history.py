@@ -28,7 +28,7 @@ class History:
             with open(name + ".part", "wb") as file:
                 file.write(content)
             os.rename(name + ".part", name)
-            for old in numbers[: len(numbers) + 1 - VERSIONS]:
+            for old in numbers[: max(0, len(numbers) + 1 - VERSIONS)]:
                 os.unlink(os.path.join(folder, str(old)))
         except OSError:
             self._push_to_memory(path, content)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import socket
@@ -29,15 +30,19 @@ class Server:
         self._connection: Optional[Connection] = None
         self._idle_timer: Optional[Timer] = None
         self._path = ""
+        self._lock = -1
 
     def listen(self, path: str) -> None:
         """Open the socket, for this user only; one that a dead runner has left is replaced.
 
         Raises:
-            OSError: it cannot be made, or a living runner answers on it.
+            OSError: it cannot be made, or a living runner serves it.
         """
-        if _answers(path):
-            raise OSError(f"another runner answers at {path}")
+        self._lock = os.open(path + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise OSError("another runner serves it") from None
         if os.path.lexists(path):
             os.unlink(path)
         listener = socket.socket(socket.AF_UNIX)
@@ -61,6 +66,7 @@ class Server:
             self._listener = None
             if os.path.lexists(self._path):
                 os.unlink(self._path)
+            os.close(self._lock)
         if self._connection is not None:
             self._connection.close()
 
@@ -112,15 +118,3 @@ def watch_signals(loop: Loop, requests: Requests) -> None:
     loop.on_signal(signal.SIGINT, loop.stop)
     loop.on_signal(signal.SIGCHLD, requests.child_changed)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-
-
-def _answers(path: str) -> bool:
-    probe = socket.socket(socket.AF_UNIX)
-    try:
-        probe.connect(path)
-    except OSError:
-        return False
-    else:
-        return True
-    finally:
-        probe.close()

@@ -1,0 +1,124 @@
+"""The bridge that an exec in the sandbox runs: its standard streams are the runner's socket."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.contract.runner.client import PACKAGE, PATIENCE_SECONDS, Client, Runner
+
+
+def attach(path: Path, *options: str) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    near, far = socket.socketpair()
+    process = subprocess.Popen(
+        [sys.executable, "-S", "-E", "-m", "runner", "attach", "--socket", str(path), *options],
+        cwd=PACKAGE,
+        stdin=far.fileno(),
+        stdout=far.fileno(),
+    )
+    far.close()
+    return process, near
+
+
+@pytest.fixture
+def bridge(runner: Runner) -> Iterator[tuple[subprocess.Popen[bytes], Client]]:
+    process, stream = attach(runner.socket)
+    client = Client(stream)
+    try:
+        yield process, client
+    finally:
+        client.close()
+        process.wait(PATIENCE_SECONDS)
+
+
+def test_requests_and_answers_go_through(bridge: tuple[subprocess.Popen[bytes], Client]) -> None:
+    _, client = bridge
+    path = str(Path(client.hello["workspace"]) / "file")
+    data = os.urandom(5_000_000)
+    assert client.call("file.write", path=path, blob=data).result["size"] == len(data)
+    answer = client.call("file.read", path=path)
+    assert answer.blob == data
+    number = client.send("shell.run", command="echo begun; read x; echo $x", soft_timeout=20)
+    client.wait_for_output(number, "begun")
+    client.call("shell.run", command="through", is_input=True)
+    assert client.wait(number).result["output"] == "begun\nthrough\n"
+
+
+def test_the_bridge_ends_with_either_side(bridge: tuple[subprocess.Popen[bytes], Client], runner: Runner) -> None:
+    process, client = bridge
+    client.stream.shutdown(socket.SHUT_WR)
+    assert process.wait(PATIENCE_SECONDS) == 0
+    second, stream = attach(runner.socket)
+    again = Client(stream)
+    runner.process.kill()
+    assert second.wait(PATIENCE_SECONDS) == 0
+    again.close()
+
+
+def test_the_bridge_waits_for_a_runner_that_is_starting(directory: Path) -> None:
+    process, stream = attach(directory / "runner.sock")
+    runner = Runner(directory)
+    try:
+        client = Client(stream)
+        assert client.call("ping").message["ok"] is True
+        client.close()
+        assert process.wait(PATIENCE_SECONDS) == 0
+    finally:
+        runner.close()
+
+
+def test_without_a_runner_the_bridge_gives_up_with_a_reason(directory: Path) -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "runner", "attach", "--socket", str(directory / "none"), "--wait-seconds", "0.05"],
+        cwd=PACKAGE,
+        capture_output=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+    assert result.returncode == 3
+    assert b"no runner answers" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "usage"),
+        (["fly"], "usage"),
+        (["serve"], "--socket is required"),
+        (["attach", "--socket"], "needs a value"),
+        (["attach", "--socket", "x", "--what", "y"], "unknown option --what"),
+        (["attach", "--socket", "x", "--wait-seconds", "long"], "number of seconds"),
+    ],
+)
+def test_wrong_arguments_are_explained(arguments: list[str], words: str) -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "runner", *arguments], cwd=PACKAGE, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 2
+    assert words in result.stderr
+
+
+def test_the_folder_itself_can_be_started(directory: Path) -> None:
+    result = subprocess.run(
+        [sys.executable, "-I", str(PACKAGE / "runner"), "attach", "--socket", "/none", "--wait-seconds", "0"],
+        cwd=directory,
+        capture_output=True,
+        check=False,
+    )
+    assert result.returncode == 3
+
+
+def test_the_start_is_quick(runner: Runner) -> None:
+    runner.connect()
+    begun = time.monotonic()
+    process, stream = attach(runner.socket)
+    Client(stream).close()
+    process.wait(PATIENCE_SECONDS)
+    assert time.monotonic() - begun < 2  # about 40 ms on a quiet machine
