@@ -44,11 +44,8 @@ def user_rejected_form(event: UserRejectObservation) -> ObservationForm:
 
 
 def agent_state_form(event: AgentStateChanged) -> ObservationForm:
-    """The agent's state. The `detail` for people is an addition that other clients do not look at."""
-    extras = {"agent_state": event.agent_state.value, "reason": event.reason}
-    if event.detail:
-        extras["detail"] = event.detail
-    return ObservationForm("agent_state_changed", "", extras)
+    """The agent's state."""
+    return ObservationForm("agent_state_changed", "", {"agent_state": event.agent_state.value, "reason": event.reason})
 
 
 def recalled_form(event: RecallObservation) -> ObservationForm | None:
