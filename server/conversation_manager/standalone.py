@@ -67,7 +67,7 @@ class StandaloneConversationManager(ConversationManager):
         if self._tasks:
             await asyncio.wait(self._tasks)
         await self._titles.close()
-        ending = [asyncio.create_task(session.end(stopped=False)) for session in self._sessions.values()]
+        ending = [asyncio.create_task(_suspend(session)) for session in self._sessions.values()]
         if not ending:
             return
         _, late = await asyncio.wait(ending, timeout=self.parts.settings.shutdown_seconds)
@@ -239,3 +239,8 @@ class StandaloneConversationManager(ConversationManager):
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("%s failed", task.get_name(), exc_info=error)
+
+
+async def _suspend(session: WebSession) -> None:
+    """End a session for now. A command at work goes on in its sandbox; a sandbox at rest does not stay behind running."""
+    await session.end(stopped=False, sandbox="keep" if session.activity().is_busy else "stop")
