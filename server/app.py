@@ -8,8 +8,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from agent_core.errors import DrydockError
 from agent_core.llm.client import aclose as close_model_clients
 from agent_core.runtime.selection import choose_provider
 from agent_core.version import VERSION
@@ -51,6 +52,8 @@ class Application:
     """
 
     services: Services
+    failure: DrydockError | None = None
+    """Why it could not start, where that is for the user to mend."""
 
     def __init__(self, settings: Settings, *, choose: ChooseProvider | None = None) -> None:
         self.settings = settings
@@ -62,7 +65,7 @@ class Application:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await self.api(scope, receive, send)
+            await self.api(scope, receive, self._without_traceback(send))
         else:
             await self._handler(scope, receive, send)
 
@@ -73,12 +76,22 @@ class Application:
             max_message_bytes=self.settings.max_message_bytes, max_buffer_bytes=self.settings.max_feed_buffer_bytes
         )
 
+    def _without_traceback(self, send: Send) -> Send:
+        async def send_plain(message: Message) -> None:
+            await send({**message, "message": ""} if "message" in message and self.failure is not None else message)
+
+        return send_plain
+
     @asynccontextmanager
     async def _lifespan(self, api: FastAPI) -> AsyncIterator[None]:
         authenticator = OneTokenAuthenticator(self.token)
         async with AsyncExitStack() as stack:
             stack.push_async_callback(close_model_clients)
-            self.services, gateway = await self._enter_services(stack, authenticator)
+            try:
+                self.services, gateway = await self._enter_services(stack, authenticator)
+            except DrydockError as error:
+                self.failure = error
+                raise
             api.state.services = self.services
             self._handler = Gate(
                 gateway.asgi_app(api),

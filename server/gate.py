@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -18,6 +19,8 @@ from server.settings import Settings
 API_PREFIXES: Final = ("/api/", "/docs", "/openapi.json", "/server_info")
 BURST_SECONDS: Final = 4.0
 MAX_TRACKED_CLIENTS: Final = 10_000
+logger = logging.getLogger(__name__)
+
 FOREVER: Final = b"public, max-age=2592000, immutable"
 
 
@@ -73,12 +76,9 @@ class Gate:
             await self._app(scope, receive, send)
             return
         await receive()
-        if "websocket.http.response" in scope.get("extensions", {}):
-            body = _json({"detail": refusal})
-            await send({"type": "websocket.http.response.start", "status": 403, "headers": _json_headers(body)})
-            await send({"type": "websocket.http.response.body", "body": body})
-        else:
-            await send({"type": "websocket.close", "code": 1008, "reason": refusal[:120]})
+        # Before it was accepted, this is a plain 403.
+        logger.info("refused a websocket: %s", refusal)
+        await send({"type": "websocket.close", "code": 1008})
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = _headers(scope)

@@ -28,7 +28,7 @@ def serve(settings: Settings, out: TextIO) -> int:
     """Serve until the process is told to end (SIGINT, SIGTERM); returns the exit status.
 
     Raises:
-        ConfigurationError: the settings cannot be used, or the port is taken.
+        DrydockError: it cannot start (settings, port, data folder, database); the message says what to do.
     """
     app = create_app(settings)
     secrets = [secret.get_secret_value() for secret in (settings.llm_api_key, settings.token) if secret is not None]
@@ -48,15 +48,21 @@ def serve(settings: Settings, out: TextIO) -> int:
         timeout_graceful_shutdown=CONNECTION_GRACE_SECONDS,
     )
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    logging.getLogger("uvicorn.error").addFilter(lambda record: app.failure is None)
     server = AnnouncingServer(config, app, listener, out)
     # uvicorn raises the signal that ended it once more when it is done; to have ended as told is no failure.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
     try:
         server.run(sockets=[listener])
+    except SystemExit:
+        # So uvicorn ends when the application does not start; its log line says no more than that.
+        if app.failure is None:
+            raise
+        raise app.failure from None
     finally:
         listener.close()
-    return 0 if server.started else 1
+    return 0
 
 
 class AnnouncingServer(uvicorn.Server):

@@ -1,0 +1,218 @@
+"""Real server processes on free ports, and real socket clients."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import socketio
+
+ROOT = Path(__file__).parents[3]
+START_SECONDS = 30.0
+WAIT_SECONDS = 40.0
+ADDRESS = re.compile(r" is at (http://\S+?)(/#token=(\S+))?\s")
+
+
+class ServerProcess:
+    """``python -m server serve`` on a free port; can be killed and started again on the same data."""
+
+    def __init__(self, data_dir: Path, *options: str, environment: dict[str, str] | None = None) -> None:
+        self.data_dir = data_dir
+        self.options = options
+        self.environment = environment or {}
+        self.log = data_dir.parent / f"{data_dir.name}.log"
+        self.url = ""
+        self.token: str | None = None
+        self.start_seconds = 0.0
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        """Start it; returns when it answers.
+
+        Raises:
+            RuntimeError: it ended instead; the message is what it printed.
+        """
+        began = time.perf_counter()
+        offset = self.log.stat().st_size if self.log.exists() else 0
+        with self.log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "server",
+                "serve",
+                "--port",
+                "0",
+                "--data-dir",
+                str(self.data_dir),
+                *self.options,
+                cwd=ROOT,
+                env={**clean_environment(), **self.environment},
+                stdout=log,
+                stderr=log,
+            )
+        async with asyncio.timeout(START_SECONDS):
+            while (match := ADDRESS.search(self.printed(offset))) is None:
+                if self._process.returncode is not None:
+                    raise RuntimeError(self.printed(offset))
+                await asyncio.sleep(0.01)  # a file says nothing by itself when it grows
+        self.url, self.token = match[1], match[3]
+        async with self.client() as client:
+            assert (await client.get("/health")).json() == "OK"
+        self.start_seconds = time.perf_counter() - began
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def printed(self, offset: int = 0) -> str:
+        return self.log.read_bytes()[offset:].decode("utf-8", "replace")
+
+    async def until_printed(self, text: str) -> None:
+        """Wait until it has printed this."""
+        async with asyncio.timeout(WAIT_SECONDS):
+            while text not in self.printed():  # noqa: ASYNC110 - a file says nothing by itself when it grows
+                await asyncio.sleep(0.05)
+
+    def client(self) -> httpx.AsyncClient:
+        headers = {"X-Session-API-Key": self.token} if self.token else {}
+        return httpx.AsyncClient(base_url=self.url, headers=headers, timeout=30)
+
+    async def kill(self) -> None:
+        """End it as a power cut does."""
+        await self._end(signal.SIGKILL)
+
+    async def stop(self) -> int:
+        """End it as a service manager does; returns its exit status."""
+        return await self._end(signal.SIGTERM)
+
+    async def _end(self, number: signal.Signals) -> int:
+        assert self._process is not None
+        if self._process.returncode is None:
+            self._process.send_signal(number)
+        async with asyncio.timeout(START_SECONDS):
+            return await self._process.wait()
+
+    async def close(self) -> None:
+        if self._process is not None and self._process.returncode is None:
+            await self.stop()
+
+
+def clean_environment() -> dict[str, str]:
+    """Ours without what would configure a server."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("DRYDOCK_", "LLM_"))}
+
+
+class Follower:
+    """A socket client that keeps every frame, and connects again after the last event that it has."""
+
+    def __init__(self, server: ServerProcess, conversation_id: str) -> None:
+        self.server = server
+        self.conversation_id = conversation_id
+        self.frames: list[dict[str, Any]] = []
+        self._socket: Any = None
+        self._more = asyncio.Event()
+
+    @property
+    def events(self) -> dict[int, dict[str, Any]]:
+        """The stored events that were seen, by id."""
+        return {frame["id"]: frame for frame in self.frames if isinstance(frame.get("id"), int)}
+
+    async def connect(self) -> None:
+        self._socket = socketio.AsyncClient(reconnection=False)
+        self._socket.on("oh_event", self._take)
+        latest = max(self.events, default=-1)
+        key = self.server.token or "null"
+        query = f"conversation_id={self.conversation_id}&latest_event_id={latest}&providers_set=&session_api_key={key}"
+        await self._socket.connect(f"{self.server.url}?{query}", transports=["websocket"], wait_timeout=20)
+
+    async def disconnect(self) -> None:
+        if self._socket is not None:
+            await self._socket.disconnect()
+            self._socket = None
+
+    async def send(self, payload: dict[str, Any]) -> None:
+        await self._socket.emit("oh_user_action", payload)
+
+    async def run(self, command: str) -> None:
+        await self.send({"action": "run", "args": {"command": command}})
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until what was seen fulfils a condition."""
+        async with asyncio.timeout(WAIT_SECONDS):
+            while not condition():
+                self._more.clear()
+                await self._more.wait()
+
+    def count(self, **fields: Any) -> int:
+        return sum(all(frame.get(name) == value for name, value in fields.items()) for frame in self.frames)
+
+    async def _take(self, frame: dict[str, Any]) -> None:
+        self.frames.append(frame)
+        self._more.set()
+
+
+async def stored_events(server: ServerProcess, conversation_id: str) -> list[dict[str, Any]]:
+    """The whole log, over REST."""
+    found: list[dict[str, Any]] = []
+    async with server.client() as client:
+        while True:
+            query = {"start_id": found[-1]["id"] + 1 if found else 0, "limit": 100}
+            page = (await client.get(f"/api/conversations/{conversation_id}/events", params=query)).json()
+            found += page["events"]
+            if not page["has_more"]:
+                return found
+
+
+def comparable(event: dict[str, Any]) -> str:
+    """An event without what differs between history and live."""
+    return json.dumps({key: value for key, value in event.items() if key != "source"}, sort_keys=True)
+
+
+MakeProcess = Callable[..., Awaitable[ServerProcess]]
+
+
+@pytest.fixture
+async def make_process(tmp_path: Path) -> AsyncIterator[MakeProcess]:
+    """Starts servers; all of them are ended."""
+    made: list[ServerProcess] = []
+
+    async def make(*options: str, name: str = "data", environment: dict[str, str] | None = None) -> ServerProcess:
+        server = ServerProcess(tmp_path / name, *options, environment=environment)
+        made.append(server)
+        await server.start()
+        return server
+
+    yield make
+    for server in made:
+        await server.close()
+
+
+@asynccontextmanager
+async def following(server: ServerProcess, conversation_id: str) -> AsyncIterator[Follower]:
+    """A connected follower."""
+    follower = Follower(server, conversation_id)
+    await follower.connect()
+    try:
+        yield follower
+    finally:
+        await follower.disconnect()
+
+
+async def create(server: ServerProcess, **body: Any) -> str:
+    """A new conversation's id."""
+    async with server.client() as client:
+        response = await client.post("/api/conversations", json=body)
+        assert response.status_code == 200, response.text
+        return str(response.json()["conversation_id"])

@@ -1,0 +1,148 @@
+"""kill -9 of the server at many moments: nothing that a client saw is lost, and everything goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sqlite3
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from tests.integration.server.conftest import (
+    WAIT_SECONDS,
+    Follower,
+    MakeProcess,
+    ServerProcess,
+    comparable,
+    create,
+    stored_events,
+)
+
+LOCAL = ("--sandbox", "local")
+
+
+def assert_nothing_was_lost(follower: Follower, stored: list[dict[str, Any]]) -> None:
+    """Every event that the client was shown is in the log, the same; and the log has no gaps."""
+    file = follower.server.data_dir / "drydock.db"
+    with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as database:
+        query = "SELECT id FROM events WHERE conversation_id = ? ORDER BY id"
+        numbers = [row[0] for row in database.execute(query, (follower.conversation_id,))]
+    assert numbers == list(range(len(numbers)))
+    by_id = {event["id"]: event for event in stored}
+    for event_id, seen in follower.events.items():
+        assert event_id in by_id, f"event {event_id} was shown and is gone"
+        assert comparable(by_id[event_id]) == comparable(seen)
+
+
+@pytest.mark.timeout(240)
+async def test_killed_while_commands_run_one_after_the_other(make_process: MakeProcess) -> None:
+    rng = random.Random(4)
+    server = await make_process(*LOCAL)
+    conversation_id = await create(server)
+    follower = Follower(server, conversation_id)
+    for round_number in range(6):
+        await follower.connect()
+        wanted = follower.count(observation="run") + 1 + rng.randrange(3)
+        sending = asyncio.create_task(keep_sending(follower, rng, f"round {round_number}"))
+        await follower.until(lambda wanted=wanted: follower.count(observation="run") >= wanted)  # type: ignore[misc]
+        await asyncio.sleep(rng.random() / 20)
+        await server.kill()
+        sending.cancel()
+        await asyncio.wait([sending])
+        await follower.disconnect()
+        await server.start()
+        assert_nothing_was_lost(follower, await stored_events(server, conversation_id))
+        async with server.client() as client:
+            listed = (await client.get("/api/conversations")).json()["results"]
+        assert [info["conversation_id"] for info in listed] == [conversation_id]
+    await follower.connect()
+    await follower.run("echo the end")
+    await follower.until(lambda: any("the end" in str(f.get("content")) for f in follower.frames))
+    stored = await stored_events(server, conversation_id)
+    assert_nothing_was_lost(follower, stored)
+    assert_every_command_has_one_answer(stored)
+    await follower.disconnect()
+
+
+async def keep_sending(follower: Follower, rng: random.Random, name: str) -> None:
+    for number in range(10_000):
+        await follower.run(f"echo {name} number {number}; echo {number} >> sent")
+        await asyncio.sleep(rng.random() / 50)
+
+
+def assert_every_command_has_one_answer(stored: list[dict[str, Any]]) -> None:
+    asked = [event["id"] for event in stored if event.get("action") == "run"]
+    answered = [event["cause"] for event in stored if event.get("observation") in {"run", "error"} and "cause" in event]
+    assert sorted(answered) == asked
+
+
+@pytest.mark.timeout(240)
+async def test_killed_while_conversations_are_made(make_process: MakeProcess) -> None:
+    rng = random.Random(7)
+    server = await make_process("--sandbox", "unconfined")
+    acknowledged: dict[str, str] = {}
+    one_more = asyncio.Event()
+
+    async def keep_creating(name: str) -> None:
+        for step in range(1000):
+            text = f"hello {name} {step}"
+            acknowledged[await create(server, initial_user_msg=text)] = text
+            one_more.set()
+
+    for round_number in range(4):
+        tasks = [asyncio.create_task(keep_creating(f"{round_number}-{n}")) for n in range(3)]
+        one_more.clear()
+        async with asyncio.timeout(WAIT_SECONDS):
+            await one_more.wait()
+        await asyncio.sleep(rng.random() / 2)
+        await server.kill()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        server.environment = {"DRYDOCK_RESUME_ON_START": "false"}
+        await server.start()
+    async with server.client() as client:
+        listed: dict[str, dict[str, Any]] = {}
+        page_id = None
+        while True:
+            query = {"limit": 100, **({"page_id": page_id} if page_id else {})}
+            page = (await client.get("/api/conversations", params=query)).json()
+            listed |= {info["conversation_id"]: info for info in page["results"]}
+            page_id = page["next_page_id"]
+            if page_id is None:
+                break
+    assert acknowledged.keys() <= listed.keys()
+    for conversation_id, text in list(acknowledged.items())[-20:]:
+        messages = [e["message"] for e in await stored_events(server, conversation_id) if e.get("action") == "message"]
+        assert messages == [text]
+
+
+async def finished(server: ServerProcess, follower: Follower) -> None:
+    await follower.until(lambda: any((f.get("extras") or {}).get("agent_state") == "finished" for f in follower.frames))
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("events_before_the_kill", [3, 9, 16])
+async def test_an_agent_that_was_at_work_goes_on_by_itself_and_finishes(
+    make_process: MakeProcess, events_before_the_kill: int
+) -> None:
+    server = await make_process(*LOCAL)
+    conversation_id = await create(server, initial_user_msg="Show me what you can do")
+    follower = Follower(server, conversation_id)
+    await follower.connect()
+    await follower.until(lambda: len(follower.events) >= events_before_the_kill)
+    await server.kill()
+    await follower.disconnect()
+    await server.start()
+    await follower.connect()
+    await finished(server, follower)
+    stored = await stored_events(server, conversation_id)
+    assert_nothing_was_lost(follower, stored)
+    actions = [event["id"] for event in stored if event.get("tool_call_metadata") and "action" in event]
+    causes = [event["cause"] for event in stored if "observation" in event and event.get("cause") in actions]
+    needing_answers = [
+        event["id"] for event in stored if event["id"] in actions and event["action"] in {"run", "edit", "read"}
+    ]
+    assert sorted(set(causes)) == sorted(causes)
+    assert set(needing_answers) <= set(causes)
+    await follower.disconnect()

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+import socketio
+import socketio.exceptions
+import websockets
+
+from tests.integration.server.conftest import MakeProcess, ServerProcess, create, following
+
+UNCONFINED = ("--sandbox", "unconfined")
+
+
+async def test_it_says_in_a_few_lines_where_it_is_and_what_it_runs_on(make_process: MakeProcess) -> None:
+    server = await make_process(*UNCONFINED)
+    async with server.client() as client:
+        page = await client.get("/")
+        assert page.headers["content-security-policy"]
+    await server.until_printed("database")
+    lines = server.printed().splitlines()
+    assert lines[0].startswith("Drydock ")
+    assert server.url.startswith("http://127.0.0.1:")
+    assert [line.split()[0] for line in lines[1:4]] == ["sandbox", "model", "database"]
+    assert "WITHOUT ISOLATION" in lines[1]
+    assert "demo/tour" in lines[2]
+    assert await server.stop() == 0
+
+
+async def test_a_second_server_on_the_same_data_is_refused(make_process: MakeProcess) -> None:
+    await make_process(*UNCONFINED)
+    with pytest.raises(RuntimeError, match="another Drydock server") as caught:
+        await make_process(*UNCONFINED)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+async def test_a_taken_port_is_told_with_what_to_do(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        server = ServerProcess(tmp_path / "data", "--port", str(taken.getsockname()[1]))
+        with pytest.raises(RuntimeError, match="--port"):
+            await server.start()
+
+
+async def test_listening_to_others_without_a_token_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="DRYDOCK_TOKEN"):
+        await ServerProcess(tmp_path / "data", "--host", "0.0.0.0").start()  # noqa: S104 - it refuses
+
+
+async def test_an_unknown_setting_is_refused_with_the_nearest_name(tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path / "data", environment={"DRYDOCK_TOKN": "x"})
+    with pytest.raises(RuntimeError, match="Did you mean DRYDOCK_TOKEN"):
+        await server.start()
+
+
+async def test_a_made_token_is_in_the_address_and_opens_rest_and_sockets(make_process: MakeProcess) -> None:
+    server = await make_process(*UNCONFINED, environment={"DRYDOCK_TOKEN": "auto"})
+    assert server.token is not None
+    async with httpx.AsyncClient(base_url=server.url) as stranger:
+        assert (await stranger.get("/api/conversations")).status_code == 401
+    conversation_id = await create(server)
+    async with following(server, conversation_id) as follower:
+        await follower.until(lambda: follower.count(action="system") == 1)
+    for key in ("wrong", "null", ""):
+        client = socketio.AsyncClient(reconnection=False)
+        query = f"conversation_id={conversation_id}&latest_event_id=-1&session_api_key={key}"
+        with pytest.raises(socketio.exceptions.ConnectionError):
+            await client.connect(f"{server.url}?{query}", transports=["websocket"])
+        await client.disconnect()
+    assert server.token not in server.printed().split("\n", 1)[1]
+
+
+async def test_foreign_pages_and_hosts_are_refused_on_http_polling_and_websocket(make_process: MakeProcess) -> None:
+    server = await make_process(*UNCONFINED)
+    async with server.client() as client:
+        for headers in ({"Origin": "http://evil.example"}, {"Host": "evil.example"}):
+            for path in ("/health", "/api/conversations", "/socket.io/?EIO=4&transport=polling"):
+                assert (await client.get(path, headers=headers)).status_code == 403
+        own = {"Origin": server.url}
+        assert (await client.get("/socket.io/?EIO=4&transport=polling", headers=own)).status_code == 200
+    address = server.url.replace("http", "ws") + "/socket.io/?EIO=4&transport=websocket"
+    with pytest.raises(websockets.InvalidStatus) as caught:
+        async with websockets.connect(address, origin=websockets.Origin("http://evil.example")):
+            pass
+    assert caught.value.response.status_code == 403
+    async with websockets.connect(address, origin=websockets.Origin(server.url)) as connection:
+        assert str(await connection.recv()).startswith("0{")
+
+
+async def test_an_oversized_body_is_refused_and_the_server_lives(make_process: MakeProcess) -> None:
+    server = await make_process(*UNCONFINED, environment={"DRYDOCK_MAX_REQUEST_BYTES": "2000"})
+    async with server.client() as client:
+        response = await client.post("/api/conversations", json={"initial_user_msg": "x" * 3000})
+        assert response.status_code == 413
+        assert "max_request_bytes" in response.text
+
+        async def endless() -> AsyncIterator[bytes]:
+            for _ in range(100):
+                yield b"x" * 1000
+
+        chunked = await client.post(
+            "/api/conversations", content=endless(), headers={"content-type": "application/json"}
+        )
+        assert chunked.status_code == 413
+    await create(server)
+
+
+async def test_an_oversized_socket_message_is_told_and_the_conversation_goes_on(make_process: MakeProcess) -> None:
+    server = await make_process(*UNCONFINED, environment={"DRYDOCK_MAX_MESSAGE_BYTES": "2000"})
+    conversation_id = await create(server)
+    async with following(server, conversation_id) as follower:
+        await follower.send({"action": "run", "args": {"command": "echo " + "x" * 3000}})
+        await follower.until(lambda: follower.count(error=True) == 1)
+        await follower.run("echo small")
+        await follower.until(lambda: follower.count(observation="run") == 1)
+
+
+async def test_ending_it_suspends_conversations_and_the_next_start_shows_them(make_process: MakeProcess) -> None:
+    server = await make_process(*UNCONFINED)
+    conversation_id = await create(server)
+    async with following(server, conversation_id) as follower:
+        await follower.run("echo before")
+        await follower.until(lambda: follower.count(observation="run") == 1)
+        assert await server.stop() == 0
+        await server.start()
+        await follower.connect()
+        await follower.run("echo after")
+        await follower.until(lambda: follower.count(observation="run") == 2)
+        ids = [frame["id"] for frame in follower.frames if isinstance(frame.get("id"), int)]
+        assert ids == sorted(set(ids))
