@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import URL, Executable, Row, make_url, text
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from server.db import event_rows, sqlite
@@ -134,9 +135,9 @@ def create_engines(url: URL | str, settings: DatabaseSettings) -> Engines:
     """Engines for `url`; nothing is opened yet.
 
     Raises:
-        DatabaseError: the SQLite library of this machine is too old.
+        DatabaseError: `url` cannot be used, or the SQLite library of this machine is too old.
     """
-    url = make_url(url)
+    url = _checked_url(url)
     write = create_async_engine(url, pool_size=1, max_overflow=0, hide_parameters=True)
     # Readers need no transaction, so nothing has to be undone when a connection goes back: that would cost every read
     # another turn to the database.
@@ -161,6 +162,31 @@ def create_engines(url: URL | str, settings: DatabaseSettings) -> Engines:
         )
     sqlite.begin_as_writer(write)
     return Engines(write, read, sqlite.insert_events, sqlite.MAX_ROWS, sqlite.fetch_rows)
+
+
+def _checked_url(url: URL | str) -> URL:
+    """The parsed address, with a driver that is installed and asynchronous; errors never show its password."""
+    try:
+        parsed = make_url(url)
+    except ArgumentError as error:
+        raise DatabaseError(
+            "the database URL cannot be read; it looks like postgresql+asyncpg://user:password@host/name"
+        ) from error
+    try:
+        dialect = parsed.get_dialect(_is_async=True)
+        dialect.import_dbapi()
+    except (NoSuchModuleError, ImportError) as error:
+        raise DatabaseError(
+            f"the database URL {parsed.render_as_string()} needs the driver {parsed.drivername}, which is not installed"
+        ) from error
+    if parsed.get_backend_name() == "sqlite" and parsed.database in {None, "", ":memory:"}:
+        raise DatabaseError("the database URL names no file; a database in memory would keep nothing")
+    if not dialect.is_async:
+        raise DatabaseError(
+            f"the database URL {parsed.render_as_string()} names a driver that is not asynchronous; "
+            "use postgresql+asyncpg or sqlite+aiosqlite"
+        )
+    return parsed
 
 
 async def fetch_rows(engine: AsyncEngine, statement: str, parameters: Mapping[str, object]) -> Sequence[Sequence[Any]]:

@@ -32,8 +32,8 @@ def is_conflict(error: BaseException) -> bool:
 
 
 def is_database_failure(error: BaseException) -> bool:
-    """Whether `error` comes from the database or its driver."""
-    return isinstance(error, SQLAlchemyError) or sqlite.is_failure(error)
+    """Whether `error` comes from the database, its driver or the way to it."""
+    return isinstance(error, SQLAlchemyError | OSError) or sqlite.is_failure(error)
 
 
 def is_outage(error: BaseException) -> bool:

@@ -30,7 +30,7 @@ async def upgrade(engine: AsyncEngine) -> None:
             return
         async with engine.begin() as connection:
             await connection.run_sync(_run)
-    except SQLAlchemyError as error:
+    except (SQLAlchemyError, OSError) as error:
         raise database_error(f"the database {engine.url.render_as_string()} could not be opened", error) from error
 
 

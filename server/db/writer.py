@@ -21,7 +21,7 @@ from server.db import event_rows
 from server.db.engine import Engines, InsertEvents
 from server.db.errors import DatabaseError
 from server.db.event_rows import EventRow
-from server.db.failures import database_error, explain, is_conflict, is_outage
+from server.db.failures import database_error, explain, is_conflict, is_database_failure, is_outage
 from server.db.pending import Change, PendingAppend, PendingChange, PendingQueue, Record
 
 MAX_PENDING = 50_000
@@ -223,7 +223,7 @@ class Writer:
             raise
         except Exception as error:  # noqa: BLE001 - told to the caller; the writer must live on
             await self._recover(())
-            known = isinstance(error, SQLAlchemyError) and not is_conflict(error)
+            known = is_database_failure(error) and not is_conflict(error)
             item.fail(database_error("the change could not be stored", error) if known else error)
         else:
             if not item.done.done():

@@ -61,3 +61,19 @@ def test_an_sqlite_that_is_too_old_is_refused_with_the_version_that_is_needed(mo
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 34, 1))
     with pytest.raises(DatabaseError, match=r"3\.35 or newer is needed"):
         sqlite.check_version()
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("no url at all", "cannot be read"),
+        ("sqlite:///x.db", "not asynchronous"),
+        ("sqlite+aiosqlite://", "names no file"),
+        ("postgresql+psycopg9://ann:hunter2@host/name", "driver postgresql\\+psycopg9, which is not installed"),
+        ("nonsense://ann:hunter2@host/name", "driver nonsense, which is not installed"),
+    ],
+)
+def test_a_database_url_that_cannot_be_used_is_refused_without_its_password(url: str, words: str) -> None:
+    with pytest.raises(DatabaseError, match=words) as caught:
+        create_engines(url, DatabaseSettings())
+    assert "hunter2" not in str(caught.value)
