@@ -1,8 +1,9 @@
 /** Events and frames as a server sends them. */
 import { parseFrame } from "../src/protocol/frames";
 import type { Frame } from "../src/protocol/frames";
-import { createModel, reduce } from "../src/state/conversation";
-import type { ConversationModel, ModelAction } from "../src/state/conversation";
+import { reduce } from "../src/state/conversation";
+import { createModel } from "../src/state/model";
+import type { ConversationModel, ModelAction } from "../src/state/model";
 import type { ConversationInfo } from "../src/protocol/rest";
 
 export const AT = Date.parse("2026-01-01T00:00:10Z");

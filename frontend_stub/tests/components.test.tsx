@@ -180,7 +180,7 @@ describe("the status line", () => {
   const showStatus = (...payloads: readonly unknown[]) => {
     const onRequest = vi.fn();
     const model = liveModel(...payloads);
-    render(<StatusBar model={model} phase={phaseOf(model)} onRequest={onRequest} />);
+    render(<StatusBar model={model} phase={phaseOf(model)} onRequest={onRequest} onRetry={vi.fn()} />);
     return onRequest;
   };
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { createModel } from "../src/state/conversation";
+import { createModel } from "../src/state/model";
 import { acceptsMessage, phaseOf } from "../src/state/phase";
 import { AT, agentMessage, dispatch, frame, info, liveModel, receive, run, state, userMessage } from "./builders";
 

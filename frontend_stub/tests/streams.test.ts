@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { LIVE_OUTPUT_LIMIT } from "../src/state/streams";
 import type { Delta } from "../src/protocol/frames";
-import type { ConversationModel } from "../src/state/conversation";
+import type { ConversationModel } from "../src/state/model";
 import { agentMessage, dispatch, liveModel, ran, receive, run, state } from "./builders";
 
 const say = (id: string, text: string): Delta => ({ kind: "message", response_id: id, text });

@@ -7,7 +7,7 @@
 import { frameId, parseFrame } from "../protocol/frames";
 import { isAction } from "../protocol/events";
 import { stringField } from "../protocol/fields";
-import type { PendingMessage } from "../state/conversation";
+import type { PendingMessage } from "../state/model";
 import { acceptsMessage, phaseOf } from "../state/phase";
 import type { Api } from "./api";
 import type { ConversationStore } from "./session";

@@ -5,12 +5,12 @@
  */
 import { messageAction, stateAction } from "../protocol/client-actions";
 import type { RequestedState } from "../protocol/client-actions";
-import { frameId, parseDelta, parseFrame } from "../protocol/frames";
-import type { Frame } from "../protocol/frames";
-import type { ConversationModel, ModelAction } from "../state/conversation";
+import { parseDelta, parseFrame } from "../protocol/frames";
+import type { ConversationModel, ModelAction } from "../state/model";
 import { acceptsMessage, needsStart, phaseOf } from "../state/phase";
 import type { ModelStore } from "../state/store";
 import type { Api } from "./api";
+import { HistoryLoader } from "./history";
 import { ApiError, errorText } from "./http";
 import { Outbox } from "./outbox";
 import type { Line, OpenLine } from "./socket";
@@ -28,7 +28,6 @@ export interface SessionParts {
   readonly onInfo?: () => void;
 }
 
-export const HISTORY_PAGE = 100;
 const POLL_STARTING_MILLISECONDS = 1_000;
 const POLL_STARTING_LATER_MILLISECONDS = 3_000;
 const POLL_MILLISECONDS = 30_000;
@@ -41,18 +40,20 @@ export class ConversationSession {
   readonly #id: string;
   readonly #parts: SessionParts;
   readonly #outbox: Outbox;
+  readonly #history: HistoryLoader;
   #line: Line | null = null;
   #poll: number | undefined;
   #retry: number | undefined;
   #retryDelay = RETRY_FIRST_MILLISECONDS;
   #startingPolls = 0;
-  /** Id of the oldest event loaded: the next older page ends before it. */
-  #oldestId = Number.MAX_SAFE_INTEGER;
   #closed = false;
 
   constructor(id: string, parts: SessionParts) {
     this.#id = id;
     this.#parts = parts;
+    this.#history = new HistoryLoader(id, parts.api, (action) => {
+      this.#dispatch(action);
+    });
     this.#outbox = new Outbox(id, parts.api, parts.store, (text) => {
       this.#line?.send(messageAction(text));
     });
@@ -60,7 +61,7 @@ export class ConversationSession {
 
   /** Shows what there is, then goes live unless the conversation sleeps. */
   async open(): Promise<void> {
-    await Promise.all([this.#refreshInfo(), this.#loadNewest()]);
+    await Promise.all([this.#refreshInfo(), this.#history.loadNewest()]);
     if (this.#closed) return;
     const status = this.#model.info?.status;
     if (status === "STARTING" || status === "RUNNING") this.#connect();
@@ -136,14 +137,7 @@ export class ConversationSession {
   }
 
   async loadOlder(): Promise<void> {
-    if (this.#model.older !== "more" || this.#oldestId <= 0) return;
-    this.#dispatch({ type: "older-loading" });
-    try {
-      await this.#loadPage(this.#oldestId - 1);
-    } catch (error) {
-      this.#dispatch({ type: "older-failed" });
-      this.#notice(`Older history could not be loaded. ${errorText(error)}`);
-    }
+    await this.#history.loadOlder();
   }
 
   /** Shows a title before the server has announced it. */
@@ -168,27 +162,6 @@ export class ConversationSession {
 
   #notice(text: string): void {
     this.#dispatch({ type: "notice", level: "error", text });
-  }
-
-  async #loadNewest(): Promise<void> {
-    try {
-      await this.#loadPage(null);
-    } catch {
-      // The line then replays everything from the start: slower for a long history, but the same to see.
-      this.#dispatch({ type: "history", events: [], hasMore: false });
-    }
-  }
-
-  async #loadPage(endId: number | null): Promise<void> {
-    const page = await this.#parts.api.events(this.#id, {
-      reverse: true,
-      limit: HISTORY_PAGE,
-      ...(endId === null ? {} : { endId }),
-    });
-    const frames = page.events.map(parseFrame).filter((frame): frame is Frame => frame !== null);
-    const ids = frames.map(frameId).filter((id) => id >= 0);
-    this.#oldestId = Math.min(this.#oldestId, ...ids);
-    this.#dispatch({ type: "history", events: frames, hasMore: page.has_more && ids.length > 0 });
   }
 
   async #refreshInfo(): Promise<void> {

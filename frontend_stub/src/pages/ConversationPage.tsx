@@ -17,8 +17,9 @@ import { ConversationSession } from "../net/session";
 import { openLine } from "../net/socket";
 import type { RequestedState } from "../protocol/client-actions";
 import type { ActionEvent } from "../protocol/events";
-import type { ConversationModel } from "../state/conversation";
-import { createModel, reduce } from "../state/conversation";
+import type { ConversationModel } from "../state/model";
+import { reduce } from "../state/conversation";
+import { createModel } from "../state/model";
 import { acceptsMessage, phaseOf } from "../state/phase";
 import type { Phase } from "../state/phase";
 import { ModelStore, useReadable } from "../state/store";
@@ -109,6 +110,9 @@ function OpenConversation({ id, store, session }: OpenConversationProps) {
     },
     [session],
   );
+  const retry = useCallback(() => {
+    session.retryNow();
+  }, [session]);
   const answer = useCallback(
     (approved: boolean) => {
       session.request(approved ? "user_confirmed" : "user_rejected");
@@ -161,7 +165,7 @@ function OpenConversation({ id, store, session }: OpenConversationProps) {
             }}
           />
           <div className={`dock-box ${phase}`}>
-            <StatusBar model={model} phase={phase} onRequest={request} />
+            <StatusBar model={model} phase={phase} onRequest={request} onRetry={retry} />
             {phase === "confirming" && <ApprovalBar action={awaitedAction(model)} onAnswer={answer} />}
             <Composer
               draftKey={`drydock.draft.${id}`}

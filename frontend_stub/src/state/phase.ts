@@ -1,5 +1,5 @@
 /** What the conversation is doing, in one word that the whole page agrees on (wire protocol 3.7 and 5). */
-import type { ConversationModel } from "./conversation";
+import type { ConversationModel } from "./model";
 
 export type Phase =
   | "opening"

@@ -2,7 +2,7 @@
 import { useState } from "react";
 import { useServices } from "../../app/services";
 import { errorText } from "../../net/http";
-import type { ConversationModel } from "../../state/conversation";
+import type { ConversationModel } from "../../state/model";
 import type { Phase } from "../../state/phase";
 import { ConfirmDialog } from "../common/ConfirmDialog";
 import { MoreIcon } from "../common/icons";

@@ -1,7 +1,7 @@
 /** What went wrong outside the agent's own work, and what can be done. */
 import { Link } from "wouter";
 import { explain } from "../../protocol/status";
-import type { Notice } from "../../state/conversation";
+import type { Notice } from "../../state/model";
 import { AlertIcon, CloseIcon } from "../common/icons";
 
 export function Notices({ notices, onDismiss }: { readonly notices: readonly Notice[]; readonly onDismiss: (key: string) => void }) {

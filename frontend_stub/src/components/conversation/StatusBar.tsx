@@ -2,7 +2,7 @@
 import { useNow } from "../../app/hooks";
 import type { RequestedState } from "../../protocol/client-actions";
 import { explainReason, isErrorStatus, progressLabel } from "../../protocol/status";
-import type { ConversationModel } from "../../state/conversation";
+import type { ConversationModel } from "../../state/model";
 import type { Phase } from "../../state/phase";
 import { formatElapsed } from "../../state/time";
 import { PauseIcon, PlayIcon, StopIcon } from "../common/icons";
@@ -60,9 +60,10 @@ interface StatusBarProps {
   readonly model: ConversationModel;
   readonly phase: Phase;
   readonly onRequest: (state: RequestedState) => void;
+  readonly onRetry: () => void;
 }
 
-export function StatusBar({ model, phase, onRequest }: StatusBarProps) {
+export function StatusBar({ model, phase, onRequest, onRetry }: StatusBarProps) {
   const away = model.connection === "reconnecting" || model.connection === "refused";
   const busy = BUSY.has(phase) && !away;
   const active = phase === "working" || phase === "throttled";
@@ -85,6 +86,11 @@ export function StatusBar({ model, phase, onRequest }: StatusBarProps) {
               <StopIcon size={14} /> Stop
             </button>
           </>
+        )}
+        {(model.connection === "refused" || model.infoState === "failed") && (
+          <button type="button" className="chip" data-testid="retry-button" onClick={onRetry}>
+            Try now
+          </button>
         )}
         {(wakeable || (resumable && !away)) && (
           <button type="button" className="chip" data-testid="resume-button" onClick={() => { onRequest("running"); }}>

@@ -1,7 +1,7 @@
 /** What stands below the history: text being written, the start of the sandbox, messages on their way. */
 import { memo, useDeferredValue } from "react";
 import { useNow } from "../../app/hooks";
-import type { PendingMessage, ProgressStep } from "../../state/conversation";
+import type { PendingMessage, ProgressStep } from "../../state/model";
 import type { ResponseStream } from "../../state/streams";
 import { formatElapsed } from "../../state/time";
 import { AlertIcon, CheckIcon } from "../common/icons";

@@ -1,0 +1,88 @@
+/** The agent's state: which one holds, since when, and what it ends or leaves behind. */
+import type { AgentState, ObservationEvent } from "../protocol/events";
+import { isAction } from "../protocol/events";
+import type { StateFrame } from "../protocol/frames";
+import { noteId } from "./model";
+import type { ConversationModel } from "./model";
+import { tellsSame } from "./notices";
+import { dropResponses } from "./streams";
+import { parseTimestamp } from "./time";
+import { addEvent } from "./timeline";
+
+/** Id of a line that answers a frame without one. */
+export const UNNUMBERED = -1;
+
+/** States in which the agent says nothing more: unfinished text would otherwise stay for ever. */
+const QUIET: ReadonlySet<AgentState> = new Set([
+  "awaiting_user_input",
+  "stopped",
+  "finished",
+  "rejected",
+  "error",
+  "awaiting_user_confirmation",
+]);
+
+/** States that only a running session has; the others may be an old one that is told again on connecting. */
+const AWAKE: ReadonlySet<AgentState> = new Set([
+  "running",
+  "awaiting_user_input",
+  "awaiting_user_confirmation",
+  "user_confirmed",
+  "user_rejected",
+  "rate_limited",
+]);
+
+export function takeState(model: ConversationModel, frame: StateFrame, at: number): void {
+  const isNew = frame.id !== null && noteId(model, frame.id);
+  // A replay sends the newest state last, though older than other events; an older state never overrides it.
+  if (frame.id !== null && frame.id < model.agentStateId) return;
+  if (frame.id !== null) model.agentStateId = frame.id;
+  if (QUIET.has(frame.state)) dropResponses(model.streams);
+  if (model.agentState !== frame.state) {
+    model.agentState = frame.state;
+    model.agentStateSince = (frame.timestamp === null ? null : parseTimestamp(frame.timestamp)) ?? at;
+  }
+  model.agentReason = frame.reason;
+  if (frame.state !== "rate_limited") model.retry = "";
+  if (AWAKE.has(frame.state) || (isNew && frame.state !== "loading")) endStart(model);
+  if (frame.state === "error") {
+    model.notices = model.notices.filter((entry) => !tellsSame(entry, frame.reason));
+    if (isNew || frame.id === null) addErrorLine(model, frame);
+  }
+}
+
+export function endStart(model: ConversationModel): void {
+  model.starting = false;
+  model.startingSince = 0;
+  model.progress = [];
+}
+
+/** An error state leaves a line in the history, so that scrolling back tells what happened. */
+function addErrorLine(model: ConversationModel, frame: StateFrame): void {
+  const line = errorLine(frame);
+  const last = model.history.at(-1);
+  if (frame.id === null && last !== undefined && !isAction(last) && last.content === line.content) return;
+  model.history.push(line);
+  addEvent(model.timeline, line);
+}
+
+export function errorLine(frame: StateFrame): ObservationEvent {
+  return {
+    id: frame.id ?? UNNUMBERED,
+    timestamp: frame.timestamp ?? "",
+    source: "environment",
+    message: frame.reason,
+    observation: "error",
+    content: frame.reason,
+    extras: { error_id: "", agent_state: "error" },
+  };
+}
+
+/** History tells the state only until something newer is known. */
+export function takeHistoricState(model: ConversationModel, frame: StateFrame, id: number): void {
+  if (id < model.agentStateId) return;
+  model.agentStateId = id;
+  model.agentState = frame.state;
+  model.agentReason = frame.reason;
+  model.agentStateSince = parseTimestamp(frame.timestamp ?? "") ?? 0;
+}

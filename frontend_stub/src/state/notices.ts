@@ -1,0 +1,44 @@
+/** Status frames: steps of the start, retries, titles, and what went wrong outside the agent's own work. */
+import type { StatusFrame } from "../protocol/frames";
+import { isErrorStatus, progressLabel } from "../protocol/status";
+import type { ConversationModel, Notice } from "./model";
+
+const NOTICE_LIMIT = 4;
+const PROGRESS_LIMIT = 12;
+
+/** True when an error state says what the notice says; a state's reason may name the error's class in front. */
+export function tellsSame(notice: Pick<Notice, "statusId" | "text">, reason: string): boolean {
+  if (reason === "") return false;
+  return notice.statusId === reason || (notice.text !== "" && reason.endsWith(notice.text));
+}
+
+export function takeStatus(model: ConversationModel, frame: StatusFrame, at: number): void {
+  if (frame.title !== null) {
+    if (model.info !== null && frame.message === model.conversationId) {
+      model.info = { ...model.info, title: frame.title };
+    }
+    return;
+  }
+  if (frame.level === "error") {
+    const told = tellsSame({ statusId: frame.id, text: frame.message }, model.agentReason);
+    if (model.agentState !== "error" || !told) addNotice(model, "error", frame.message, frame.id);
+    return;
+  }
+  if (frame.id === "STATUS$LLM_RETRY") {
+    model.retry = frame.message || progressLabel(frame.id);
+    return;
+  }
+  // A failed start is told as an error too; it is no step of the start.
+  if (isErrorStatus(frame.id)) return;
+  const label = frame.message || progressLabel(frame.id);
+  if (label === "" || model.progress.at(-1)?.label === label) return;
+  model.progress = [...model.progress, { label, at }].slice(-PROGRESS_LIMIT);
+}
+
+export function addNotice(model: ConversationModel, level: Notice["level"], text: string, statusId: string): void {
+  // A server may tell the same as an error and as a status.
+  if (model.notices.some((entry) => (text === "" ? entry.statusId === statusId : entry.text === text))) return;
+  model.noticeCount += 1;
+  const notice = { key: `n${model.noticeCount}`, level, text, statusId };
+  model.notices = [...model.notices, notice].slice(-NOTICE_LIMIT);
+}
