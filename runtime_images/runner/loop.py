@@ -172,8 +172,8 @@ class Loop:
     def _wake(self) -> None:
         try:
             os.write(self._wake_writer, b"\0")
-        except BlockingIOError:
-            return  # the pipe is full of wake-ups already
+        except OSError:
+            return  # the pipe is full of wake-ups already, or the loop has ended
 
     def _woken(self) -> None:
         try:

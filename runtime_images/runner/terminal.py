@@ -86,8 +86,8 @@ class TerminalText:
         self._carry = ""
         self._in_string = False
         self._settle()
-        while len(self._lines) - 1 > self._row and not self._lines[-1]:
-            self._lines.pop()
+        while len(self._lines) - 1 > self._row and not self._lines[-1] and not self._lines[-2]:
+            self._lines.pop()  # rows below the text that a program has only passed through
         rest = "\n".join(self._lines)
         self.clear()
         if rest:

@@ -1,0 +1,180 @@
+"""Small parts: keys, reports, history, workers, the loop, and the process table."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime_images.runner import processes
+from runtime_images.runner.driver import Report, ReportReader, Snapshot, quote
+from runtime_images.runner.history import History
+from runtime_images.runner.keys import key, typed
+from runtime_images.runner.loop import Loop
+from runtime_images.runner.workers import BusyError, Job, Workers
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "data"),
+    [
+        ("C-c", "CTRL+C", b"\x03"),
+        ("C-z", "CTRL+Z", b"\x1a"),
+        ("CTRL-d", "CTRL+D", b"\x04"),
+        ("CTRL+A", "CTRL+A", b"\x01"),
+        ("ENTER", "ENTER", b"\r"),
+        ("UP", "UP", b"\x1b[A"),
+        ("BS", "BS", b"\x7f"),
+        ("PGDN", "PGDN", b"\x1b[6~"),
+    ],
+)
+def test_keys_are_known_by_name(text: str, name: str, data: bytes) -> None:
+    assert key(text) == (name, data)
+
+
+@pytest.mark.parametrize("text", ["", "c", "C-", "C-cc", "C-1", "enter the name", "Tab", "ls", "C-c; ls"])
+def test_other_texts_are_no_keys(text: str) -> None:
+    assert key(text) is None
+
+
+def test_lines_are_typed_with_returns() -> None:
+    assert typed("a\nb\r\nc") == b"a\rb\rc\r"
+
+
+@given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
+def test_quoted_text_is_one_word(text: str) -> None:
+    printed = subprocess.run(["bash", "-c", f"printf %s {quote(text)}"], capture_output=True, check=True)
+    assert printed.stdout == text.encode()
+
+
+@given(st.lists(st.integers(0, 300), max_size=6))
+def test_reports_are_found_among_noise_however_divided(cuts: list[int]) -> None:
+    data = (
+        b"noise\0w\0" + b"0\0-1\0/a\0/p\0\0" + b"real\0" + b"3\x0042\0/d\xff\0/p\0him\0" + b"state\nx\0real.state\0more"
+    )
+    reader = ReportReader()
+    reader.expect("real", "other")
+    edges = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
+    found = [item for start, end in pairwise(edges) for item in reader.feed(data[start:end])]
+    assert found == [Report("real", 3, 42, "/d\udcff", "/p", "him"), Snapshot("real", b"state\nx")]
+
+
+def test_a_flood_in_the_place_of_reports_takes_bounded_memory() -> None:
+    reader = ReportReader()
+    reader.expect("real")
+    for _ in range(100):
+        assert reader.feed(b"x" * 100_000) == []
+    assert len(reader._buffer) <= 4 * 1024 * 1024 + 100_000
+
+
+def test_history_falls_back_to_memory(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    history = History(str(tmp_path / "file"))
+    history.push("/a", b"one")
+    history.push("/a", b"two")
+    assert [history.pop("/a"), history.pop("/a"), history.pop("/a")] == [b"two", b"one", None]
+
+
+def test_history_outlives_its_object(tmp_path: Path) -> None:
+    History(str(tmp_path)).push("/a", b"one")
+    assert History(str(tmp_path)).pop("/b") is None
+    assert History(str(tmp_path)).pop("/a") == b"one"
+
+
+def test_jobs_of_a_lane_are_done_in_order_and_others_beside_them() -> None:
+    loop = Loop()
+    workers = Workers(loop)
+    order: list[str] = []
+    gate = threading.Event()
+
+    def finished(name: str) -> None:
+        order.append(name)
+        if len(order) == 4:
+            loop.stop()
+
+    def job(lane: str, name: str, *, waits: bool = False) -> Job[str]:
+        def work() -> str:
+            if waits:
+                assert gate.wait(10)
+            return name
+
+        return Job(lane, work, finished, lambda error: finished(repr(error)))
+
+    workers.submit(job("a", "a1", waits=True))
+    workers.submit(job("a", "a2"))
+    cancelled = job("a", "never")
+    workers.submit(cancelled)
+    assert workers.cancel(cancelled)
+    assert not workers.cancel(cancelled)
+    workers.submit(job("b", "b1"))
+
+    def failed(_error: Exception) -> None:
+        finished("failed")
+        gate.set()
+
+    workers.submit(Job("c", lambda: str(1 // 0), finished, failed))
+    loop.run()
+    assert [name for name in order if name.startswith("a")] == ["a1", "a2"]
+    assert sorted(order) == ["a1", "a2", "b1", "failed"]
+    workers.close()
+    loop.close()
+
+
+def test_the_work_that_waits_is_bounded() -> None:
+    loop = Loop()
+    workers = Workers(loop)
+    gate = threading.Event()
+
+    def job() -> Job[bool]:
+        return Job("a", gate.wait, lambda _done: None, lambda _error: None)
+
+    for _ in range(256):
+        workers.submit(job())
+    with pytest.raises(BusyError):
+        workers.submit(job())
+    gate.set()
+    workers.close()
+    loop.close()
+
+
+def test_a_callback_that_fails_does_not_end_the_loop(capsys: pytest.CaptureFixture[str]) -> None:
+    loop = Loop()
+    loop.call_soon(lambda: [][0])
+    late = loop.call_later(0.02, loop.stop)
+    never = loop.call_later(0.01, lambda: pytest.fail("it was cancelled"))
+    never.cancel()
+    loop.run()
+    assert "IndexError" in capsys.readouterr().err
+    late.cancel()
+    loop.close()
+
+
+@pytest.mark.parametrize("shell", [-1, 0, 1])
+def test_without_a_shell_no_process_belongs_to_a_terminal(shell: int) -> None:
+    everything_since = 0
+    assert processes.belonging(processes.Scope(shell, "no-such-mark", everything_since)) == []
+
+
+def test_nothing_older_than_a_terminal_belongs_to_it() -> None:
+    shell = subprocess.Popen(["sh", "-c", "sleep 60 & echo $!; wait"], stdout=subprocess.PIPE, text=True)
+    assert shell.stdout is not None
+    child = int(shell.stdout.readline())
+    try:
+        own = processes.belonging(processes.Scope(shell.pid, "none", 0))
+        assert [process.pid for process in own] == [child]
+        later = processes.now_in_ticks() + 100
+        assert processes.belonging(processes.Scope(shell.pid, "none", later)) == []
+    finally:
+        processes.kill_all(processes.Scope(shell.pid, "none", 0))
+        shell.wait()
+        shell.stdout.close()
+
+
+@pytest.mark.parametrize("pid", [-1, 0, 1])
+def test_no_signal_is_ever_sent_to_many_processes_or_to_init(pid: int) -> None:
+    processes.signal_process(pid, 0)
+    processes.signal_group(pid, 0)

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runtime_images.runner.terminal import TerminalText
+
+
+def read(*pieces: str, rows: int = 200) -> str:
+    committed: list[str] = []
+    screen = TerminalText(committed.append, rows=rows)
+    for piece in pieces:
+        screen.feed(piece)
+    screen.flush()
+    return "".join(committed)
+
+
+plain = st.text(st.sampled_from("abc é漢\t\n"), max_size=12)
+controls = st.sampled_from(
+    [
+        *("\r", "\r\n", "\n", "\b", "\x07", "\x0b", "\x9b", "\x00", "\x1b", "\x7f", "\x18"),
+        *("\x1b[0m", "\x1b[1;31m", "\x1b[38;5;200m", "\x1b[K", "\x1b[1K", "\x1b[2K", "\x1b[J", "\x1b[2J", "\x1b[H"),
+        *("\x1b[A", "\x1b[2A", "\x1b[B", "\x1b[3C", "\x1b[2D", "\x1b[2;3H", "\x1b[5G", "\x1b[2P", "\x1b[3X", "\x1b[@"),
+        *("\x1b[L", "\x1b[M", "\x1b[3b", "\x1b7", "\x1b8", "\x1bM", "\x1bD", "\x1bc", "\x1b(B", "\x1b[s", "\x1b[u"),
+        *("\x1b[?1049h", "\x1b[?1049l", "\x1b[?25l", "\x1b[6n", "\x1b[>c", "\x1b[", "\x1b]", "\x1bP", "\x1b[1;"),
+        *(
+            "\x1b]0;title\x07",
+            "\x1b]8;;http://x\x1b\\",
+            "\x1bPq#0\x1b\\",
+            "\x1b]unended",
+            "\x1b_x",
+            "\x1b]0;a\x1b[31mb",
+        ),
+    ]
+)
+streams = st.lists(plain | controls, max_size=14).map("".join)
+
+
+@given(streams, st.lists(st.integers(0, 200), max_size=6), st.integers(1, 5))
+@settings(max_examples=600)
+def test_the_text_is_the_same_however_the_stream_is_divided(stream: str, cuts: list[int], rows: int) -> None:
+    edges = [0, *sorted(cut % (len(stream) + 1) for cut in cuts), len(stream)]
+    pieces = [stream[start:end] for start, end in pairwise(edges)]
+    assert read(*pieces, rows=rows) == read(stream, rows=rows)
+
+
+@given(streams)
+def test_no_control_character_but_tab_and_newline_is_left(stream: str) -> None:
+    assert all(character in "\t\n" or character >= " " for character in read(stream))
+    assert "\x7f" not in read(stream)
+
+
+@given(st.text(st.characters(exclude_categories=("Cc", "Cs")) | st.sampled_from("\n\t")))
+def test_plain_text_is_unchanged(text: str) -> None:
+    assert read(text) == text
+
+
+@pytest.mark.parametrize(
+    ("stream", "text"),
+    [
+        ("a\r\nb\r\n", "a\nb\n"),
+        ("10%\r20%\r100%\n", "100%\n"),
+        ("long text\rshort\n", "shorttext\n"),
+        ("long text\r\x1b[Kshort\n", "short\n"),
+        ("ab\b\bxy", "xy"),
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("\x1b]0;title\x07text", "text"),
+        ("\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\", "link"),
+        ("one\ntwo\n\x1b[2A\x1b[2KONE\n\x1b[B", "ONE\ntwo\n"),
+        ("\x1b[2J\x1b[Hfirst frame\x1b[2J\x1b[Hsecond", "second"),
+        ("before\n\x1b[?1049h\x1b[H\x1b[2Jpicture\x1b[?1049lafter", "before\n\npicture\nafter"),
+        ("\x1b[3;5Hx", "\n\n    x"),
+        ("ab\x1b[10Cc", "ab          c"),
+        ("abcdef\x1b[1G\x1b[2P", "cdef"),
+        ("abcdef\x1b[1G\x1b[2X", "  cdef"),
+        ("-\x1b[4b", "-----"),
+        ("a\x1b", "a"),
+        ("a\x1b[", "a"),
+        ("a\x1b]never ended\nb", "a\nb"),
+        ("a\x9bb\x85c", "abc"),
+    ],
+)
+def test_sequences_have_their_effect_or_none(stream: str, text: str) -> None:
+    assert read(stream) == text
+
+
+def test_absurd_parameters_are_bounded() -> None:
+    assert len(read("\x1b[999999Cx\x1b[999999999999Dy\x1b[99999999b\x1b[9999;9999Hz\x1b[9999Lq")) < 20_000
+
+
+def test_text_that_scrolled_off_is_final() -> None:
+    stream = "".join(f"{n}\n" for n in range(10))
+    assert read(stream + "\x1b[20Ax", rows=4) == "0\n1\n2\n3\n4\n5\n6\nx\n8\n9\n"
+
+
+def test_a_line_without_end_is_handed_on_in_time() -> None:
+    committed: list[str] = []
+    screen = TerminalText(committed.append)
+    for _ in range(100):
+        screen.feed("x" * 10_000)
+    assert sum(map(len, committed)) > 700_000
+    screen.flush()
+    assert "".join(committed) == "x" * 1_000_000
+
+
+def test_a_program_that_asks_for_the_cursor_is_told() -> None:
+    replies: list[bytes] = []
+    screen = TerminalText(lambda _text: None, replies.append)
+    screen.feed("a\nbc\x1b[6n")
+    assert replies == [b"\x1b[2;3R"]

@@ -1,0 +1,82 @@
+"""Text files, encodings and diffs."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runtime_images.runner import encoding
+from runtime_images.runner.diff import unified
+from runtime_images.runner.text_file import TextFile
+
+texts = st.lists(st.sampled_from(["a", "b", " ", "é", "漢", "\n", "\r\n"]), max_size=30).map("".join)
+
+
+@given(st.binary(max_size=100))
+def test_any_bytes_come_back_as_they_were(data: bytes) -> None:
+    decoded = encoding.decode(data)
+    assert encoding.encode(decoded.text, decoded.encoding) == data
+
+
+@given(texts, texts, st.data())
+def test_replacing_a_range_touches_nothing_else(text: str, new: str, data: st.DataObject) -> None:
+    raw = text.encode()
+    file = TextFile(raw)
+    start = data.draw(st.integers(0, len(file.text)))
+    end = data.draw(st.integers(start, len(file.text)))
+    edited = file.replaced(start, end, new)
+    after = TextFile(edited).text
+    assert after == (file.text[:start] + new + file.text[end:]).replace("\r\n", "\n")
+    assert file.replaced(start, start, "") == raw
+
+
+@given(texts)
+def test_lines_are_counted_by_newlines_alone(text: str) -> None:
+    file = TextFile(text.encode())
+    lines = file.lines()
+    assert "".join(line + "\n" for line in lines) in (file.text, file.text + "\n")
+    assert [file.text[file.line_start(n) :][: len(line)] for n, line in enumerate(lines)] == lines
+
+
+@pytest.mark.parametrize(
+    ("data", "binary"),
+    [
+        (b"", False),
+        (b"text\n\t", False),
+        (b"a\0b", True),
+        (b"\x7fELF\x02\x01", True),
+        ("漢字".encode(), False),
+        (b"\xff\xfea\0b\0", False),
+        (bytes(range(1, 32)), True),
+        (b"\x1b[31mred\x1b[0m\n", False),
+    ],
+)
+def test_binary_files_are_told_from_texts(data: bytes, binary: bool) -> None:
+    assert encoding.is_binary(data) is binary
+
+
+@given(texts, texts)
+@settings(max_examples=60, deadline=None)
+def test_a_diff_applied_to_the_old_text_gives_the_new_one(
+    tmp_path_factory: pytest.TempPathFactory, a: str, b: str
+) -> None:
+    folder: Path = tmp_path_factory.mktemp("diff")
+    (folder / "file").write_bytes(a.encode())
+    diff = unified(a, b, "file")
+    if a == b:
+        assert diff == ""
+        return
+    subprocess.run(["patch", "--binary", "-s", "file"], cwd=folder, input=diff.encode(), check=True)
+    found = (folder / "file").read_bytes() if (folder / "file").exists() else b""  # patch removes an emptied file
+    assert found == b.encode()
+
+
+def test_a_diff_of_a_huge_file_is_quick_and_bounded() -> None:
+    old = "line of text\n" * 500_000
+    new = old[: len(old) // 2] + "changed\n" + old[len(old) // 2 :]
+    assert unified(old, new, "/file").count("\n") < 15
+    assert len(unified("", old, "/file")) < 70_000
