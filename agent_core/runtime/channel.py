@@ -171,6 +171,8 @@ class RunnerChannel:
             raise
         finally:
             self._pending.pop(ident, None)
+            if pending.answer.done() and not pending.answer.cancelled():
+                pending.answer.exception()  # seen, also when the sending has failed first
 
     def post(self, op: str, args: Mapping[str, Any]) -> None:
         """Ask without waiting; nobody looks at the answer. Does nothing when the stream has ended."""

@@ -8,8 +8,10 @@ from typing import Any
 
 from agent_core.errors import SandboxError
 from agent_core.runtime.docker import DockerEngine, EngineRefusedError, ignoring, labels_of, unless_gone
+from agent_core.runtime.docker_config import GID, UID
 from agent_core.runtime.docker_sandbox import DockerSandbox, docker_name
 from agent_core.runtime.images import check_image
+from agent_core.runtime.injection import runner_archive
 from agent_core.runtime.naming import LABEL_CONVERSATION, LABEL_INSTANCE, LABEL_ROLE, instance_name
 from agent_core.runtime.sandbox import Availability, Sandbox, SandboxSpec, SandboxState
 
@@ -46,8 +48,12 @@ class DockerProvider:
         self._pull_seconds = pull_seconds
 
     async def check(self) -> Availability:
+        def look(client: Any) -> Any:
+            runner_archive(UID, GID, True)  # made here once, so that the first start need not wait for it
+            return client.version()
+
         try:
-            version = await self._engine.call("say its version", lambda client: client.version(), limit=5)
+            version = await self._engine.call("say its version", look, limit=5)
         except SandboxError as error:
             return Availability(False, str(error).removesuffix(error.fix).strip(), error.fix)
         if version.get("Os") != "linux":

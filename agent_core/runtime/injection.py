@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import io
+import py_compile
+import sys
 import tarfile
+import tempfile
 import time
 from functools import cache
 from pathlib import Path
@@ -46,9 +49,27 @@ def boot_command(python: str, *, root: str = RUNNER_ROOT, processes: int = 0) ->
 
 @cache
 def runner_files() -> tuple[tuple[str, bytes], ...]:
-    """``(path below the runner's package, content)`` of its code, read once per process."""
+    """``(path below the runner's package, content)`` of its code, read once per process.
+
+    Each module comes with its compiled form for our own version of Python, because its user may not write it in the
+    sandbox: an image with the same version starts the runner in half the time, others compile the source.
+    """
     package = Path(wire.__file__).parent
-    return tuple((str(path.relative_to(package)), path.read_bytes()) for path in sorted(package.rglob("*.py")))
+    found: list[tuple[str, bytes]] = []
+    with tempfile.TemporaryDirectory(prefix="drydock-compiled-") as folder:
+        for path in sorted(package.rglob("*.py")):
+            name = path.relative_to(package)
+            found.append((str(name), path.read_bytes()))
+            compiled = py_compile.compile(
+                str(path),
+                cfile=str(Path(folder, "compiled")),
+                dfile=f"{RUNNER_ROOT}/runner/{name}",
+                doraise=True,
+                invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
+            )
+            cached = name.parent / "__pycache__" / f"{name.stem}.{sys.implementation.cache_tag}.pyc"
+            found.append((str(cached), Path(str(compiled)).read_bytes()))
+    return tuple(found)
 
 
 @cache

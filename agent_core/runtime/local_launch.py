@@ -13,7 +13,7 @@ import os
 import resource
 import select
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 _INFO_SECONDS = 10.0
@@ -28,9 +28,11 @@ def main(order: dict[str, Any]) -> None:
     """Carry out an order of `agent_core.runtime.local_sandbox`.
 
     Args:
-        order: ``argv`` and ``env`` of the program; ``folder`` to write ``process.json`` and the log to; ``uid`` to run
-            as, or None; ``mount`` (place where a root server shows `folder` to that user); ``joins`` (files of control
-            groups); ``limits`` (resource limits by name); ``oom_score_adj``.
+        order: ``argv`` and ``env`` of the program; ``view``, bubblewrap's arguments, which go through a descriptor so
+            that no path of the host shows in its command line (empty: no bubblewrap, and ``cwd`` is where it starts);
+            ``folder`` to write ``process.json`` and the log to; ``uid`` to run as, or None; ``mount`` (place where a
+            root server shows `folder` to that user); ``joins`` (files of control groups); ``limits`` (resource limits
+            by name); ``oom_score_adj``.
     """
     folder = order["folder"]
     reading, writing = os.pipe()
@@ -39,7 +41,7 @@ def main(order: dict[str, Any]) -> None:
         os.close(reading)
         _become(order, writing)
     os.close(writing)
-    info = _read_info(reading) if INFO_MARK in order["argv"] else {}
+    info = _read_info(reading) if order["view"] else {}
     inner = int(info.get("child-pid", child))
     record = {"pid": child, "start": _start_time(child), "init": inner, "init_start": _start_time(inner)}
     path = os.path.join(folder, "process.json")
@@ -79,10 +81,13 @@ def _become(order: dict[str, Any], info: int) -> None:
             os.setgroups([])
             os.setresgid(order["uid"], order["uid"], order["uid"])
             os.setresuid(order["uid"], order["uid"], order["uid"])
-        os.set_inheritable(info, True)
-        os.chdir("/")
-        argv = [str(info) if word == INFO_MARK else word for word in order["argv"]]
-        if INFO_MARK not in order["argv"]:
+        argv = order["argv"]
+        if order["view"]:
+            os.chdir("/")
+            os.set_inheritable(info, True)
+            view = _descriptor_of(str(info) if word == INFO_MARK else word for word in order["view"])
+            argv = [argv[0], "--args", str(view), *argv[1:]]
+        else:
             os.close(info)
             os.chdir(order["cwd"])
         os.execve(argv[0], argv, order["env"])  # noqa: S606 - becoming the program is the purpose
@@ -90,6 +95,14 @@ def _become(order: dict[str, Any], info: int) -> None:
         os.write(2, f"cannot start {order['argv'][0]}: {error}\n".encode())
     finally:
         os._exit(127)
+
+
+def _descriptor_of(words: Iterable[str]) -> int:
+    """A descriptor from which bubblewrap reads arguments, each ended by a zero byte."""
+    descriptor = os.memfd_create("arguments", 0)
+    os.write(descriptor, b"".join(os.fsencode(word) + b"\0" for word in words))
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
 
 
 def _show(folder: str, place: str) -> None:

@@ -222,12 +222,13 @@ class LocalSandbox:
         runner = ["serve", "--socket", SOCKET, "--state-dir", STATE_DIR, "--workspace", WORKSPACE]
         python = local_view.interpreter().path
         mount = None
+        view: list[str] = []
         if self._bwrap:
             mount = next((path for path in _MOUNT_POINTS if os.path.isdir(path)), None) if uid is not None else None
             seen = mount or str(self._folder)
             view = [*local_view.isolation(seen, network=False), *local_view.places(seen, limits)]
             inner = 0 if uid is not None or "pids" in limited else limits.processes
-            argv = [self._bwrap, *view, *boot_command(python, processes=inner), *runner]
+            argv = [self._bwrap, *boot_command(python, processes=inner), *runner]
             env = local_view.environment(local_view.HOME, self.spec.environment)
         else:
             own = {SOCKET: self._bindable_socket(), STATE_DIR: str(self._folder / "state"), WORKSPACE: self.working_dir}
@@ -236,6 +237,7 @@ class LocalSandbox:
             env[_MARK] = self._name
         return {
             "argv": argv,
+            "view": view,
             "env": env,
             "cwd": str(self._folder),
             "folder": str(self._folder),

@@ -85,6 +85,20 @@ class SandboxIsolationContract:
         assert "No space left" in full["output"]
         assert await output(sandbox, "rm /tmp/big; echo x > file; cat file") == "x"
 
+    async def test_memory_is_bounded(self, kit: SandboxKit) -> None:
+        sandbox = kit.connect()
+        greedy = await run(sandbox, "python3 -c 'b = bytearray(700 * 1024**2); print(len(b))'")
+        assert greedy["exit_code"] != 0
+        assert str(700 * 1024**2) not in greedy["output"]
+        assert await output(sandbox, "python3 -c 'b = bytearray(100 * 1024**2); print(len(b))'") == str(100 * 1024**2)
+
+    async def test_memory_file_systems_cannot_be_used_without_bound(self, kit: SandboxKit) -> None:
+        sandbox = kit.connect()
+        for place in ("/dev/shm", "/dev", "/run", "/"):  # noqa: S108 - inside the sandbox
+            filled = await run(sandbox, f"head -c 600000000 /dev/zero > {place}/big")
+            assert filled["exit_code"] != 0, place
+        assert await output(sandbox, "rm -f /dev/shm/big; echo fine") == "fine"
+
     async def test_a_fork_bomb_ends_in_errors_and_the_sandbox_goes_on(self, kit: SandboxKit) -> None:
         sandbox = kit.connect()
         await output(sandbox, "echo kept > file")
