@@ -110,7 +110,11 @@ async def insert_events(connection: AsyncConnection, rows: Sequence[EventRow]) -
     One statement is one transaction and one hop to the connection's thread, where the transaction of
     `event_rows.insert_events` needs several; that halves the time of a lone append. So it goes to the driver directly.
     """
-    driver = _driver(await connection.get_raw_connection())
+    held = connection.sync_connection
+    if held is None or held.invalidated:
+        driver = _driver(await connection.get_raw_connection())
+    else:
+        driver = _driver(held.connection)  # the same, without the turn through SQLAlchemy's greenlet
     parameters: list[object] = []
     for row in rows:
         parameters += row

@@ -193,13 +193,18 @@ class Writer:
 
     async def _ends(self, connection: AsyncConnection, batch: list[PendingAppend]) -> dict[str, int]:
         """The last id of each log in the batch."""
-        known = {item.log: self._tails.get(item.log) for item in batch}
-        unknown = [log for log, last in known.items() if last is None]
-        found: dict[str, int] = {}
+        ends: dict[str, int] = {}
+        unknown: set[str] = set()
+        for item in batch:
+            last = self._tails.get(item.log)
+            if last is None:
+                unknown.add(item.log)
+            else:
+                ends[item.log] = last
         if unknown:
             async with connection.begin():
-                found = await event_rows.last_ids(connection, unknown)
-        return {log: found[log] if last is None else last for log, last in known.items()}
+                ends |= await event_rows.last_ids(connection, unknown)
+        return ends
 
     def _remember(self, tails: dict[str, int], fenced: set[str]) -> None:
         for log, last in tails.items():
