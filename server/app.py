@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agent_core.errors import DrydockError
+from agent_core.events.masking import SecretMasker
 from agent_core.llm.client import aclose as close_model_clients
 from agent_core.runtime.selection import choose_provider
 from agent_core.version import VERSION
@@ -55,8 +56,11 @@ class Application:
     failure: DrydockError | None = None
     """Why it could not start, where that is for the user to mend."""
 
-    def __init__(self, settings: Settings, *, choose: ChooseProvider | None = None) -> None:
+    def __init__(
+        self, settings: Settings, *, choose: ChooseProvider | None = None, log_masker: SecretMasker | None = None
+    ) -> None:
         self.settings = settings
+        self.log_masker = log_masker or SecretMasker()
         self.token = resolve_token(settings)
         check_bind(settings, self.token)
         self.api = _make_api(settings, self._lifespan)
@@ -128,7 +132,7 @@ class Application:
                     settings=settings,
                     database=database,
                     sandboxes=sandboxes,
-                    agents=AgentSessions(settings, database, sandboxes),
+                    agents=AgentSessions(settings, database, sandboxes, hide=self.log_masker.add),
                     titles=TitleWriter(enabled=settings.generate_titles),
                     announcements=announcements,
                 )
@@ -140,17 +144,20 @@ class Application:
         return Services(settings, authenticator, database, sandboxes, manager), gateway
 
 
-def create_app(settings: Settings, *, choose: ChooseProvider | None = None) -> Application:
+def create_app(
+    settings: Settings, *, choose: ChooseProvider | None = None, log_masker: SecretMasker | None = None
+) -> Application:
     """The application for these settings.
 
     Args:
         settings: see `server.settings_loading.load_settings`.
         choose: finds the provider of sandboxes; by default the one that the settings ask for.
+        log_masker: hides the users' secrets in the process's log, if there is one to be told of them.
 
     Raises:
         ConfigurationError: the settings cannot be used, for example a public address without a token.
     """
-    return Application(settings, choose=choose)
+    return Application(settings, choose=choose, log_masker=log_masker)
 
 
 def _make_api(settings: Settings, lifespan: Callable[[FastAPI], object]) -> FastAPI:

@@ -33,6 +33,10 @@ class ConversationNotFoundError(ServerError):
         self.conversation_id = conversation_id
 
 
+class SessionError(ServerError):
+    """A conversation cannot be loaded as its settings are; the message says why."""
+
+
 class ReplyError(ServerError):
     """Ends a request with this status and JSON body, for the routes whose error shapes are their own."""
 
@@ -49,6 +53,7 @@ def install_error_replies(app: FastAPI) -> None:
     app.add_exception_handler(ConversationNotFoundError, _not_found)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(DrydockError, _known)
     app.add_exception_handler(Exception, _unexpected)
 
 
@@ -74,6 +79,12 @@ async def _invalid(request: Request, error: Exception) -> Response:
         raise error
     problems = [{"type": e["type"], "loc": e["loc"], "msg": e["msg"]} for e in error.errors()]
     return JSONResponse({"detail": jsonable_encoder(problems)}, 422)
+
+
+async def _known(request: Request, error: Exception) -> Response:
+    """An error of ours that no route has an own shape for; its text is fit for users."""
+    logger.warning("%s %s failed: %s", request.method, request.url.path, error)
+    return JSONResponse({"detail": str(error), "message": str(error)}, 500)
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:

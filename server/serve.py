@@ -30,9 +30,10 @@ def serve(settings: Settings, out: TextIO) -> int:
     Raises:
         DrydockError: it cannot start (settings, port, data folder, database); the message says what to do.
     """
-    app = create_app(settings)
     secrets = [secret.get_secret_value() for secret in (settings.llm_api_key, settings.token) if secret is not None]
-    configure_logging(settings, secrets=[*secrets, *([app.token] if app.token else [])])
+    log_masker = configure_logging(settings, secrets=secrets)
+    app = create_app(settings, log_masker=log_masker)
+    log_masker.add([app.token] if app.token else [])
     listener = _bind(settings)
     config = uvicorn.Config(
         app,

@@ -22,7 +22,7 @@ from server.conversation_manager.conversation_manager import (
     ManagerParts,
 )
 from server.errors import ConversationNotFoundError
-from server.session.culler import cull_forever, is_idle, is_pause_over
+from server.session.culler import Activity, cull_forever, is_idle, is_pause_over
 from server.session.recovery import find_paused, resume_interrupted
 from server.session.title_keeper import TitleKeeper
 from server.session.web_session import WebSession
@@ -177,11 +177,14 @@ class StandaloneConversationManager(ConversationManager):
     async def _cull(self) -> None:
         settings = self.parts.settings
         now = time.monotonic()
+
+        def idle(activity: Activity) -> bool:
+            return is_idle(activity, now=time.monotonic(), limit_seconds=settings.idle_unload_seconds)
+
         for session in list(self._sessions.values()):
-            if session.is_loaded and is_idle(session.activity(), now=now, limit_seconds=settings.idle_unload_seconds):
-                logger.info("unloading idle conversation %s", session.conversation_id)
-                # Suspended, not stopped: nobody asked for its end, and it goes on exactly where it was.
-                await session.unload(stopped=False, sandbox="pause")
+            # Suspended, not stopped: nobody asked for its end, and it goes on exactly where it was.
+            if idle(session.activity()) and await session.unload_if(idle, sandbox="pause"):
+                logger.info("unloaded idle conversation %s", session.conversation_id)
                 self._unloaded(session)
         for conversation_id, since in list(self._paused_since.items()):
             if is_pause_over(since, now=now, limit_seconds=settings.sandbox_stop_seconds):
@@ -242,5 +245,5 @@ class StandaloneConversationManager(ConversationManager):
 
 
 async def _suspend(session: WebSession) -> None:
-    """End a session for now. A command at work goes on in its sandbox; a sandbox at rest does not stay behind running."""
+    """End a session for now. What is at work goes on in its sandbox; a sandbox at rest does not stay behind running."""
     await session.end(stopped=False, sandbox="keep" if session.activity().is_busy else "stop")

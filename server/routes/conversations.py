@@ -137,6 +137,8 @@ async def create_conversation(
 def _refuse_what_is_not_there(wish: NewConversation) -> None:
     if wish.replay_json is not None:
         raise ReplyError(400, _error("replay_json: this version cannot replay a trajectory; leave it out"))
+    if wish.mcp_config is not None and any(dict(wish.mcp_config).values()):
+        raise ReplyError(400, _error("mcp_config: this version does not use MCP servers; leave it out"))
     if wish.suggested_task is not None or wish.create_microagent is not None:
         name = "suggested_task" if wish.suggested_task is not None else "create_microagent"
         raise ReplyError(400, _error(f"{name}: this version knows no git providers; send initial_user_msg instead"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from pydantic import SecretStr
@@ -62,15 +63,28 @@ class AgentFactory(Protocol):
 
 
 class AgentSessions:
-    """The `AgentFactory` of the server: settings merged, sandbox found again or prepared."""
+    """The `AgentFactory` of the server: settings merged, sandbox found again or prepared.
 
-    def __init__(self, settings: Settings, database: Database, sandboxes: Sandboxes) -> None:
+    `hide` is told the secrets that the process's log must not show.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        database: Database,
+        sandboxes: Sandboxes,
+        *,
+        hide: Callable[[Iterable[str]], None],
+    ) -> None:
+        self._hide = hide
         self._settings = settings
         self._database = database
         self._sandboxes = sandboxes
 
     async def make(self, record: ConversationRecord) -> AgentSession:
         user = await self._database.settings.get(record.user_id)
+        if user is not None:
+            self._hide(secret_values(user))
         sandbox = DeferredSandbox(self._sandboxes.spec(record), lambda: self._find(record))
         return AgentSession(
             record.id,

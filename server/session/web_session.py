@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
 from agent_core.errors import DrydockError, StreamClosedError
@@ -18,7 +18,7 @@ from agent_core.llm.llm import LLM
 from agent_core.session.agent_session import AfterClose
 from agent_core.tools.spec import SandboxAccess
 from server.db.conversations import ConversationRepository
-from server.errors import ConversationNotFoundError
+from server.errors import ConversationNotFoundError, SessionError
 from server.session.agents import Agent, AgentFactory
 from server.session.culler import Activity
 from server.session.recorder import BUSY_STATES, Recorder
@@ -146,6 +146,7 @@ class WebSession:
             ConversationNotFoundError: it was deleted.
             DrydockError: it cannot be loaded, or the event cannot be stored.
         """
+        self._active()
         for attempt in range(SEND_ATTEMPTS):
             if self._start_failed and not isinstance(event, ChangeAgentState):
                 await self.unload(stopped=False)
@@ -188,6 +189,17 @@ class WebSession:
         """End the agent session, if there is one; see `AgentSession.close`. `notice` is shown to the clients first."""
         await self._turn(self._unload(stopped=stopped, sandbox=sandbox, notice=notice))
 
+    async def unload_if(self, condition: Callable[[Activity], bool], *, sandbox: AfterClose) -> bool:
+        """Unload it as it is, if its activity fulfils the condition when its turn has come; returns whether it did."""
+
+        async def unload() -> bool:
+            if self._agent is None or not condition(self.activity()):
+                return False
+            await self._unload(stopped=False, sandbox=sandbox, notice=None)
+            return True
+
+        return await self._turn(unload())
+
     async def end(self, *, stopped: bool, sandbox: AfterClose = "keep") -> None:
         """Unload it for good: it is loaded no more, and its connections are told to go."""
         self._ended = True
@@ -225,7 +237,7 @@ class WebSession:
                 raise ConversationNotFoundError(self.conversation_id)
             await self._owner.make_room(self)
             agent = await self._agents.make(record)
-            await agent.open()
+            await self._open(agent)
         finally:
             self._loading = False
         self._agent = agent
@@ -242,6 +254,16 @@ class WebSession:
         self._starting = asyncio.create_task(self._start(agent), name=f"start:{self.conversation_id}")
         self._tell()
         return agent
+
+    async def _open(self, agent: Agent) -> None:
+        try:
+            await agent.open()
+        except BaseException as error:
+            await agent.close(stopped=False)
+            if isinstance(error, KeyError | ValueError):
+                # What the settings name does not exist here.
+                raise SessionError(f"the conversation cannot be loaded: {error}") from error
+            raise
 
     async def _start(self, agent: Agent) -> None:
         try:

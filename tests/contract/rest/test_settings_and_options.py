@@ -3,6 +3,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from tests.contract.rest.conftest import MakeServer, Server
 
@@ -122,3 +125,34 @@ async def test_with_a_token_the_api_asks_for_it_and_health_does_not(make_server:
         for headers in ({"X-Session-API-Key": "the-right-token"}, {"Authorization": "Bearer the-right-token"}):
             assert (await server.get("/api/options/config", headers=headers)).json()["DRYDOCK"]["auth_required"] is True
         assert (await server.get("/api/settings", headers={"X-Session-API-Key": "wrong"})).status_code == 401
+
+
+async def test_a_stored_key_is_hidden_in_the_log_from_the_next_start_of_a_conversation(server: Server) -> None:
+    await server.post("/api/settings", json={"llm_model": "ollama/x", "llm_api_key": "sk-very-secret"})
+    await server.create()
+    assert server.app.log_masker.text("key sk-very-secret") == "key <secret_hidden>"
+
+
+async def test_a_database_that_fails_is_told_without_internals(server: Server) -> None:
+    await server.app.services.database.engines.dispose()
+    await server.app.services.database.writer.close()
+    response = await server.post("/api/settings", json={"language": "de"})
+    assert response.status_code == 500
+    assert response.json() == {"error": "Something went wrong storing settings"}
+    response = await server.post("/api/conversations", json={})
+    assert response.status_code == 500
+    assert "database" in response.json()["detail"]
+    assert "Traceback" not in response.text
+
+
+async def test_an_error_that_nobody_expected_is_a_500_without_internals(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def broken(request: Request) -> Response:
+        raise ZeroDivisionError("a bug with the key sk-secret")
+
+    server.app.api.router.routes.insert(0, Route("/api/broken", broken))
+    response = await server.get("/api/broken")
+    assert response.status_code == 500
+    assert response.json() == {"detail": "Internal server error; the server's log has the details."}
+    assert "GET /api/broken failed" in caplog.text

@@ -79,7 +79,8 @@ class FakeAgent:
         self.closed_with = (stopped, sandbox)
         if stopped:
             await self.be(AgentState.STOPPED)
-        self.stream.close()
+        if hasattr(self, "stream"):
+            self.stream.close()
 
 
 @dataclass

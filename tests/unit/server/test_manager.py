@@ -12,7 +12,7 @@ from server.auth.identity import Identity
 from server.conversation_manager.conversation_manager import ConversationStatus, LiveConversation, manager_class
 from server.conversation_manager.standalone import StandaloneConversationManager
 from server.db.conversations import ConversationRecord
-from server.errors import ConfigurationError, ConversationNotFoundError
+from server.errors import ConfigurationError, ConversationNotFoundError, SessionError
 from server.session.recovery import MAX_RESUMES, RESUMES
 from tests.unit.server.conftest import FakeAgent, House, MakeHouse, hello, until
 
@@ -65,6 +65,25 @@ async def test_a_log_that_cannot_be_opened_refuses_the_join_and_the_next_one_tri
     house.agents.open_error = None
     await house.manager.join("a", "c3", ME)
     assert house.manager.live("a").num_connections == 1
+
+
+async def test_settings_that_name_what_does_not_exist_are_an_error_in_words(house: House) -> None:
+    await house.new("a")
+    house.agents.open_error = KeyError("agent 'X' is not known")
+    with pytest.raises(SessionError, match="agent 'X' is not known"):
+        await house.manager.maybe_start_agent_loop("a")
+    assert house.agents.made[0].closed_with is not None
+
+
+async def test_a_message_at_the_very_moment_of_unloading_is_not_left_alone(make_house: MakeHouse) -> None:
+    async with make_house(idle_unload_seconds=0.02, cull_interval_seconds=0.001) as house:
+        await house.new("a")
+        for number in range(30):
+            await house.manager.send("a", hello(f"message {number}"))
+            await asyncio.sleep(0.02)
+            # Whatever was unloaded in between: nothing that was taken is missing.
+        stored = await house.database.events.read("a", limit=1000)
+        assert sum(b"MessageEvent" in event.payload for event in stored) == 30
 
 
 async def test_a_caller_that_goes_away_does_not_break_the_start_of_others(house: House) -> None:
@@ -270,7 +289,7 @@ async def test_a_restart_resumes_what_was_at_work_and_nothing_else(make_house: M
             await house.new(name)
             await (await started(house, name)).be(state)
         await house.new("never-started")
-    assert [agent.closed_with for agent in house.agents.made] == [(False, "keep")] * 2
+    assert [agent.closed_with for agent in house.agents.made] == [(False, "keep"), (False, "stop")]
     async with make_house() as house:
         await until(lambda: bool(house.agents.made))
         await until(lambda: house.manager.live("working").status is ConversationStatus.RUNNING)

@@ -1,8 +1,14 @@
 from __future__ import annotations
 
-import pytest
+from collections.abc import AsyncGenerator
 
-from server.session.titles import default_title, title_from_message
+import pytest
+from pydantic import SecretStr
+
+from agent_core.errors import LLMAuthenticationError, LLMError
+from agent_core.llm.exchange import ChatRequest, Chunk
+from agent_core.llm.llm import LLM
+from server.session.titles import TitleWriter, default_title, title_from_message
 
 
 def test_a_new_conversation_is_named_after_its_id() -> None:
@@ -23,3 +29,57 @@ def test_a_new_conversation_is_named_after_its_id() -> None:
 )
 def test_the_first_words_make_a_title(text: str, title: str | None) -> None:
     assert title_from_message(text) == title
+
+
+class Model:
+    """A transport that answers every request with one text, or fails."""
+
+    def __init__(self, text: str = "", error: LLMError | None = None) -> None:
+        self.text = text
+        self.error = error
+        self.requests: list[ChatRequest] = []
+
+    async def prepare(self) -> None:
+        return
+
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[Chunk, None]:
+        self.requests.append(request)
+        if self.error is not None:
+            raise self.error
+        yield Chunk(text=self.text, has_choice=True)
+        yield Chunk(finish_reason="stop", has_choice=True)
+
+
+def using(model: Model) -> LLM:
+    return LLM(model="openai/x", api_key=SecretStr("key")).using(model)
+
+
+@pytest.mark.parametrize(
+    ("answer", "title"),
+    [
+        ("A boat trip", "A boat trip"),
+        ('"A boat trip."', "A boat trip"),
+        ("\n\n**A boat trip**\nmore words", "A boat trip"),
+        ("x" * 80, "x" * 50),
+        ("", None),
+        ("\n \n", None),
+    ],
+)
+async def test_the_models_title_is_cleaned_and_cut(answer: str, title: str | None) -> None:
+    model = Model(answer)
+    assert await TitleWriter(enabled=True).write(using(model), "Let us sail " + "far " * 5000) == title
+    (request,) = model.requests
+    assert len(str(request.messages)) < 4000
+
+
+async def test_a_model_that_fails_is_asked_once_and_gives_no_title() -> None:
+    model = Model(error=LLMAuthenticationError("no"))
+    assert await TitleWriter(enabled=True).write(using(model), "hello") is None
+    assert len(model.requests) == 1
+
+
+async def test_the_demo_and_a_server_that_wants_no_titles_are_never_asked() -> None:
+    model = Model("title")
+    assert await TitleWriter(enabled=False).write(using(model), "hello") is None
+    assert await TitleWriter(enabled=True).write(LLM().using(model), "hello") is None
+    assert not model.requests

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from agent_core.version import VERSION
+from server.cli import main
+from server.doctor import examine
+from server.settings import Settings
+
+
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["version"]) == 0
+    assert capsys.readouterr().out == f"drydock {VERSION}\n"
+
+
+def test_a_bad_setting_is_one_line_and_status_2(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRYDOCK_PROT", "1")
+    assert main(["serve"]) == 2
+    printed = capsys.readouterr()
+    assert printed.err == "drydock: DRYDOCK_PROT is no setting. Did you mean DRYDOCK_PORT?\n"
+
+
+@pytest.mark.parametrize("arguments", [[], ["unknown"], ["serve", "--sandbox", "paper"], ["serve", "--port", "x"]])
+def test_a_wrong_command_line_says_how_to_use_it(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    assert "usage: drydock" in capsys.readouterr().err
+
+
+def test_the_doctor_names_everything_that_it_looked_at_and_what_is_missing(tmp_path: Path) -> None:
+    out = io.StringIO()
+    page = tmp_path / "page"
+    settings = Settings(data_dir=tmp_path / "data", sandbox="unconfined", page=page)
+    assert examine(settings, out) == 0
+    lines = out.getvalue().splitlines()
+    assert [line[7:18].strip() for line in lines[1:-1]] == [
+        "python",
+        "data folder",
+        "access",
+        "docker",
+        "image",
+        "bubblewrap",
+        "page",
+        "model",
+    ]
+    assert any("make setup" in line and "--" in line for line in lines)
+    assert lines[-1] == "Everything that is needed is there."
+
+
+def test_the_doctor_counts_what_keeps_the_server_from_running(tmp_path: Path) -> None:
+    out = io.StringIO()
+    (tmp_path / "file").write_text("")
+    settings = Settings(data_dir=tmp_path / "file", sandbox="unconfined", host="192.0.2.1")
+    assert examine(settings, out) == 1
+    text = out.getvalue()
+    assert "MISS data folder" in text
+    assert "MISS access" in text
+    assert "DRYDOCK_TOKEN" in text
+    assert "2 to mend" in text
