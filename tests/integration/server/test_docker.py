@@ -1,0 +1,103 @@
+"""Conversations in real containers: made, adopted after a kill -9, and gone with their conversation."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.integration.server.conftest import MakeProcess, ServerProcess, create, following
+
+pytestmark = pytest.mark.docker
+
+
+async def docker(*arguments: str) -> list[str]:
+    process = await asyncio.create_subprocess_exec(
+        "docker", *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    out, error = await process.communicate()
+    assert process.returncode == 0, error.decode()
+    return out.decode().split()
+
+
+async def containers(server: ServerProcess) -> list[str]:
+    instance = (server.data_dir / "instance-id").read_text().strip()
+    return await docker("ps", "-aq", "--no-trunc", "--filter", f"label=drydock.instance={instance}")
+
+
+async def volumes(server: ServerProcess) -> list[str]:
+    instance = (server.data_dir / "instance-id").read_text().strip()
+    return await docker("volume", "ls", "-q", "--filter", f"label=drydock.instance={instance}")
+
+
+@pytest.mark.timeout(240)
+async def test_a_container_outlives_a_killed_server_is_adopted_and_goes_with_its_conversation(
+    make_process: MakeProcess,
+) -> None:
+    server = await make_process("--sandbox", "docker")
+    conversation_id = await create(server)
+    async with following(server, conversation_id) as follower:
+        await follower.run("echo kept > kept; export WORD=remembered")
+        await follower.until(lambda: follower.count(observation="run") == 1)
+        before = await containers(server)
+        assert len(before) == 1
+        await server.kill()
+        await follower.disconnect()
+        await server.start()
+        await follower.connect()
+        await follower.run("cat kept; echo $WORD")
+        await follower.until(lambda: follower.count(observation="run") == 2)
+        assert "kept" in follower.frames[-1]["content"]
+        assert "remembered" in follower.frames[-1]["content"]
+        assert await containers(server) == before
+    async with server.client() as client:
+        assert (await client.delete(f"/api/conversations/{conversation_id}")).json() is True
+    assert await containers(server) == []
+    assert await volumes(server) == []
+
+
+@pytest.mark.timeout(240)
+async def test_a_container_whose_conversation_is_gone_is_removed_at_the_next_start(make_process: MakeProcess) -> None:
+    server = await make_process("--sandbox", "docker")
+    conversation_id = await create(server)
+    async with following(server, conversation_id) as follower:
+        await follower.run("true")
+        await follower.until(lambda: follower.count(observation="run") == 1)
+        await server.kill()
+    assert len(await containers(server)) == 1
+    forget(server.data_dir / "drydock.db", conversation_id)
+    await server.start()
+    await server.until_printed("removed the sandboxes of 1 deleted conversations")
+    assert await containers(server) == []
+    assert await volumes(server) == []
+
+
+def forget(file: Path, conversation_id: str) -> None:
+    with closing(sqlite3.connect(file)) as database, database:
+        database.execute("DELETE FROM conversations WHERE id = ?", (conversation_id,))
+
+
+@pytest.mark.timeout(240)
+async def test_stopping_and_ending_leave_no_running_container(make_process: MakeProcess) -> None:
+    server = await make_process("--sandbox", "docker")
+    first, second = await create(server), await create(server)
+    for conversation_id in (first, second):
+        async with following(server, conversation_id) as follower:
+            await follower.run("true")
+            await follower.until(lambda follower=follower: follower.count(observation="run") == 1)  # type: ignore[misc]
+    async with server.client() as client:
+        stopped = await client.post(f"/api/conversations/{first}/stop")
+        assert stopped.json()["message"] == "Conversation stopped successfully"
+        running = await docker("ps", "-q", "--filter", f"label=drydock.conversation={first}")
+        assert running == []
+        assert await server.stop() == 0
+        assert await docker("ps", "-q", "--filter", f"label=drydock.conversation={second}") == []
+    await server.start()
+    async with server.client() as client:
+        for conversation_id in (first, second):
+            assert (await client.delete(f"/api/conversations/{conversation_id}")).json() is True
+    assert await containers(server) == []
+    assert await volumes(server) == []
