@@ -42,7 +42,7 @@ class LocalProvider:
         try:
             await self._try()
         except SandboxError as error:
-            return Availability(False, _first_line(str(error)), _advice(str(error)))
+            return Availability(False, _short(str(error).removesuffix(error.fix)), _advice(str(error)) or error.fix)
         return Availability(True, "bubblewrap isolates processes of this host")
 
     def create(self, spec: SandboxSpec) -> Sandbox:
@@ -94,8 +94,10 @@ class LocalProvider:
                 await sandbox.destroy()
 
 
-def _first_line(text: str) -> str:
-    return text.split("\n", 1)[0][:500]
+def _short(text: str) -> str:
+    """One line of a longer text: the first, and of a traceback the last too."""
+    lines = text.strip().splitlines()
+    return (lines[0] if len(lines) == 1 else f"{lines[0]} … {lines[-1]}")[:500]
 
 
 def _advice(text: str) -> str:

@@ -1,7 +1,7 @@
 """Starts one local sandbox, as a program of its own: ``python local_launch.py JSON``.
 
 Runs outside of the server so that nothing of a multi-threaded process is forked, and ends at once: what it starts has a
-session of its own and outlives the server. Writes a record of it, and prints the same as JSON. Standard library only.
+session of its own and outlives the server. Writes a record of it, ``process.json``. Standard library only.
 """
 
 from __future__ import annotations
@@ -41,14 +41,18 @@ def main(order: dict[str, Any]) -> None:
         os.close(reading)
         _become(order, writing)
     os.close(writing)
-    info = _read_info(reading) if order["view"] else {}
-    inner = int(info.get("child-pid", child))
-    record = {"pid": child, "start": _start_time(child), "init": inner, "init_start": _start_time(inner)}
+    _write_record(folder, child, child)  # at once: whatever happens next, what was started can be found and ended
+    if order["view"]:
+        _write_record(folder, child, int(_read_info(reading).get("child-pid", child)))
+
+
+def _write_record(folder: str, outer: int, init: int) -> None:
+    """Note the process that was started, and the first one inside, from where all others of the sandbox descend."""
+    record = {"outer": outer, "outer_start": _start_time(outer), "init": init, "init_start": _start_time(init)}
     path = os.path.join(folder, "process.json")
     with open(path + ".new", "w", encoding="utf-8") as file:
         json.dump(record, file)
     os.replace(path + ".new", path)
-    sys.stdout.write(json.dumps(record))
 
 
 def _become(order: dict[str, Any], info: int) -> None:

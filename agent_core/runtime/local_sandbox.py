@@ -32,6 +32,7 @@ T = TypeVar("T")
 _MOUNT_POINTS = ("/mnt", "/media", "/srv", "/opt")
 _LAUNCH_SECONDS = 20.0
 _LOOK_SECONDS = 0.005
+_KILL_ROUNDS = 100
 _LONGEST_SOCKET = 100
 _FIRST_UID, _UIDS = 1_900_000_000, 50_000_000
 _MARK = "DRYDOCK_SANDBOX"
@@ -305,7 +306,9 @@ class LocalSandbox:
         await self._end()
         if "bwrap:" in log:
             return SandboxError(
-                f"The sandbox could not be isolated: {log}.", code="no_isolation", fix="See: drydock doctor"
+                f"The sandbox could not be isolated: {log}.",
+                code="no_isolation",
+                fix="To find out more: drydock doctor",
             )
         code = "disk_full" if "No space left" in log else "start_failed"
         return SandboxError(f"The sandbox did not start; its last words: {log or '(none)'}.", code=code)
@@ -349,20 +352,30 @@ class LocalSandbox:
             return processes.marked_with(f"{_MARK}={self._name}")
         return processes.members_of_namespace(init.pid) if init is not None and init.alive else []
 
+    def _roots(self) -> list[ProcessId]:
+        """The processes with which the sandbox ends: the kernel kills all others with the first of a namespace."""
+        outer = self._process("outer")
+        within = processes.children_of(outer.pid) if self._bwrap and outer is not None and outer.alive else []
+        found = [self._process("init"), *(processes.identify(pid) for pid in within), outer]
+        return [process for process in found if process is not None and process.alive]
+
+    def _left(self) -> set[int]:
+        """Processes that are still there after that, as far as they can be told apart from others."""
+        marked = set() if self._bwrap else set(processes.marked_with(f"{_MARK}={self._name}"))
+        return marked | self._group.processes()
+
     async def _end(self) -> None:
         """Kill whatever of the sandbox still runs, and wait until it is gone."""
-        init = await self._blocking(lambda: self._process("init"))
-        if init is not None and init.alive:
-            processes.send(init.pid, signal.SIGKILL)
-            await processes.wait_gone(init, self.spec.limits.stop_seconds)
-        if not self._bwrap:
-            for _ in range(10):
-                left = await self._blocking(self._members)
-                if not left:
-                    break
-                for pid in left:
-                    processes.send(pid, signal.SIGKILL)
-                await asyncio.sleep(_LOOK_SECONDS)
+        for process in await self._blocking(self._roots):
+            processes.send(process.pid, signal.SIGKILL)
+            await processes.wait_gone(process, self.spec.limits.stop_seconds)
+        for _ in range(_KILL_ROUNDS):
+            left = await self._blocking(self._left)
+            if not left:
+                break
+            for pid in left:
+                processes.send(pid, signal.SIGKILL)
+            await asyncio.sleep(_LOOK_SECONDS)
         await self._blocking(self._group.remove)
         with contextlib.suppress(OSError):
             (self._folder / "process.json").unlink(missing_ok=True)
