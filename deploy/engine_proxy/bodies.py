@@ -201,7 +201,9 @@ _network_keys: Final = object_of(
         "Internal": flag,
         "Labels": map_of(text, text),
         "Name": own_name,
-        "Options": map_of(one_of("com.docker.network.bridge.enable_icc"), text),
+        "Options": map_of(
+            one_of("com.docker.network.bridge.enable_icc", "com.docker.network.bridge.inhibit_ipv4"), text
+        ),
     },
     "Attachable ConfigFrom ConfigOnly EnableIPv6 Ingress Scope",
 )
