@@ -119,6 +119,15 @@ def sqlite_url(path: Path) -> URL:
     return URL.create("sqlite+aiosqlite", database=str(path))
 
 
+def shown_url(url: str) -> str:
+    """`url` fit for the eyes of everybody: without its password.
+
+    Raises:
+        DatabaseError: it cannot be used.
+    """
+    return _checked_url(url).render_as_string(hide_password=True)
+
+
 def create_file(path: Path) -> None:
     """Make the file of a new SQLite database, readable for this user only (its companion files inherit that).
 
