@@ -1,4 +1,7 @@
-"""Checks of what a request carries; each error names the field, what is wrong with it and what would be right."""
+"""Checks of what a request carries; each error names the field, what is wrong with it and what would be right.
+
+An argument that is null counts as absent.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +29,12 @@ def shell_order(arguments: Dict[str, Any]) -> Order:
         BadRequestError: one is missing, of the wrong type or out of its range, or two contradict each other.
     """
     command = text(arguments, "command")
+    soft = seconds(arguments, "soft_timeout")
     order = Order(
         command=command,
         is_input=flag(arguments, "is_input"),
         timeout=seconds(arguments, "timeout"),
-        soft_timeout=seconds(arguments, "soft_timeout") or 10.0,
+        soft_timeout=10.0 if soft is None else soft,
         reset=flag(arguments, "reset"),
         max_output=integer(arguments, "max_output", 30000, 0, _OUTPUT_LIMIT),
         env=variables(arguments, "env"),
@@ -93,7 +97,8 @@ def texts(arguments: Dict[str, Any], name: str) -> List[str]:
 
 def text(arguments: Dict[str, Any], name: str, default: Optional[str] = None) -> str:
     """Return a string argument."""
-    value = arguments.get(name, default)
+    value = arguments.get(name)
+    value = default if value is None else value
     if not isinstance(value, str):
         raise BadRequestError(f"{name} must be a string" + (" (it is missing)" if name not in arguments else ""))
     return value
@@ -101,7 +106,8 @@ def text(arguments: Dict[str, Any], name: str, default: Optional[str] = None) ->
 
 def flag(arguments: Dict[str, Any], name: str) -> bool:
     """Return a true-or-false argument, false by default."""
-    value = arguments.get(name, False)
+    value = arguments.get(name)
+    value = False if value is None else value
     if not isinstance(value, bool):
         raise BadRequestError(f"{name} must be true or false")
     return value
@@ -119,7 +125,8 @@ def seconds(arguments: Dict[str, Any], name: str) -> Optional[float]:
 
 def integer(arguments: Dict[str, Any], name: str, default: int, lowest: int, highest: int) -> int:
     """Return a whole-number argument."""
-    value = arguments.get(name, default)
+    value = arguments.get(name)
+    value = default if value is None else value
     if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= highest:
         raise BadRequestError(f"{name} must be a whole number from {lowest} to {highest}")
     return value

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import codecs
+import os
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
-from . import processes
+from . import facts, processes
 from .interrupt import Interruption
 from .loop import Loop, Timer
 from .output import Cut, LiveFeed, Transcript
@@ -105,3 +106,29 @@ class Command:
         """Return the output since the last call, cut to a limit."""
         self._text.flush()
         return self._transcript.take(limit)
+
+
+def make_result(
+    status: str,
+    exit_code: int,
+    output: Cut,
+    said: List[str],
+    background: int,
+    running: bool,
+    directory: str,
+    path: str,
+) -> Result:
+    """Return the result of ``shell.run``; ``directory`` and ``path`` are the shell's."""
+    return {
+        "status": status,
+        "exit_code": exit_code,
+        "output": output.text,
+        "omitted": output.omitted,
+        "working_dir": directory,
+        "pid": background,
+        "python": facts.find_python(path),
+        "username": facts.username(),
+        "hostname": os.uname().nodename,
+        "running": running,
+        "notice": "\n".join(said),
+    }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from typing import Dict, List, Optional
 
@@ -55,6 +54,8 @@ class History:
         return content
 
     def _folder(self, path: str) -> str:
+        import hashlib  # it loads a cryptographic library, which the runner's start should not wait for
+
         return os.path.join(self._directory, hashlib.sha256(path.encode("utf-8", "surrogateescape")).hexdigest()[:32])
 
     def _numbers(self, folder: str) -> List[int]:

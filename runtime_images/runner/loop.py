@@ -12,7 +12,6 @@ import selectors
 import signal
 import sys
 import time
-import traceback
 from collections import deque
 from types import FrameType
 from typing import Callable, Deque, Dict, List, Optional
@@ -167,7 +166,7 @@ class Loop:
         try:
             callback()
         except Exception:  # noqa: BLE001 - the boundary that keeps one request's fault from ending the runner
-            traceback.print_exc(file=sys.stderr)
+            sys.excepthook(*sys.exc_info())
 
     def _wake(self) -> None:
         try:

@@ -10,6 +10,7 @@ import termios
 from typing import Any, Dict, List, Optional
 
 from .loop import Callback, Loop
+from .processes import MARK
 from .terminal import COLUMNS, ROWS
 
 _INPUT_LIMIT = 1024 * 1024
@@ -156,6 +157,7 @@ def spawn_shell(shell: str, terminal: Terminal, control: int, environment: Dict[
     Raises:
         OSError: no process can be had (EAGAIN: the limit on processes), or there is no such shell.
     """
+    arguments = ["bash", "--noprofile", "--norc", "--noediting", "-i"]
     # Opening a terminal makes it the controlling one of a session leader that has none.
     actions: List[Any] = [
         (os.POSIX_SPAWN_OPEN, 1, terminal.name, os.O_RDWR, 0),
@@ -163,16 +165,43 @@ def spawn_shell(shell: str, terminal: Terminal, control: int, environment: Dict[
         (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_RDWR, 0),
         (os.POSIX_SPAWN_DUP2, 1, 2),
     ]
-    arguments = ["bash", "--noprofile", "--norc", "--noediting", "-i"]
-    return os.posix_spawn(
-        shell,
-        arguments,
-        environment,
-        file_actions=actions,
-        setsid=True,
-        setsigmask=[],
-        setsigdef=[number for number in signal.valid_signals() if _may_reset(number)],
-    )
+    signals = [number for number in signal.valid_signals() if number not in (signal.SIGKILL, signal.SIGSTOP)]
+    try:
+        return os.posix_spawn(
+            shell, arguments, environment, file_actions=actions, setsid=True, setsigmask=[], setsigdef=signals
+        )
+    except NotImplementedError:  # a Python built for C libraries that could not yet make sessions this way
+        return _fork_shell(shell, arguments, terminal, control, environment)
+
+
+def _fork_shell(shell: str, arguments: List[str], terminal: Terminal, control: int, environment: Dict[str, str]) -> int:
+    pid = os.fork()
+    if pid != 0:
+        return pid
+    try:  # only system calls from here on: other threads of the runner may have held locks
+        os.setsid()
+        os.close(os.open(terminal.name, os.O_RDWR))
+        null = os.open(os.devnull, os.O_RDWR)
+        for source, target in ((control, 0), (null, 1), (null, 2)):
+            os.dup2(source, target)
+        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
+        os.execve(shell, arguments, environment)
+    finally:
+        os._exit(127)
+
+
+def shell_environment(mark: str) -> Dict[str, str]:
+    """Return the environment of a shell: the runner's own, a terminal that can show everything, and no pager."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("DRYDOCK_")}
+    environment.update(TERM="xterm-256color", PAGER="cat", GIT_PAGER="cat", MANPAGER="cat")
+    environment[MARK] = mark
+    if not any(environment.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG")):
+        environment["LANG"] = "C.UTF-8"
+    environment.setdefault("HOME", os.path.expanduser("~"))
+    environment.setdefault("PATH", os.defpath)
+    return environment
 
 
 def close_inherited() -> None:
@@ -185,10 +214,6 @@ def exit_code(status: int) -> int:
     if os.WIFSIGNALED(status):
         return 128 + os.WTERMSIG(status)
     return os.WEXITSTATUS(status)
-
-
-def _may_reset(number: int) -> bool:
-    return number not in (signal.SIGKILL, signal.SIGSTOP)
 
 
 def _modes(slave: int) -> List[Any]:

@@ -119,16 +119,26 @@ class Requests:
             raise
 
     def child_changed(self) -> None:
-        """Pass SIGCHLD on to the terminals, and as init of a container collect what nobody waits for."""
+        """Pass SIGCHLD on to the terminals, and collect dead children that are no terminal's any more."""
         for session in list(self._sessions.values()):
             session.child_changed()
-        if os.getpid() == 1:
-            _collect_orphans()
+        self._collect_orphans()
 
     def close(self) -> None:
         """Kill what runs in the terminals."""
         for session in self._sessions.values():
-            session.destroy("The runner has ended.")
+            session.close("The runner has ended.")
+
+    def _collect_orphans(self) -> None:
+        shells = {session.shell_pid for session in self._sessions.values()}
+        while True:
+            try:
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return
+            if ended is None or ended.si_pid in shells:
+                return  # a shell's end is news of its own, which its session collects; a signal for it is on its way
+            os.waitpid(ended.si_pid, os.WNOHANG)
 
     def _check(self, connection: Connection, message: Dict[str, Any]) -> Operation:
         number, key, given = message.get("id"), message.get("key"), message.get("args")
@@ -210,7 +220,7 @@ class Requests:
     def _shell_kill(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
         session = self._sessions.pop(self._session_name(given), None)
         if session is not None:
-            session.destroy("The terminal was closed.")
+            session.close("The terminal was closed.")
         request.finish({"killed": session is not None})
 
     def _file_read(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
@@ -278,12 +288,3 @@ def _error(code: str, message: str) -> Answer:
 
 def _reply(request: Request, reply: Reply) -> None:
     request.answer({"ok": True, "result": reply.result}, reply.blob)
-
-
-def _collect_orphans() -> None:
-    while True:
-        try:
-            if os.waitpid(-1, os.WNOHANG)[0] == 0:
-                return
-        except ChildProcessError:
-            return

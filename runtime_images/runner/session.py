@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections import deque
 from typing import Callable, Deque, List, Optional, Tuple
 
-from . import facts, keys, notices
-from .command import Asker, Command, Order, Result, Wait
+from . import keys, notices
+from .command import Asker, Command, Order, Result, Wait, make_result
 from .interrupt import Interruption
 from .loop import Loop
 from .output import Cut
@@ -102,8 +101,19 @@ class Session(ShellEvents):
             wait.asker.finish(self._result("shell_lost", -1, cut, [notice]))
         self._tell_stopped()
 
+    def close(self, notice: str) -> None:
+        """Destroy the terminal for good; whoever waits for their turn is told too."""
+        self.destroy(notice)
+        while self._queue:
+            self._queue.popleft()[1].finish(self._result("not_executed", -1, _NOTHING, [notice]))
+
+    @property
+    def shell_pid(self) -> int:
+        """The shell's process id, 0 when there is none."""
+        return self._shell.pid
+
     def child_changed(self) -> None:
-        """Pass SIGCHLD on."""
+        """Look whether the shell has stopped or ended; to be called on SIGCHLD."""
         self._shell.child_changed()
 
     def _serve(self, order: Order, asker: Asker) -> None:
@@ -131,7 +141,8 @@ class Session(ShellEvents):
             asker.finish(self._result("not_executed", -1, cut, [notices.STILL_RUNNING]))
             self._next()
             return
-        wait = self._wait(order, asker)
+        wait = Wait(self._loop, asker, order)
+        self._watch(wait)
         if order.command:
             wait.notices += self._type(order.command)
 
@@ -199,11 +210,6 @@ class Session(ShellEvents):
 
     def _answer_program(self, data: bytes) -> None:
         self._shell.type(data)
-
-    def _wait(self, order: Order, asker: Asker) -> Wait:
-        wait = Wait(self._loop, asker, order)
-        self._watch(wait)
-        return wait
 
     def _watch(self, wait: Wait) -> None:
         self._waiting = wait
@@ -288,19 +294,10 @@ class Session(ShellEvents):
         self._next()
 
     def _result(self, status: str, exit_code: int, output: Cut, said: List[str], background: int = -1) -> Result:
-        return {
-            "status": status,
-            "exit_code": exit_code,
-            "output": output.text,
-            "omitted": output.omitted,
-            "working_dir": self._shell.directory,
-            "pid": background,
-            "python": facts.find_python(self._shell.path),
-            "username": facts.username(),
-            "hostname": os.uname().nodename,
-            "running": self._command is not None and self._command.ended is None,
-            "notice": "\n".join(said),
-        }
+        running = self._command is not None and self._command.ended is None
+        return make_result(
+            status, exit_code, output, said, background, running, self._shell.directory, self._shell.path
+        )
 
     def _tell_stopped(self) -> None:
         stopped, self._stopped_by = self._stopped_by, []

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import Dict, List, NamedTuple, Optional
+from typing import Dict, NamedTuple, Optional
 
 from . import driver, processes
+from .boundary import Boundary
 from .loop import Loop, Timer
-from .pty import ControlLine, Pipe, Terminal, exit_code, find_shell, spawn_shell
+from .pty import ControlLine, exit_code, find_shell, shell_environment, spawn_shell
+from .streams import Streams
 
 START_SECONDS = 10.0
-MARKER_SECONDS = 0.05
+MARKER_SECONDS = 0.2
 DRAIN_SECONDS = 0.01
 _ARGUMENT = "--noediting"
-_READ = 64 * 1024
-_READS_IN_A_ROW = 16
 
 
 class Ended(NamedTuple):
@@ -67,16 +67,13 @@ class Shell:
         self._since = processes.now_in_ticks()
         self._status = 0
         self._state: Optional[bytes] = None
-        self._terminal: Optional[Terminal] = None
-        self._reports: Optional[Pipe] = None
+        self._streams = Streams(loop, self._take_output, self._take_report)
         self._control: Optional[ControlLine] = None
-        self._reader = driver.ReportReader()
         self._start_word = ""
         self._word = ""
         self._running = False
         self._report: Optional[driver.Report] = None
-        self._marker: Optional[bytes] = None
-        self._held = b""
+        self._boundary = Boundary()
         self._timer: Optional[Timer] = None
         self._plain = False
         self._starting = False
@@ -96,8 +93,8 @@ class Shell:
         word = driver.new_word()
         self._control = ControlLine(self._loop, self._control_lost)
         try:
-            terminal, reports = self._ensure_terminal()
-            self.pid = spawn_shell(path, terminal, self._control.shell_end, self._environment())
+            terminal = self._streams.open()
+            self.pid = spawn_shell(path, terminal, self._control.shell_end, shell_environment(self._mark))
         except OSError as error:
             self._control.close()
             self._control = None
@@ -105,37 +102,40 @@ class Shell:
             return
         self._starting = True
         self._start_word = self._word = word
-        self._reader.expect(word, word + "x")
-        self._marker, self._held, self._report = driver.marker(word), b"", None
+        self._streams.reader.expect(word, word + "x")
+        self._boundary.expect(driver.marker(word))
+        self._report = None
         self._control.started()
         state = None if self._plain else self._state
-        self._control.send(driver.start(word, reports, terminal.name, self.directory, state, profile=not self._plain))
+        pipe = self._streams.report_path
+        self._control.send(driver.start(word, pipe, terminal.name, self.directory, state, profile=not self._plain))
         self._timer = self._loop.call_later(START_SECONDS, self._start_failed)
 
     def run(self, command: str, variables: Dict[str, str]) -> None:
         """Run a command in a usable shell; ends in ``ended``."""
-        if self._terminal is None or self._control is None or self._reports is None:
+        if self._control is None:
             raise RuntimeError("the shell has not been started")
-        self._terminal.restore()
+        terminal, pipe = self._streams.terminal, self._streams.report_path
+        terminal.restore()
         before, self._word = self._word, driver.new_word()
         # The state after the last command may still be on its way.
-        self._reader.expect(self._word, before, self._start_word + "x")
-        self._marker, self._held, self._report = driver.marker(self._word), b"", None
+        self._streams.reader.expect(self._word, before, self._start_word + "x")
+        self._boundary.expect(driver.marker(self._word))
+        self._report = None
         self._running = True
-        pipe = self._pipe_path()
         lines = driver.exports(variables) if variables else ""
-        lines += driver.run(command, self._terminal.name, self._status)
-        lines += driver.report(self._word, pipe, self._terminal.name)
+        lines += driver.run(command, terminal.name, self._status)
+        lines += driver.report(self._word, pipe, terminal.name)
         lines += driver.snapshot(self._word, pipe)
         self._control.send(lines.encode("utf-8"))
 
     def type(self, data: bytes) -> bool:
         """Type bytes on the terminal; False when too much typed before is still unread."""
-        return self._terminal is not None and self._terminal.write(self._loop, data)
+        return self._streams.is_open and self._streams.terminal.write(self._loop, data)
 
     def foreground(self) -> int:
         """Return the terminal's foreground process group, or 0."""
-        return self._terminal.foreground() if self._terminal is not None else 0
+        return self._streams.terminal.foreground() if self._streams.is_open else 0
 
     def scope(self) -> processes.Scope:
         """Return by what the terminal's processes are known."""
@@ -167,51 +167,17 @@ class Shell:
         """Kill the shell and all it has started, and forget its state."""
         processes.kill_all(self.scope())
         self._discard_process()
-        if self._terminal is not None:
-            self._terminal.close(self._loop)
-            self._terminal = None
-        if self._reports is not None:
-            self._reports.close(self._loop)
-            self._reports = None
+        self._streams.close()
         self._state = None
         self._status = 0
         self._running = self._starting = False
         self._cancel_timer()
 
-    def _ensure_terminal(self) -> "tuple[Terminal, str]":
-        if self._terminal is None:
-            self._terminal = Terminal()
-            self._loop.add_reader(self._terminal.master, self._read_terminal)
-        if self._reports is None:
-            self._reports = Pipe()
-            os.set_blocking(self._reports.reader, False)
-            self._loop.add_reader(self._reports.reader, self._read_reports)
-        return self._terminal, self._pipe_path()
-
-    def _pipe_path(self) -> str:
-        writer = self._reports.writer if self._reports is not None else -1
-        return f"/proc/{os.getpid()}/fd/{writer}"
-
-    def _environment(self) -> Dict[str, str]:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("DRYDOCK_")}
-        environment.update(TERM="xterm-256color", PAGER="cat", GIT_PAGER="cat", MANPAGER="cat")
-        environment[processes.MARK] = self._mark
-        if not any(environment.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG")):
-            environment["LANG"] = "C.UTF-8"
-        environment.setdefault("HOME", os.path.expanduser("~"))
-        environment.setdefault("PATH", os.defpath)
-        return environment
-
     def _discard_process(self) -> None:
         if self._control is not None:
             self._control.close()
             self._control = None
-        if self.pid > 0:
-            try:
-                os.kill(self.pid, signal.SIGKILL)
-                os.waitpid(self.pid, 0)
-            except (ProcessLookupError, ChildProcessError):
-                pass
+        processes.signal_process(self.pid, signal.SIGKILL)  # collected with the runner's other dead children
         self.pid = 0
         self.replaced = self._hung_up = False
 
@@ -226,54 +192,16 @@ class Shell:
             self._plain = True
             self.start()
 
-    def _read_terminal(self) -> None:
-        if self._terminal is None:
-            return
-        parts: List[bytes] = []  # the terminal hands out at most a page at a time: handled together they cost less
-        for _ in range(_READS_IN_A_ROW):
-            try:
-                parts.append(os.read(self._terminal.master, _READ))
-            except OSError:  # nothing there now
-                break
-        if parts:
-            self._take_output(b"".join(parts))
-
     def _take_output(self, data: bytes) -> None:
-        marker = self._marker
-        if marker is None:
-            self._events.idle_output(data)
-            return
-        if self._held:
-            data, self._held = self._held + data, b""
-        found = data.find(marker)
-        if found >= 0:
-            self._marker = None
-            self._emit(data[:found])
-            if data[found + len(marker) :]:
-                self._events.idle_output(data[found + len(marker) :])
-            self._check_ended()
-            return
-        escape = data.rfind(b"\x1b", max(0, len(data) - len(marker)))
-        if escape >= 0 and marker.startswith(data[escape:]):
-            data, self._held = data[:escape], data[escape:]
-        self._emit(data)
+        before, after = self._boundary.divide(data)
+        self._emit(before)
+        if after:
+            self._events.idle_output(after)
+        self._check_ended()
 
     def _emit(self, data: bytes) -> None:
         if data and self._running:
             self._events.output(data)
-
-    def _read_reports(self) -> None:
-        if self._reports is None:
-            return
-        while True:
-            try:
-                data = os.read(self._reports.reader, _READ)
-            except OSError:
-                return
-            for item in self._reader.feed(data):
-                self._take_report(item)
-            if len(data) < _READ or self._reports is None:
-                return
 
     def _take_report(self, item: object) -> None:
         if isinstance(item, driver.Snapshot):
@@ -283,22 +211,20 @@ class Shell:
             self.path = item.path
             if item.word == self._word and self._report is None and (self._running or self._starting):
                 self._report = item
-                self._read_terminal()
-                if self._report is not None and self._marker is not None:
+                self._streams.read_terminal()
+                if self._report is not None and self._boundary.awaited:
                     # The terminal delivers a moment later than the pipe; if it does not deliver, go on without.
                     self._cancel_timer()
                     self._timer = self._loop.call_later(MARKER_SECONDS, self._marker_missing)
                 self._check_ended()
 
     def _marker_missing(self) -> None:
-        self._marker = None
-        self._emit(self._held)
-        self._held = b""
+        self._emit(self._boundary.give_up())
         self._check_ended()
 
     def _check_ended(self) -> None:
         report = self._report
-        if report is None or self._marker is not None:
+        if report is None or self._boundary.awaited:
             return
         self._cancel_timer()
         self._report = None
@@ -333,8 +259,8 @@ class Shell:
         if self._control is not None:
             self._control.close()
             self._control = None
-        self._read_reports()
-        self._read_terminal()
+        self._streams.read_reports()
+        self._streams.read_terminal()
         self._cancel_timer()
         if self._starting:
             self._start_failed()
@@ -346,12 +272,11 @@ class Shell:
 
     def _finish_death(self, status: int, replaced: bool) -> None:
         """Every program's last words have had time to arrive: the command has ended together with its shell."""
-        self._read_terminal()
+        self._streams.read_terminal()
         if not self._running:
             return
-        self._marker, self._report = None, None
-        self._emit(self._held)
-        self._held = b""
+        self._report = None
+        self._emit(self._boundary.give_up())
         self._running = False
         self._status = exit_code(status)
         killed = os.WIFSIGNALED(status) and not replaced

@@ -7,30 +7,13 @@ program its picture. Colours, titles and all other control sequences are dropped
 
 from __future__ import annotations
 
-import re
 from typing import Callable, List, Optional
+
+from . import sequences
 
 ROWS = 200
 COLUMNS = 256
 _BLOCK = 32 * 1024
-
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_ASCII_CONTROLS = bytes(set(range(32)) - {9, 10}) + b"\x7f"
-_COLOUR = re.compile("\x1b\\[[0-9;:]{0,64}m")
-_TOKEN = re.compile(
-    "(?P<text>[^\x00-\x08\x0a-\x1f\x7f-\x9f]+)"
-    "|(?P<newline>[\n\x0b\x0c]+)"
-    "|(?P<return>\r)"
-    "|(?P<back>\x08)"
-    "|\x1b\\[(?P<parameters>[0-?]{0,256})[ -/]{0,16}(?P<final>[@-~])"
-    "|(?P<string>\x1b[\\]PX^_])"
-    "|\x1b[ -/]{1,16}[0-~]"
-    "|\x1b(?P<escape>[0-~])"
-    "|[\x00-\x1f\x7f-\x9f]"
-)
-_INCOMPLETE = re.compile("(?:\x1b(?:\\[[0-?]{0,256}[ -/]{0,16}|[ -/]{0,16})|\r)\\Z")
-_STRING_END = re.compile("[\x07\x18\x1a]|\x1b\\\\|(?=[\n\x1b])")
-_LONGEST_INCOMPLETE = 280
 
 
 class TerminalText:
@@ -70,12 +53,12 @@ class TerminalText:
             text = text.replace("\r\n", "\n")
         if "\x1b" in text or text[-1] == "\r":
             text = self._hold_incomplete(text)
-            plain = _COLOUR.sub("", text)
+            plain = sequences.COLOUR.sub("", text)
             if "\x1b" not in plain:  # otherwise what stood before and after a colour might now look like a sequence
                 text = plain
         if not text:
             return
-        if (self._tail or self._at_end()) and _is_plain(text):
+        if (self._tail or self._at_end()) and sequences.is_plain(text):
             self._append(text)
         else:
             self._settle()
@@ -103,15 +86,15 @@ class TerminalText:
         return self._row == len(self._lines) - 1 and self._column == len(self._lines[-1])
 
     def _hold_incomplete(self, text: str) -> str:
-        tail = max(0, len(text) - _LONGEST_INCOMPLETE)
-        match = _INCOMPLETE.search(text, tail)
+        tail = max(0, len(text) - sequences.LONGEST_INCOMPLETE)
+        match = sequences.INCOMPLETE.search(text, tail)
         if match is None:
             return text
         self._carry = match.group()
         return text[: match.start()]
 
     def _skip_string(self, text: str) -> str:
-        match = _STRING_END.search(text)
+        match = sequences.STRING_END.search(text)
         if match is None:
             return ""
         if match.start() == len(text) - 1 and text[-1] == "\x1b":
@@ -177,7 +160,7 @@ class TerminalText:
     def _interpret(self, text: str) -> None:
         position = 0
         while position < len(text):
-            match = _TOKEN.match(text, position)
+            match = sequences.TOKEN.match(text, position)
             if match is None:  # cannot be: every character is text or a control character
                 return
             position = match.end()
@@ -310,9 +293,3 @@ class TerminalText:
             self._move(row, 0)
         elif final == "b":
             self._write(self._last * count)
-
-
-def _is_plain(text: str) -> bool:
-    if text.isascii():  # several times faster than the expression, and the usual case of a flood
-        return len(text.encode("ascii").translate(None, _ASCII_CONTROLS)) == len(text)
-    return _CONTROLS.search(text) is None

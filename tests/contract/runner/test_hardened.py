@@ -60,7 +60,7 @@ def test_a_fork_bomb_is_stopped_and_the_terminal_goes_on(client: Client) -> None
 def test_without_a_free_process_the_answer_says_so(client: Client) -> None:
     client.output("echo first")
     hold = f"for n in {{1..{PROCESSES + 50}}}; do sleep 60 & done 2>/dev/null; echo full"
-    number = client.send("shell.run", command=hold, timeout=10, max_output=1000)
+    number = client.send("shell.run", command=hold, timeout=2, max_output=1000)
     client.wait(number)
     result = client.run("echo second", session="second")
     if result["status"] == "completed":  # the limit counts for this user only where it is enforced at all
