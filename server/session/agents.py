@@ -85,11 +85,14 @@ class AgentSessions:
         user = await self._database.settings.get(record.user_id)
         if user is not None:
             self._hide(secret_values(user))
+        settings = session_settings(user, self._settings, record)
+        if settings.llm.model != record.llm_model:
+            self._database.conversations.touch(record.id, llm_model=settings.llm.model)
         sandbox = DeferredSandbox(self._sandboxes.spec(record), lambda: self._find(record))
         return AgentSession(
             record.id,
             store=self._database.events,
-            settings=session_settings(user, self._settings, record),
+            settings=settings,
             sandbox=SandboxConnection(sandbox),
         )
 

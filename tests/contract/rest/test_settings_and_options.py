@@ -127,6 +127,22 @@ async def test_with_a_token_the_api_asks_for_it_and_health_does_not(make_server:
         assert (await server.get("/api/settings", headers={"X-Session-API-Key": "wrong"})).status_code == 401
 
 
+async def test_new_settings_reach_a_conversation_only_when_it_is_started_again(server: Server) -> None:
+    conversation_id = await server.create()
+    await server.until_running(conversation_id)
+
+    async def model() -> str | None:
+        record = await server.app.services.database.conversations.get(conversation_id)
+        return record.llm_model if record is not None else None
+
+    await server.post("/api/settings", json={"llm_model": "ollama/other"})
+    await server.post(f"/api/conversations/{conversation_id}/start", json={})
+    assert await model() == "demo/tour"
+    await server.post(f"/api/conversations/{conversation_id}/stop")
+    await server.post(f"/api/conversations/{conversation_id}/start", json={})
+    assert await model() == "ollama/other"
+
+
 async def test_a_stored_key_is_hidden_in_the_log_from_the_next_start_of_a_conversation(server: Server) -> None:
     await server.post("/api/settings", json={"llm_model": "ollama/x", "llm_api_key": "sk-very-secret"})
     await server.create()

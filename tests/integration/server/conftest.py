@@ -154,6 +154,8 @@ class Follower:
             while not condition():
                 self._more.clear()
                 await self._more.wait()
+                last = self.frames[-1].get("extras") or {}
+                assert last.get("agent_state") != "error", last
 
     def count(self, **fields: Any) -> int:
         return sum(all(frame.get(name) == value for name, value in fields.items()) for frame in self.frames)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
 
@@ -21,6 +22,22 @@ async def docker(*arguments: str) -> list[str]:
     out, error = await process.communicate()
     assert process.returncode == 0, error.decode()
     return out.decode().split()
+
+
+def instance_labels(folder: Path) -> list[str]:
+    return [f"label=drydock.instance={file.read_text().strip()}" for file in folder.glob("*/instance-id")]
+
+
+@pytest.fixture(autouse=True)
+async def nothing_stays(tmp_path: Path) -> AsyncIterator[None]:
+    """Whatever a test leaves, its network too, is removed after it."""
+    yield
+    for label in instance_labels(tmp_path):
+        if left := await docker("ps", "-aq", "--filter", label):
+            await docker("rm", "-fv", *left)
+        for kind in ("volume", "network"):
+            if left := await docker(kind, "ls", "-q", "--filter", label):
+                await docker(kind, "rm", *left)
 
 
 async def containers(server: ServerProcess) -> list[str]:
