@@ -33,12 +33,6 @@ export default defineConfig({
     // Inlined assets would be data: URLs; the page's policy allows them for images only.
     assetsInlineLimit: 0,
     chunkSizeWarningLimit: 700,
-    rollupOptions: {
-      onwarn: (warning, warn) => {
-        // Misplaced purity comments in a library: they only mean that a little less can be left out.
-        if (warning.code !== "INVALID_ANNOTATION") warn(warning);
-      },
-    },
   },
   test: {
     environment: "jsdom",
