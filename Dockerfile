@@ -32,7 +32,7 @@ COPY requirements.lock ./
 RUN python3 -m venv venv \
  && venv/bin/pip install --no-cache-dir --disable-pip-version-check --quiet \
       --require-hashes --only-binary :all: -r requirements.lock
-COPY pyproject.toml README.md ./
+COPY pyproject.toml ./
 COPY agent_core agent_core
 COPY server server
 COPY migrations migrations

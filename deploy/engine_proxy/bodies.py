@@ -192,6 +192,9 @@ _volume_keys: Final = object_of(
     {"Driver": one_of("local"), "Labels": map_of(text, text), "Name": own_name}, "DriverOpts ClusterVolumeSpec"
 )
 
+# Both only make a network more private: containers that cannot reach one another, nor the host.
+_BRIDGE_OPTIONS: Final = ("com.docker.network.bridge.enable_icc", "com.docker.network.bridge.inhibit_ipv4")
+
 _network_keys: Final = object_of(
     {
         "CheckDuplicate": flag,
