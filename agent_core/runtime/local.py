@@ -43,6 +43,8 @@ class LocalProvider:
             await self._try()
         except SandboxError as error:
             return Availability(False, _short(str(error).removesuffix(error.fix)), _advice(str(error)) or error.fix)
+        if shutil.which("slirp4netns") is None:
+            return Availability(True, "bubblewrap isolates processes of this host, without a network (no slirp4netns)")
         return Availability(True, "bubblewrap isolates processes of this host")
 
     def create(self, spec: SandboxSpec) -> Sandbox:
@@ -67,7 +69,7 @@ class LocalProvider:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _sandbox(self, spec: SandboxSpec, name: str) -> LocalSandbox:
-        bwrap = (shutil.which("bwrap") or "/usr/bin/bwrap") if self._confined else None
+        bwrap = os.path.realpath(shutil.which("bwrap") or "/usr/bin/bwrap") if self._confined else None
         return LocalSandbox(spec, name, bwrap=bwrap, pool=self._pool)
 
     def _found(self, instance_id: str) -> list[tuple[str, str]]:

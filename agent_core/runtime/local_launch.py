@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import json
 import os
 import resource
 import select
+import signal
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -21,6 +23,10 @@ _CLONE_NEWNS = 0x00020000
 _MS_BIND = 0x1000
 _MS_REC = 0x4000
 _MS_PRIVATE = 1 << 18
+_NS_GET_USERNS = 0xB701
+_NETWORK_SECONDS = 3.0
+_TUN = "/dev/net/tun"
+_LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
 INFO_MARK = "@info-fd@"
 
 
@@ -32,48 +38,99 @@ def main(order: dict[str, Any]) -> None:
             that no path of the host shows in its command line (empty: no bubblewrap, and ``cwd`` is where it starts);
             ``folder`` to write ``process.json`` and the log to; ``uid`` to run as, or None; ``mount`` (place where a
             root server shows `folder` to that user); ``joins`` (files of control groups); ``limits`` (resource limits
-            by name); ``oom_score_adj``.
+            by name); ``oom_score_adj``; ``network``, the path of slirp4netns, or "" for no network.
     """
-    folder = order["folder"]
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reading)
         _become(order, writing)
     os.close(writing)
-    _write_record(folder, child, child)  # at once: whatever happens next, what was started can be found and ended
+    record = {"outer": child, "init": child}
+    _write_record(order, record)  # at once: whatever happens next, what was started can be found and ended
     if order["view"]:
-        _write_record(folder, child, int(_read_info(reading).get("child-pid", child)))
+        record["init"] = int(_read_info(reading).get("child-pid", child))
+        _write_record(order, record)
+        if order["network"] and record["init"] != child:
+            _start_network(order, record)
 
 
-def _write_record(folder: str, outer: int, init: int) -> None:
-    """Note the process that was started, and the first one inside, from where all others of the sandbox descend."""
-    record = {"outer": outer, "outer_start": _start_time(outer), "init": init, "init_start": _start_time(init)}
-    path = os.path.join(folder, "process.json")
+def _write_record(order: dict[str, Any], processes: dict[str, int]) -> None:
+    """Note the processes: the one that was started, the first one inside, and the one that is the network."""
+    record = dict(processes)
+    record.update({f"{role}_start": _start_time(pid) for role, pid in processes.items()})
+    path = os.path.join(order["folder"], "process.json")
     with open(path + ".new", "w", encoding="utf-8") as file:
         json.dump(record, file)
     os.replace(path + ".new", path)
 
 
+def _start_network(order: dict[str, Any], record: dict[str, int]) -> None:
+    """Give the sandbox a network of its own that leads out through a process of ours, and not to this host's loopback.
+
+    Where that fails the sandbox has no network, and the log says why.
+    """
+    namespace = os.open(f"/proc/{record['init']}/ns/net", os.O_RDONLY)
+    owner = fcntl.ioctl(namespace, _NS_GET_USERNS)  # not the namespace of the first process: that one is nested in it
+    reading, writing = os.pipe()
+    helper = os.fork()
+    if helper == 0:
+        os.close(reading)
+        _become_network(order, namespace, owner, writing)
+    os.close(writing)
+    _write_record(order, {**record, "network": helper})
+    if not select.select([reading], [], [], _NETWORK_SECONDS)[0] or not os.read(reading, 1):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(helper, signal.SIGKILL)
+        _write_record(order, record)
+
+
+def _become_network(order: dict[str, Any], namespace: int, owner: int, ready: int) -> None:
+    """In the child: turn into slirp4netns, as the sandbox's user where that one may make a network device."""
+    try:
+        _detach(order)
+        if order["uid"] is not None and os.stat(_TUN).st_mode & 0o006 == 0o006:
+            _change_user(order["uid"])
+        for descriptor in (namespace, owner, ready):
+            os.set_inheritable(descriptor, True)
+        argv = [
+            order["network"],
+            *("--configure", "--mtu=65520", "--disable-host-loopback", "--enable-sandbox", "--enable-seccomp"),
+            *(f"--ready-fd={ready}", f"--userns-path=/proc/self/fd/{owner}", "--netns-type=path"),
+            *(f"/proc/self/fd/{namespace}", "tap0"),
+        ]
+        os.execve(argv[0], argv, {})  # noqa: S606 - becoming the program is the purpose
+    except OSError as error:
+        os.write(2, f"no network: {error}\n".encode())
+    finally:
+        os._exit(127)
+
+
+def _detach(order: dict[str, Any]) -> None:
+    """Leave the server's session and streams, and join the sandbox's control groups."""
+    os.setsid()
+    os.umask(0o022)
+    log = os.open(os.path.join(order["folder"], "log"), _LOG_FLAGS, 0o600)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    for path in order["joins"]:
+        with open(path, "w", encoding="ascii") as file:
+            file.write(str(os.getpid()))
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+        file.write(str(order["oom_score_adj"]))
+
+
+def _change_user(uid: int) -> None:
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
+
+
 def _become(order: dict[str, Any], info: int) -> None:
     """In the child: take on limits and user, and turn into the program; never returns."""
     try:
-        os.setsid()
-        os.umask(0o022)
-        null = os.open(os.devnull, os.O_RDONLY)
-        log = os.open(
-            os.path.join(order["folder"], "log"),
-            os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW,
-            0o600,
-        )
-        os.dup2(null, 0)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        for path in order["joins"]:
-            with open(path, "w", encoding="ascii") as file:
-                file.write(str(os.getpid()))
-        with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
-            file.write(str(order["oom_score_adj"]))
+        _detach(order)
         for name, value in order["limits"].items():
             kind = getattr(resource, f"RLIMIT_{name}")
             hard = resource.getrlimit(kind)[1]
@@ -82,9 +139,7 @@ def _become(order: dict[str, Any], info: int) -> None:
         if order["uid"] is not None:
             if order["mount"] is not None:
                 _show(order["folder"], order["mount"])
-            os.setgroups([])
-            os.setresgid(order["uid"], order["uid"], order["uid"])
-            os.setresuid(order["uid"], order["uid"], order["uid"])
+            _change_user(order["uid"])
         argv = order["argv"]
         if order["view"]:
             os.chdir("/")

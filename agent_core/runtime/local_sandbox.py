@@ -94,10 +94,7 @@ class LocalSandbox:
             await self._end()
             code = "disk_full" if error.errno in (28, 122) else "start_failed"
             raise SandboxError(f"The sandbox did not start: {error}.", code=code) from error
-        if self._bwrap and self.spec.network == "full":
-            progress("STATUS$RUNTIME_STARTED", "The sandbox runs, without a network: a local one has none")
-        else:
-            progress("STATUS$RUNTIME_STARTED", "The sandbox runs")
+        progress("STATUS$RUNTIME_STARTED", await self._blocking(self._describe))
 
     async def attach(self) -> Attachment:
         stream, transport = self._fresh or (None, None)
@@ -188,6 +185,7 @@ class LocalSandbox:
             target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
             target.write_bytes(content)
         (self._folder / "paused").unlink(missing_ok=True)
+        (self._folder / "log").unlink(missing_ok=True)
         return uid
 
     async def _launch(self, uid: int | None) -> None:
@@ -227,7 +225,7 @@ class LocalSandbox:
         if self._bwrap:
             mount = next((path for path in _MOUNT_POINTS if os.path.isdir(path)), None) if uid is not None else None
             seen = mount or str(self._folder)
-            view = [*local_view.isolation(seen, network=False), *local_view.places(seen, limits)]
+            view = [*local_view.isolation(seen), *local_view.places(seen, limits)]
             inner = 0 if uid is not None or "pids" in limited else limits.processes
             argv = [self._bwrap, *boot_command(python, processes=inner), *runner]
             env = local_view.environment(local_view.HOME, self.spec.environment)
@@ -247,7 +245,13 @@ class LocalSandbox:
             "joins": joins,
             "limits": bounds,
             "oom_score_adj": 500,
+            "network": self._network() or "",
         }
+
+    def _network(self) -> str | None:
+        """The program that connects the sandbox, if it is wished and there."""
+        wished = self._bwrap is not None and self.spec.network == "full"
+        return shutil.which("slirp4netns") if wished else None
 
     def _bindable_socket(self) -> str:
         """The socket's path, by way of a short link when it would be too long for a socket address."""
@@ -331,6 +335,17 @@ class LocalSandbox:
         if runner is not None:
             self._write("process.json", {**record, "runner": runner.pid, "runner_start": runner.start})
 
+    def _describe(self) -> str:
+        """What to tell people about the running sandbox."""
+        if self._bwrap is None or self.spec.network != "full":
+            return "The sandbox runs"
+        network = self._process("network")
+        if network is not None and network.alive:
+            return "The sandbox runs"
+        if self._network() is None:
+            return "The sandbox runs, without a network: that needs slirp4netns, which is not installed"
+        return f"The sandbox runs, without a network: slirp4netns failed ({self._log()[-300:] or 'no reason given'})"
+
     def _process(self, role: str) -> ProcessId | None:
         record = self._read("process.json")
         pid, start = record.get(role), record.get(f"{role}_start")
@@ -356,7 +371,8 @@ class LocalSandbox:
         """The processes with which the sandbox ends: the kernel kills all others with the first of a namespace."""
         outer = self._process("outer")
         within = processes.children_of(outer.pid) if self._bwrap and outer is not None and outer.alive else []
-        found = [self._process("init"), *(processes.identify(pid) for pid in within), outer]
+        inner = [self._process("init"), *(processes.identify(pid) for pid in within)]
+        found = [*inner, outer, self._process("network")]
         return [process for process in found if process is not None and process.alive]
 
     def _left(self) -> set[int]:

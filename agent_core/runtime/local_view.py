@@ -49,6 +49,7 @@ OWN_FILES: Mapping[str, str] = {
     "nobody:x:65534:65534:nobody:/:/bin/sh\n",
     "group": f"root:x:0:\nagent:x:{INNER_UID}:\nnogroup:x:65534:\n",
     "hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
+    "resolv.conf": "nameserver 10.0.2.3\n",  # slirp4netns answers there; without it nobody does
     "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
     "gitconfig": "[init]\n\tdefaultBranch = main\n[safe]\n\tdirectory = *\n"
     "[user]\n\tname = Drydock agent\n\temail = agent@drydock.invalid\n",
@@ -56,24 +57,21 @@ OWN_FILES: Mapping[str, str] = {
 """Files of the sandbox's own /etc."""
 
 
-def isolation(folder: str, network: bool, resolver: str | None = None) -> list[str]:
-    """Arguments for namespaces, users and file systems, up to the command.
+def isolation(folder: str) -> list[str]:
+    """Arguments for namespaces, users and a view of the host; `folder` is the sandbox's as bubblewrap sees it.
 
-    Args:
-        folder: the sandbox's folder as bubblewrap sees it.
-        network: share the network namespace that bubblewrap is started in; otherwise an empty one.
-        resolver: file to use as /etc/resolv.conf.
+    The network namespace is always one of its own: sharing the host's would open its loopback services, Drydock and
+    its database among them, and the abstract sockets of its programs.
     """
     arguments = [
         *("--unshare-user", "--uid", str(INNER_UID), "--gid", str(INNER_UID), "--disable-userns"),
         *("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--hostname", "sandbox"),
+        "--unshare-net",
         *("--new-session", "--cap-drop", "ALL"),
         *("--ro-bind", "/usr", "/usr"),
         *("--proc", "/proc", "--dev", "/dev", "--dir", "/etc", "--dir", "/run", "--dir", "/var"),
         *("--symlink", "/tmp", "/var/tmp"),  # noqa: S108 - a path inside the sandbox
     ]
-    if not network:
-        arguments.append("--unshare-net")
     for path in _SYSTEM_FOLDERS:
         if os.path.islink(path):
             arguments += ["--symlink", os.readlink(path), path]
@@ -83,8 +81,6 @@ def isolation(folder: str, network: bool, resolver: str | None = None) -> list[s
         arguments += ["--ro-bind-try", path, path]
     for name in OWN_FILES:
         arguments += ["--ro-bind", f"{folder}/etc/{name}", f"/etc/{name}"]
-    if resolver is not None:
-        arguments += ["--ro-bind", resolver, "/etc/resolv.conf"]
     prefix = interpreter().prefix
     if prefix is not None:
         arguments += ["--ro-bind", prefix, prefix]
