@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 
 from agent_core.errors import DrydockError
@@ -19,24 +20,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command == "version":
         sys.stdout.write(f"drydock {VERSION}\n")
         return 0
-    # Imported here: `version` and `--help` need not load the server, and `serve` loads it faster than usual.
-    with quick_imports():
-        from server.settings_loading import load_settings
-
-    given = {name: getattr(options, name) for name in ("host", "port", "data_dir", "sandbox", "page")}
     try:
-        settings = load_settings(given, os.environ, options.config)
-        if options.command == "doctor":
-            from server.doctor import examine
-
-            return examine(settings, sys.stdout)
-        with quick_imports():
-            from server.serve import serve
-
-        return serve(settings, sys.stdout)
+        return _run(options)
     except DrydockError as error:
         sys.stderr.write(f"drydock: {error}\n")
         return 2
+
+
+def _run(options: argparse.Namespace) -> int:
+    # Loaded when they are asked for: `version` and `--help` answer at once, and the server is loaded faster than usual.
+    with quick_imports():
+        load_settings = import_module("server.settings_loading").load_settings
+    given = {name: getattr(options, name) for name in ("host", "port", "data_dir", "sandbox", "page")}
+    settings = load_settings(given, os.environ, options.config)
+    with quick_imports():
+        command: Callable[..., int] = getattr(import_module(f"server.{options.command}"), options.command)
+    return command(settings, sys.stdout)
 
 
 def _parser() -> argparse.ArgumentParser:

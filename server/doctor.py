@@ -32,7 +32,7 @@ class Finding(NamedTuple):
     needed: bool = True
 
 
-def examine(settings: Settings, out: TextIO) -> int:
+def doctor(settings: Settings, out: TextIO) -> int:
     """Print what was found; returns 0 when the server can run as configured, 1 when not."""
     findings = asyncio.run(_examine(settings))
     out.write(f"Drydock {VERSION}\n")

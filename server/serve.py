@@ -13,6 +13,7 @@ import uvicorn
 
 from agent_core.version import VERSION
 from server.app import Application, create_app
+from server.db.database import Database
 from server.errors import ConfigurationError
 from server.logging import configure_logging
 from server.settings import DEMO_MODEL, Settings
@@ -99,7 +100,7 @@ class AnnouncingServer(uvicorn.Server):
             reason = "still being looked for"
         self._say(f"  sandbox   {reason}")
         self._say(f"  model     {_model(app.settings)}")
-        self._say(f"  database  {_database(app.settings)}")
+        self._say(f"  database  {_database(app.services.database)}")
 
     def _say(self, line: str) -> None:
         self._out.write(line + "\n")
@@ -148,9 +149,8 @@ def _model(settings: Settings) -> str:
     return f"{settings.llm_model}{where}"
 
 
-def _database(settings: Settings) -> str:
-    if settings.database_url is not None:
-        from sqlalchemy import make_url
-
-        return make_url(settings.database_url).render_as_string(hide_password=True)
-    return f"SQLite in {settings.data_dir.absolute()}"
+def _database(database: Database) -> str:
+    url = database.engines.write.url
+    if url.get_backend_name() == "sqlite":
+        return f"SQLite, {url.database}"
+    return url.render_as_string(hide_password=True)

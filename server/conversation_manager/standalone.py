@@ -198,7 +198,10 @@ class StandaloneConversationManager(ConversationManager):
         try:
             if settings.resume_on_start:
                 await resume_interrupted(
-                    self._conversations, self.maybe_start_agent_loop, concurrency=settings.resume_concurrency
+                    self._conversations,
+                    self.maybe_start_agent_loop,
+                    concurrency=settings.resume_concurrency,
+                    limit=settings.max_concurrent_conversations,
                 )
             for conversation_id in await find_paused(self._conversations, self.parts.sandboxes):
                 if conversation_id not in self._sessions:

@@ -22,10 +22,15 @@ RECENT = 100
 
 
 async def resume_interrupted(
-    conversations: ConversationRepository, start: Callable[[str], Awaitable[object]], *, concurrency: int
+    conversations: ConversationRepository,
+    start: Callable[[str], Awaitable[object]],
+    *,
+    concurrency: int,
+    limit: int,
 ) -> None:
-    """Start every conversation whose agent was at work, at most `concurrency` at a time.
+    """Start the conversations whose agent was at work, at most `concurrency` at a time and `limit` in all.
 
+    Of more, those that were active last are taken: they would only push one another out again.
     One that was resumed `MAX_RESUMES` times and never came to rest is left alone, since it may be what ends the
     process each time; it goes on when its user says so.
     """
@@ -51,9 +56,10 @@ async def resume_interrupted(
     records = await conversations.in_states({state.value for state in BUSY_STATES})
     if not records:
         return
-    logger.info("resuming %d conversations that were at work", len(records))
+    records.sort(key=lambda record: record.last_updated_at or record.created_at, reverse=True)
+    logger.info("resuming %d of %d conversations that were at work", min(limit, len(records)), len(records))
     async with asyncio.TaskGroup() as group:
-        for record in records:
+        for record in records[:limit]:
             group.create_task(resume(record), name=f"resume:{record.id}")
 
 

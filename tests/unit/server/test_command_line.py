@@ -7,7 +7,7 @@ import pytest
 
 from agent_core.version import VERSION
 from server.cli import main
-from server.doctor import examine
+from server.doctor import doctor
 from server.settings import Settings
 
 
@@ -37,7 +37,7 @@ def test_the_doctor_names_everything_that_it_looked_at_and_what_is_missing(tmp_p
     out = io.StringIO()
     page = tmp_path / "page"
     settings = Settings(data_dir=tmp_path / "data", sandbox="unconfined", page=page)
-    assert examine(settings, out) == 0
+    assert doctor(settings, out) == 0
     lines = out.getvalue().splitlines()
     assert [line[7:18].strip() for line in lines[1:-1]] == [
         "python",
@@ -57,7 +57,7 @@ def test_the_doctor_counts_what_keeps_the_server_from_running(tmp_path: Path) ->
     out = io.StringIO()
     (tmp_path / "file").write_text("")
     settings = Settings(data_dir=tmp_path / "file", sandbox="unconfined", host="192.0.2.1")
-    assert examine(settings, out) == 1
+    assert doctor(settings, out) == 1
     text = out.getvalue()
     assert "MISS data folder" in text
     assert "MISS access" in text

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from datetime import UTC, datetime
 
 import pytest
 
@@ -323,6 +324,18 @@ async def test_a_conversation_that_ends_the_process_each_time_is_left_alone_afte
         await until(counted_anew)
         assert not house.agents.of("poison")
         await house.manager.maybe_start_agent_loop("poison")
+
+
+async def test_no_more_are_resumed_than_may_run_and_those_last_active_come_first(make_house: MakeHouse) -> None:
+    async with make_house(resume_on_start=False) as house:
+        for number in range(4):
+            moment = datetime(2026, 1, 1 + number, tzinfo=UTC)
+            await house.new(f"c{number}", agent_state="running", last_updated_at=moment)
+    async with make_house(max_concurrent_conversations=2) as house:
+        await until(lambda: len(house.agents.made) == 2)
+        await until(lambda: house.manager.live("c2").status is ConversationStatus.RUNNING)
+        assert {agent.conversation_id for agent in house.agents.made} == {"c2", "c3"}
+        assert all(agent.closed_with is None for agent in house.agents.made)
 
 
 async def test_leftover_sandboxes_of_deleted_conversations_are_removed_before_any_is_made(

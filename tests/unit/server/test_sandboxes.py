@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from agent_core.errors import SandboxError
+from agent_core.runtime.sandbox import Sandbox, SandboxStatus
+from agent_core.testing.fake_sandbox import FakeProvider
+from server.db.conversations import ConversationRecord
+from server.session.deferred_sandbox import DeferredSandbox
+from server.session.sandboxes import Choice, Sandboxes
+from server.settings import Settings
+
+RECORD = ConversationRecord(id="a", sandbox={"provider": "fake", "name": "a"})
+
+
+async def no_ids() -> list[str]:
+    return []
+
+
+def make(choose: Callable[[], Awaitable[Choice]], tmp_path: Path) -> Sandboxes:
+    return Sandboxes(Settings(data_dir=tmp_path), instance_id="i", choose=choose, known_ids=no_ids)
+
+
+@pytest.fixture
+def provider() -> FakeProvider:
+    return FakeProvider()
+
+
+@pytest.fixture
+async def sandboxes(provider: FakeProvider, tmp_path: Path) -> AsyncIterator[Sandboxes]:
+    async def choose() -> Choice:
+        return Choice(provider, "it is there")
+
+    async with make(choose, tmp_path) as entered:
+        yield entered
+
+
+async def test_what_cannot_be_had_is_told_and_tried_again_when_it_is_needed_again(tmp_path: Path) -> None:
+    answers: list[Choice | SandboxError] = [
+        SandboxError("no engine answers.", fix="Start it."),
+        Choice(FakeProvider(), "started by now"),
+    ]
+
+    async def choose() -> Choice:
+        answer = answers.pop(0)
+        if isinstance(answer, SandboxError):
+            raise answer
+        return answer
+
+    async with make(choose, tmp_path) as sandboxes:
+        assert (await sandboxes.chosen()).name == "none"
+        choice = sandboxes.choice
+        assert choice is not None
+        assert choice.reason == "no engine answers. Start it."
+        assert (await sandboxes.provider()).name == "fake"
+        assert (await sandboxes.chosen()).reason == "started by now"
+
+
+async def test_without_any_provider_a_sandbox_is_an_error_in_words(tmp_path: Path) -> None:
+    async def choose() -> Choice:
+        raise SandboxError("no engine answers.")
+
+    async with make(choose, tmp_path) as sandboxes:
+        with pytest.raises(SandboxError, match="no engine answers"):
+            await sandboxes.sandbox(RECORD)
+        await sandboxes.destroy(RECORD)
+        await sandboxes.stop(RECORD)
+
+
+async def test_leaving_while_it_still_looks_ends_the_search(tmp_path: Path) -> None:
+    async def choose() -> Choice:
+        await asyncio.sleep(60)
+        raise AssertionError
+
+    async with asyncio.timeout(5), make(choose, tmp_path) as sandboxes:
+        assert sandboxes.choice is None
+
+
+async def test_the_spec_says_what_the_settings_say(sandboxes: Sandboxes, tmp_path: Path) -> None:
+    spec = sandboxes.spec(ConversationRecord(id="a", options={"sandbox_image": "mine:1"}))
+    assert (spec.conversation_id, spec.instance_id, spec.image) == ("a", "i", "mine:1")
+    assert (spec.data_dir, spec.network, spec.limits.memory) == (str(tmp_path), "full", 4 * 1024**3)
+
+
+async def test_an_unloaded_conversations_sandbox_is_stopped_and_removed(
+    sandboxes: Sandboxes, provider: FakeProvider
+) -> None:
+    sandbox = await sandboxes.sandbox(RECORD)
+    await sandbox.start(lambda *_: None)
+    await sandboxes.stop(RECORD)
+    assert await sandbox.poll() is SandboxStatus.STOPPED
+    await sandboxes.destroy(RECORD)
+    assert await sandbox.poll() is SandboxStatus.ABSENT
+    await sandboxes.destroy(ConversationRecord(id="never-had-one"))
+    assert len(provider.sandboxes) == 1
+
+
+async def test_a_deferred_sandbox_is_found_when_it_is_needed_and_not_before(sandboxes: Sandboxes) -> None:
+    asked = 0
+
+    async def find() -> Sandbox:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            raise SandboxError("not yet")
+        return await sandboxes.sandbox(RECORD)
+
+    sandbox = DeferredSandbox(sandboxes.spec(RECORD), find)
+    assert (asked, sandbox.state, sandbox.working_dir) == (0, {}, "/workspace")
+    with pytest.raises(SandboxError, match="not yet"):
+        await sandbox.poll()
+    await sandbox.start(lambda *_: None)
+    assert await sandbox.poll() is SandboxStatus.RUNNING
+    await sandbox.pause()
+    assert await sandbox.poll() is SandboxStatus.PAUSED
+    await sandbox.resume()
+    assert sandbox.state == {"provider": "fake", "name": "a"}
+    attachment = await sandbox.attach()
+    attachment.writer.close()
+    assert await sandbox.snapshot() == "snapshot-of-a"
+    await sandbox.stop()
+    await sandbox.destroy()
+    assert await sandbox.poll() is SandboxStatus.ABSENT
+    assert asked == 2
