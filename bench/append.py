@@ -1,34 +1,24 @@
-"""The log's budgets: a durable append alone and from many writers, reading it again, and listing conversations."""
+"""The log: a durable append alone and from many writers, and reading it again."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import statistics
-import tempfile
 import time
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
-from sqlalchemy import insert
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from agent_core.events.store import NewEvent
+from bench.figures import Figure, p50, percentile
+from bench.stage import Stage
 from server.db.database import Database, open_database
-from server.db.tables import conversations
 
 SINGLE_APPENDS = 1500
 WRITERS = 64
 APPENDS_EACH = 300
 PAYLOAD = b'{"kind":"MessageEvent","source":"user","text":"' + b"x" * 500 + b'"}'
-CONVERSATIONS = 100_000
 LOG_EVENTS = 10_000
-
-
-def milliseconds(times: list[float]) -> float:
-    """The median of times in seconds, in milliseconds."""
-    return statistics.median(times) * 1000
 
 
 async def timed(times: int, action: Callable[[], Awaitable[object]]) -> list[float]:
@@ -61,24 +51,24 @@ def event() -> list[NewEvent]:
     return [NewEvent("MessageEvent", "user", None, datetime.now(UTC), PAYLOAD)]
 
 
-async def single(database: Database) -> list[float]:
+async def single(database: Database, appends: int) -> list[float]:
     """Appends one after the other."""
     epoch = await database.events.claim("single")
-    return await timed(SINGLE_APPENDS, lambda: database.events.append("single", event(), epoch=epoch))
+    return await timed(appends, lambda: database.events.append("single", event(), epoch=epoch))
 
 
-async def many(database: Database) -> float:
+async def many(database: Database, each: int) -> float:
     """Events per second of many writers, each with a log of its own, each waiting for every append."""
 
     async def write(log: str) -> None:
         epoch = await database.events.claim(log)
-        for _ in range(APPENDS_EACH):
+        for _ in range(each):
             await database.events.append(log, event(), epoch=epoch)
 
     await asyncio.gather(*(write(f"warm-{n}") for n in range(4)))
     start = time.perf_counter()
     await asyncio.gather(*(write(f"many-{n}") for n in range(WRITERS)))
-    return WRITERS * APPENDS_EACH / (time.perf_counter() - start)
+    return WRITERS * each / (time.perf_counter() - start)
 
 
 async def read_again(database: Database) -> float:
@@ -93,61 +83,18 @@ async def read_again(database: Database) -> float:
     return time.perf_counter() - start
 
 
-async def fill_list(database: Database) -> None:
-    """So many conversations, each a second younger than the one before."""
-    start = datetime(2025, 1, 1, tzinfo=UTC)
-    rows = [
-        {
-            "id": f"{n:032x}",
-            "user_id": "",
-            "title": f"Conversation {n}",
-            "created_at": start + timedelta(seconds=n),
-            "selected_repository": f"owner/name-{n % 1000}",
-            "trigger": "gui",
-            "accumulated_cost": 0.0,
-            "prompt_tokens": 0,
-            "completion_tokens": 0,
-            "pr_number": [],
-            "options": {},
-        }
-        for n in range(CONVERSATIONS)
+async def measure(stage: Stage) -> list[Figure]:
+    """The database as the server opens it, in this process."""
+    data_dir = stage.data_dir()
+    async with open_database(data_dir) as database:
+        sync = sync_disk(data_dir)
+        alone = [seconds * 1000 for seconds in await single(database, stage.few(SINGLE_APPENDS, 100))]
+        rates = [await many(database, stage.few(APPENDS_EACH, 20)) for _ in range(stage.few(3, 1))]
+        again = await read_again(database)
+    return [
+        Figure("durable append, one at a time", p50(alone), "ms", 0.5),
+        Figure("  the same, p99", percentile(alone, 99), "ms"),
+        Figure("  of it: the disk's own sync", p50(sync) * 1000, "ms"),
+        Figure(f"durable append, {WRITERS} writers", p50(rates), "events/s", 20_000, at_least=True),
+        Figure(f"{LOG_EVENTS:,} events read in pages", again, "s"),
     ]
-
-    async def apply(connection: AsyncConnection) -> None:
-        await connection.execute(insert(conversations), rows)
-
-    await database.writer.change(apply)
-
-
-async def listing(database: Database) -> dict[str, float]:
-    """Times of the list's pages: the first one, one deep inside, one with a filter."""
-    await fill_list(database)
-    page_id = None
-    for _ in range(50):
-        page_id = (await database.conversations.list_page(limit=20, page_id=page_id)).next_page_id
-    first = await timed(100, lambda: database.conversations.list_page(limit=20))
-    deep = await timed(100, lambda: database.conversations.list_page(limit=20, page_id=page_id))
-    filtered = await timed(
-        100, lambda: database.conversations.list_page(limit=20, selected_repository="owner/name-7", trigger="gui")
-    )
-    return {
-        "list_first_page_p50_ms": milliseconds(first),
-        "list_deep_page_p50_ms": milliseconds(deep),
-        "list_filtered_page_p50_ms": milliseconds(filtered),
-    }
-
-
-async def measure() -> dict[str, float]:
-    """All figures of this module, by name; the unit ends the name."""
-    with tempfile.TemporaryDirectory(prefix="drydock-bench-") as folder:
-        sync = sync_disk(Path(folder))
-        async with open_database(Path(folder) / "data") as database:
-            alone = await single(database)
-            return {
-                "disk_sync_p50_ms": milliseconds(sync),
-                "append_p50_ms": milliseconds(alone),
-                "append_p99_ms": statistics.quantiles(alone, n=100)[98] * 1000,
-                "append_64_writers_per_s": await many(database),
-                "read_10000_events_s": await read_again(database),
-                **await listing(database),
-            }

@@ -1,0 +1,1 @@
+"""The performance suite: ``python -m bench`` measures the budgets on real parts. See docs/performance.md."""

@@ -1,0 +1,107 @@
+"""``python -m bench [NAME ...] [--quick]``: measure, print budget against figure, write JSON to bench/results."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+import orjson
+import uvloop
+
+from agent_core.errors import DrydockError
+from bench import append, crowd, first_command, listing, memory, reopen, start, steps, stop
+from bench.figures import Figure, table
+from bench.machine import machine_facts
+from bench.stage import Stage
+
+Measure = Callable[[Stage], Awaitable[list[Figure]]]
+
+MEASUREMENTS: dict[str, Measure] = {
+    "append": append.measure,
+    "steps": steps.measure,
+    "crowd": crowd.measure,
+    "first": first_command.measure,
+    "start": start.measure,
+    "memory": memory.measure,
+    "reopen": reopen.measure,
+    "listing": listing.measure,
+    "stop": stop.measure,
+}
+RESULTS = Path(__file__).parent / "results"
+INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure what was named; returns 0, 1 when a measurement failed (a missed budget is no failure), 130 when ended."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure the performance budgets.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"what to measure: {', '.join(MEASUREMENTS)}")
+    parser.add_argument("--quick", action="store_true", help="a smoke run: shows that it works, not how fast it is")
+    parser.add_argument("--output", type=Path, default=RESULTS, help="folder of the JSON (default: bench/results)")
+    options = parser.parse_args(arguments)
+    if unknown := set(options.names) - set(MEASUREMENTS):
+        parser.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(MEASUREMENTS)}")
+    names = options.names or list(MEASUREMENTS)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(_run(names, quick=options.quick, output=options.output))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        sys.stderr.write("bench: ended before it was done; nothing is left behind\n")
+        return INTERRUPTED
+    except DrydockError as error:
+        sys.stderr.write(f"bench: {error}\n")
+        return 1
+
+
+async def _run(names: Sequence[str], *, quick: bool, output: Path) -> int:
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    facts = machine_facts()
+    found: dict[str, list[Figure]] = {}
+    failed: list[str] = []
+    began = time.perf_counter()
+    async with Stage.open(quick=quick) as stage:
+        stage.say(f"sandbox: {stage.reason}")
+        for name in names:
+            stage.say(f"--- {name}")
+            try:
+                found[name] = await MEASUREMENTS[name](stage)
+            except Exception:  # noqa: BLE001 - the others are still worth measuring; this one is told at the end
+                traceback.print_exc()
+                failed.append(name)
+    figures = [figure for group in found.values() for figure in group]
+    missed = [figure for figure in figures if figure.met is False]
+    print(table(figures))
+    print(f"{len(missed)} budgets missed; sandbox {stage.sandbox}; {time.perf_counter() - began:.0f} s")
+    if quick:
+        print("A quick run: these figures say only that everything works.")
+    print(f"written to {_write(output, facts, stage, found, failed)}")
+    if failed:
+        print(f"FAILED: {', '.join(failed)}")
+    return 1 if failed else 0
+
+
+def _write(
+    folder: Path, facts: dict[str, object], stage: Stage, found: dict[str, list[Figure]], failed: list[str]
+) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{time.strftime('%Y%m%d-%H%M%S')}{'-quick' if stage.quick else ''}.json"
+    content = {
+        "machine": facts,
+        "sandbox": stage.sandbox,
+        "quick": stage.quick,
+        "failed": failed,
+        "figures": {name: [figure.data() for figure in group] for name, group in found.items()},
+    }
+    path.write_bytes(orjson.dumps(content, option=orjson.OPT_INDENT_2))
+    return path
+
+
+if __name__ == "__main__":
+    sys.exit(main())

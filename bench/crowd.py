@@ -1,0 +1,51 @@
+"""Twenty conversations at once: steps per second in all, and how late the clients see their events."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import AsyncExitStack
+
+from bench.client import Client, following
+from bench.figures import Figure, p50, percentile
+from bench.stage import Stage
+
+CONVERSATIONS = 20
+STEPS = 20
+ROUNDS = 3
+
+
+async def measure(stage: Stage) -> list[Figure]:
+    """All conversations start a task at the same moment, each watched by a client."""
+    crowd, steps = stage.few(CONVERSATIONS, 2), stage.few(STEPS, 3)
+    rates: list[float] = []
+    ages: list[float] = []
+    async with AsyncExitStack() as stack:
+        model = await stack.enter_async_context(stage.model(f"steps:{steps}"))
+        server = await stack.enter_async_context(stage.server(model=model))
+        clients: list[Client] = []
+        for _ in range(crowd):
+            conversation_id = await server.create()
+            client = await stack.enter_async_context(following(server.url, conversation_id))
+            await client.until_state("awaiting_user_input")
+            clients.append(client)
+        await _task(clients[0])  # loads the client library
+        for number in range(rounds := stage.few(ROUNDS, 1)):
+            for client in clients:
+                client.arrivals.clear()
+            began = time.perf_counter()
+            await asyncio.gather(*(_task(client) for client in clients))
+            rates.append(crowd * steps / (time.perf_counter() - began))
+            ages += [arrival.age * 1000 for client in clients for arrival in client.arrivals]
+            stage.say(f"{crowd} conversations, round {number + 1} of {rounds}: {rates[-1]:.0f} steps/s")
+    what = f"{crowd} conversations × {steps} steps"
+    return [
+        Figure(f"{what} at once", p50(rates), "steps/s", 120, at_least=True),
+        Figure("  age of an event at its client, p95", percentile(ages, 95), "ms", 50),
+        Figure("  age of an event at its client, p50", p50(ages), "ms"),
+    ]
+
+
+async def _task(client: Client) -> None:
+    await client.say("go")
+    await client.until_state("finished")

@@ -1,0 +1,60 @@
+"""What a conversation costs the server's process in memory while it is loaded, and after it was unloaded."""
+
+from __future__ import annotations
+
+import asyncio
+
+from bench.client import following
+from bench.figures import Figure
+from bench.machine import resident_kb
+from bench.processes import Server
+from bench.stage import Stage
+
+CONVERSATIONS = 20
+STEPS = 5
+SETTLE_SECONDS = 1.0
+
+
+async def measure(stage: Stage) -> list[Figure]:
+    """Growth of the resident memory; what the process takes once, for all conversations, is left out."""
+    crowd = stage.few(CONVERSATIONS, 2)
+    async with stage.model(f"steps:{STEPS}") as model, stage.server(model=model) as server:
+        for _ in range(stage.few(3, 1)):
+            await _work(server, await server.create())
+        before = await _resident(server)
+        loaded = await _load(server, crowd)
+        with_all = await _resident(server)
+        await _unload(server, loaded)
+        after = await _resident(server)
+        stage.say(f"{crowd} conversations loaded: {with_all - before} KiB more; unloaded: {after - before} KiB")
+        await _unload(server, await _load(server, crowd))
+        after_more = await _resident(server)
+    return [
+        Figure("loaded idle conversation", (with_all - before) / crowd, "KiB", 200),
+        Figure("unloaded: what each one more leaves", max(0, after_more - after) / crowd, "KiB", 20),
+        Figure("RSS after the first LLM call", before / 1024, "MB"),
+    ]
+
+
+async def _resident(server: Server) -> int:
+    await asyncio.sleep(SETTLE_SECONDS)
+    return resident_kb(server.pid)
+
+
+async def _load(server: Server, count: int) -> list[str]:
+    """So many conversations that have done something and rest now."""
+    made = [await server.create() for _ in range(count)]
+    for conversation_id in made:
+        await _work(server, conversation_id)
+    return made
+
+
+async def _work(server: Server, conversation_id: str) -> None:
+    async with following(server.url, conversation_id) as client:
+        await client.say("go")
+        await client.until_state("finished")
+
+
+async def _unload(server: Server, made: list[str]) -> None:
+    for conversation_id in made:
+        await server.post(f"/api/conversations/{conversation_id}/stop")

@@ -1,0 +1,100 @@
+"""A long conversation opened again: when its first event is at the client, and when all are."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from agent_core.events.control import AgentState, AgentStateChanged
+from agent_core.events.llm_events import ActionEvent, MessageEvent, MetricsSnapshot, ObservationEvent, TokenUsage
+from agent_core.events.messages import Message, MessageToolCall, TextContent
+from agent_core.events.serialization import AnyEvent
+from agent_core.events.stream import EventStream
+from agent_core.tools.terminal import TerminalAction, TerminalObservation
+from bench.client import following, state_of
+from bench.figures import Figure, p50
+from bench.processes import Server
+from bench.stage import Stage
+from server.db.conversations import ConversationRecord
+from server.db.database import open_database
+
+EVENTS = 10_000
+BATCH = 500
+OUTPUT = "".join(f"src/package/module_{n}.py: 12 functions, {n * 7} lines\n" for n in range(8))
+
+
+async def measure(stage: Stage) -> list[Figure]:
+    """Conversations that nobody has opened since the server started, then one that is loaded already."""
+    rounds, length = stage.few(5, 1), stage.few(EVENTS, 1000)
+    data_dir = stage.data_dir()
+    names = [f"long{n}" for n in range(rounds + 1)]
+    stage.say(f"making {len(names)} conversations of {length:,} events")
+    await _make(data_dir, names, length)
+    first, everything, again_first, again_all = [], [], [], []
+    async with stage.server(data_dir=data_dir, resume_on_start="false") as server:
+        await _open(server, names.pop(), length)  # what is loaded once in a process's life
+        for number, name in enumerate(names):
+            to_first, to_all = await _open(server, name, length)
+            first.append(to_first * 1000)
+            everything.append(to_all)
+            stage.say(f"reopened {number + 1} of {rounds}: first {first[-1]:.0f} ms, all {to_all:.2f} s")
+        for _ in names:
+            to_first, to_all = await _open(server, names[0], length)
+            again_first.append(to_first * 1000)
+            again_all.append(to_all)
+    return [
+        Figure(f"{length:,}-event conversation reopened: first event at the client", p50(first), "ms", 100),
+        Figure(f"{length:,}-event conversation reopened: all events at the client", p50(everything), "s", 1.5),
+        Figure("  already loaded: first event", p50(again_first), "ms", 100),
+        Figure("  already loaded: all events", p50(again_all), "s", 1.5),
+    ]
+
+
+async def _open(server: Server, conversation_id: str, length: int) -> tuple[float, float]:
+    """Seconds from the first byte of the connection to the first event and to the last of the history."""
+    began, now = time.perf_counter(), time.time()
+    async with following(server.url, conversation_id) as client:
+        # The state ends the history; all the rest stands before it.
+        await client.until(lambda frame: state_of(frame) is not None)
+        to_all = time.perf_counter() - began
+    history = [arrival.frame for arrival in client.arrivals if state_of(arrival.frame) is None]
+    assert len(history) >= length - 10, f"only {len(history)} events came"
+    return client.arrivals[0].at - now, to_all
+
+
+async def _make(data_dir: Path, names: list[str], length: int) -> None:
+    async with open_database(data_dir) as database:
+        for name in names:
+            await database.conversations.create(ConversationRecord(id=name, title=name, trigger="gui"))
+            stream = await EventStream.open(name, database.events)
+            events = list(_log(length))
+            for start in range(0, length, BATCH):
+                await stream.add_events(events[start : start + BATCH])
+            stream.close()
+
+
+def _log(length: int) -> Iterator[AnyEvent]:
+    """A user's message, steps of the agent, and its end."""
+    yield MessageEvent(source="user", llm_message=Message.user("Look through all modules."))
+    for number in range(1, length - 1, 2):
+        command = f"grep -c def src/package/module_{number}.py"
+        call_id = f"call_{number}"
+        yield ActionEvent(
+            thought=[TextContent(text="The next module has to be looked at as well.")],
+            action=TerminalAction(command=command),
+            tool_name="terminal",
+            tool_call_id=call_id,
+            tool_call=MessageToolCall(id=call_id, name="terminal", arguments=json.dumps({"command": command})),
+            llm_response_id=f"resp_{number}",
+            metrics=MetricsSnapshot(usage=TokenUsage(model="scripted", prompt_tokens=number * 100)),
+        )
+        yield ObservationEvent(
+            source="agent",
+            cause=number,
+            observation=TerminalObservation.from_text(OUTPUT, command=command, exit_code=0, working_dir="/workspace"),
+            tool_name="terminal",
+            tool_call_id=call_id,
+        )
+    yield AgentStateChanged(agent_state=AgentState.FINISHED)

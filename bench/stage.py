@@ -1,0 +1,114 @@
+"""Where a measurement plays: folders, processes and sandboxes, all of which are gone when it ends."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Self
+
+from agent_core.runtime.local import LocalProvider
+from agent_core.runtime.sandbox import SandboxProvider
+from agent_core.runtime.selection import choose_provider
+from bench.processes import Server, model_process, server_process
+
+INSTANCE_FILE = "instance-id"
+KEY = "bench-key-0000"
+
+
+class Stage:
+    """Makes what is measured.
+
+    Attributes:
+        quick: a smoke run: as little of everything as still shows that it works.
+        sandbox: the provider's name: docker where an engine answers, else local.
+        reason: why that one.
+        folder: for data; removed at the end.
+    """
+
+    def __init__(self, *, quick: bool, folder: Path, provider: SandboxProvider, reason: str) -> None:
+        self.quick = quick
+        self.sandbox = provider.name
+        self.reason = reason
+        self.folder = folder
+        self._provider = provider
+        self._made = 0
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, *, quick: bool) -> AsyncIterator[Self]:
+        """A stage; leaving it removes what is left of it.
+
+        Raises:
+            SandboxError: no sandbox can be had here.
+        """
+        with tempfile.TemporaryDirectory(prefix="drydock-bench-", ignore_cleanup_errors=True) as name:
+            choice = await choose_provider("auto", data_dir=name)
+            try:
+                yield cls(quick=quick, folder=Path(name), provider=choice.provider, reason=choice.reason)
+            finally:
+                await choice.provider.close()
+
+    def few(self, usual: int, quick: int) -> int:
+        """How often to do something."""
+        return quick if self.quick else usual
+
+    def say(self, text: str) -> None:
+        """Show progress."""
+        sys.stderr.write(f"  {text}\n")
+        sys.stderr.flush()
+
+    def data_dir(self) -> Path:
+        """A data folder that nobody else uses."""
+        self._made += 1
+        return self.folder / f"data-{self._made}"
+
+    @asynccontextmanager
+    async def model(self, script: str) -> AsyncIterator[str]:
+        """A model server that answers at once (see `agent_core.testing.model_scripts`); yields its URL."""
+        async with model_process(script) as url:
+            yield url
+
+    @asynccontextmanager
+    async def server(
+        self, *, model: str | None = None, data_dir: Path | None = None, **settings: str
+    ) -> AsyncIterator[Server]:
+        """A server process with this model server; its sandboxes are removed with it."""
+        data_dir = data_dir or self.data_dir()
+        environment = {
+            "DRYDOCK_REQUESTS_PER_SECOND": "0",
+            "DRYDOCK_MAX_CONCURRENT_CONVERSATIONS": "1000",
+            "DRYDOCK_GENERATE_TITLES": "false",
+            **{f"DRYDOCK_{name.upper()}": value for name, value in settings.items()},
+        }
+        if model is not None:
+            environment |= {"LLM_MODEL": "openai/scripted", "LLM_BASE_URL": model, "LLM_API_KEY": KEY}
+        try:
+            async with server_process(data_dir, self.sandbox, environment) as server:
+                yield server
+        finally:
+            await self.remove_sandboxes(data_dir)
+
+    @asynccontextmanager
+    async def provider(self, data_dir: Path) -> AsyncIterator[SandboxProvider]:
+        """The provider of sandboxes for an instance with this data folder."""
+        if self.sandbox == "docker":
+            yield self._provider
+            return
+        provider = LocalProvider(str(data_dir))
+        try:
+            yield provider
+        finally:
+            await provider.close()
+
+    async def remove_sandboxes(self, data_dir: Path, instance_id: str | None = None) -> None:
+        """Remove all sandboxes of an instance, and what was made for them."""
+        file = data_dir / INSTANCE_FILE
+        if instance_id is None:
+            if not file.exists():
+                return
+            instance_id = file.read_text().strip()
+        async with self.provider(data_dir) as provider:
+            await provider.reap(instance_id, keep=())
