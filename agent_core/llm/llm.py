@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr
 
+from agent_core.errors import LLMError
 from agent_core.events.llm_events import TokenUsage
 from agent_core.events.messages import Message
 from agent_core.llm.assembly import Assembly
@@ -19,6 +21,8 @@ from agent_core.llm.render import WireMessage, render_message, texts_size
 from agent_core.llm.response import LLMResponse, ResponseKind, RetryNotice, classify
 from agent_core.llm.retry import RetryPolicy
 from agent_core.llm.transports import transport_of
+
+logger = logging.getLogger(__name__)
 
 DEMO_MODEL = "demo/tour"
 
@@ -122,6 +126,13 @@ class LLM(BaseModel):
         return render_message(
             message, features, vision=features.vision, cache_marks=self.caching_prompt and features.prompt_cache_marks
         )
+
+    async def warm_up(self) -> None:
+        """Do beforehand what takes long the first time, so that the first call need not wait for it; never raises."""
+        try:
+            await (self._transport or transport_of(self.model, self.record_to)).prepare()
+        except LLMError as error:
+            logger.debug("%s is not ready: %s", self.model, error)  # the first call says so to whoever makes it
 
     async def acompletion(
         self,

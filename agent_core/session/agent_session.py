@@ -74,6 +74,7 @@ class AgentSession:
         self._opened_at = -1
         self._closing: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        self._warming: asyncio.Task[None] | None = None
 
     @property
     def agent_state(self) -> AgentState:
@@ -118,6 +119,8 @@ class AgentSession:
         if self._started:
             raise RuntimeError(f"the session of conversation {self.conversation_id} was started already")
         self._started = True
+        # Loading the client library takes seconds; the sandbox comes up in the meantime.
+        self._warming = asyncio.create_task(self.settings.llm.warm_up(), name=f"warm-up:{self.conversation_id}")
         try:
             # Only a sandbox that was there before can tell what became of actions begun before.
             existed = await self.sandbox.sandbox.poll() is not SandboxStatus.ABSENT
@@ -191,6 +194,9 @@ class AgentSession:
             logger.warning("conversation %s was not stopped cleanly: %r", self.conversation_id, error)
 
     async def _end_tasks(self) -> None:
+        if self._warming is not None:
+            self._warming.cancel()
+            await asyncio.wait([self._warming])
         if not self._tasks:
             return
         # The stream is closed: the subscribers read to its end and return; whoever does not is cancelled.

@@ -1,0 +1,144 @@
+"""The page in Chromium against real server processes."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
+
+from agent_core.testing.model_request import ModelRequest
+from agent_core.testing.model_server import ModelServer
+from agent_core.testing.model_turns import Turn, say
+from tests.integration.server.conftest import ServerProcess
+
+ROOT = Path(__file__).parents[2]
+CHROMIUM = "/usr/bin/chromium"
+OPTIONS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+PATIENCE_MS = 30_000
+
+Script = Callable[[ModelRequest], Turn]
+
+
+@dataclass
+class Visit:
+    """One page, with what went wrong in it."""
+
+    page: Page
+    context: BrowserContext
+    problems: list[str] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+async def browser() -> AsyncIterator[Browser]:
+    expect.set_options(timeout=PATIENCE_MS)
+    if not (ROOT / "frontend_stub/dist/index.html").exists():
+        pytest.fail("the page is not built: make setup")
+    async with async_playwright() as playwright:
+        launched = await playwright.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
+        yield launched
+        await launched.close()
+
+
+@pytest.fixture
+async def visit(browser: Browser) -> AsyncIterator[Callable[..., object]]:
+    contexts: list[BrowserContext] = []
+
+    async def open_page(url: str, *, width: int = 1280, height: int = 860, dark: bool = False) -> Visit:
+        context = await browser.new_context(
+            viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light"
+        )
+        context.set_default_timeout(PATIENCE_MS)
+        contexts.append(context)
+        page = await context.new_page()
+        seen = Visit(page, context)
+        page.on("pageerror", lambda error: seen.problems.append(str(error)))
+        own = url.split("/#")[0].rstrip("/")
+
+        def note(address: str) -> None:
+            if not address.startswith((own, own.replace("http", "ws", 1), "data:", "blob:")):
+                seen.foreign.append(address)
+
+        page.on("request", lambda request: note(request.url))
+        page.on("websocket", lambda line: note(line.url))
+        await page.goto(url)
+        return seen
+
+    yield open_page
+    for context in contexts:
+        await context.close()
+
+
+@pytest.fixture
+async def start_server(tmp_path: Path) -> AsyncIterator[Callable[..., object]]:
+    started: list[ServerProcess] = []
+
+    async def start(*options: str, model: ModelServer | None = None, **environment: str) -> ServerProcess:
+        if model is not None:
+            environment |= {
+                "LLM_MODEL": "openai/scripted",
+                "LLM_BASE_URL": model.url,
+                "LLM_API_KEY": "sk-for-the-browser-tests",
+            }
+        # The port stays the same when the server is started again, as it does for a user.
+        server = ServerProcess(
+            tmp_path / f"data{len(started)}", "--port", str(free_port()), *options, environment=environment
+        )
+        started.append(server)
+        await server.start()
+        return server
+
+    yield start
+    for server in started:
+        await delete_all(server)
+        await server.close()
+
+
+async def delete_all(server: ServerProcess) -> None:
+    """Remove the conversations with their sandboxes; a server that was killed is started once more for that."""
+    await server.close()
+    await server.start()
+    async with server.client() as client:
+        listed = (await client.get("/api/conversations", params={"limit": 100})).json()
+        for conversation in listed["results"]:
+            await client.delete(f"/api/conversations/{conversation['conversation_id']}")
+
+
+@pytest.fixture
+async def scripted() -> AsyncIterator[Callable[..., object]]:
+    servers: list[ModelServer] = []
+
+    async def make(script: Iterable[Turn] | Script) -> ModelServer:
+        turns = script if callable(script) else None
+        listed = iter(()) if callable(script) else iter(script)
+
+        def answer(request: ModelRequest) -> Turn:
+            if not request.json.get("tools"):  # the side call that asks for a title
+                return say("A title")
+            return turns(request) if turns is not None else next(listed)
+
+        server = ModelServer(answer)
+        servers.append(await server.__aenter__())
+        return server
+
+    yield make
+    for server in servers:
+        await server.__aexit__(None, None, None)

@@ -1,0 +1,251 @@
+"""What a person does with the page: from the first visit to the day after the power cut."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import httpx
+import pytest
+from playwright.async_api import Page, expect
+
+from agent_core.testing.model_server import ModelServer
+from agent_core.testing.model_turns import Call, Turn, say
+from tests.e2e.conftest import Visit
+from tests.integration.server.conftest import ServerProcess
+
+pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.timeout(180)]
+
+StartServer = Callable[..., Awaitable[ServerProcess]]
+OpenPage = Callable[..., Awaitable[Visit]]
+MakeModel = Callable[..., Awaitable[ModelServer]]
+
+
+def run(command: str) -> Turn:
+    return Turn(calls=(Call("terminal", {"command": command}),))
+
+
+def done(message: str = "All is done.") -> Turn:
+    return Turn(calls=(Call("finish", {"message": message}),))
+
+
+async def ask(page: Page, text: str) -> None:
+    await page.get_by_test_id("composer-input").fill(text)
+    await page.get_by_test_id("send-button").click()
+
+
+async def until_phase(page: Page, *phases: str, patience: float = 60) -> None:
+    selector = ", ".join(f'[data-testid="agent-status"][data-phase="{phase}"]' for phase in phases)
+    await page.locator(selector).first.wait_for(timeout=patience * 1000)
+
+
+async def overflow(page: Page) -> int:
+    """How far the document is wider than the window, in pixels."""
+    box = await page.locator("html").evaluate("e => [e.scrollWidth, e.clientWidth]")
+    return int(box[0]) - int(box[1])
+
+
+async def test_a_first_visit_ends_with_the_demo_having_mended_a_failing_test(
+    start_server: StartServer, visit: OpenPage
+) -> None:
+    server = await start_server()
+    seen = await visit(server.url)
+    page = seen.page
+    await expect(page.get_by_test_id("demo-note")).to_be_visible()
+    await ask(page, "Show me what you can do")
+    await expect(page.get_by_test_id("user-message").first).to_contain_text("Show me what you can do")
+    await until_phase(page, "finished", patience=90)
+    await expect(page.get_by_test_id("finish-card")).to_be_visible()
+    await expect(page.get_by_test_id("conversation-item")).to_have_count(1)
+    await page.reload()
+    await until_phase(page, "finished")
+    await expect(page.get_by_test_id("finish-card")).to_have_count(1)
+    assert seen.problems == []
+    assert seen.foreign == []
+
+
+async def test_commands_show_their_output_live_and_edits_their_difference(
+    start_server: StartServer, visit: OpenPage, scripted: MakeModel
+) -> None:
+    edit = Turn(calls=(Call("file_editor", {"command": "create", "path": "/workspace/a.txt", "file_text": "one\n"}),))
+    model = await scripted([run("echo first; sleep 2; echo second; false"), edit, done()])
+    server = await start_server(model=model)
+    page = (await visit(server.url)).page
+    await ask(page, "go")
+    await expect(page.get_by_test_id("live-output")).to_contain_text("first")
+    await until_phase(page, "finished")
+    card = page.get_by_test_id("command-card").first
+    await expect(card).to_have_attribute("data-status", "failed")
+    await expect(card).to_contain_text("second")
+    await expect(page.get_by_test_id("edit-card")).to_contain_text("a.txt")
+    await expect(page.get_by_test_id("finish-card")).to_contain_text("All is done.")
+
+
+async def test_stop_ends_a_command_and_a_message_goes_on(
+    start_server: StartServer, visit: OpenPage, scripted: MakeModel
+) -> None:
+    model = await scripted([run("sleep 600"), done()])
+    server = await start_server(model=model)
+    page = (await visit(server.url)).page
+    await ask(page, "go")
+    await page.locator('[data-testid="command-card"][data-status="running"]').wait_for()
+    await page.get_by_test_id("stop-button").click()
+    await until_phase(page, "stopped")
+    await ask(page, "and now finish")
+    await until_phase(page, "finished")
+
+
+async def test_pause_and_resume(start_server: StartServer, visit: OpenPage, scripted: MakeModel) -> None:
+    model = await scripted([run("sleep 600"), done()])
+    server = await start_server(model=model)
+    page = (await visit(server.url)).page
+    await ask(page, "go")
+    await page.locator('[data-testid="command-card"][data-status="running"]').wait_for()
+    await page.get_by_test_id("pause-button").click()
+    await until_phase(page, "paused")
+    await page.get_by_test_id("resume-button").click()
+    await until_phase(page, "finished")
+
+
+async def test_the_server_is_killed_and_started_again_under_an_open_page(
+    start_server: StartServer, visit: OpenPage, scripted: MakeModel
+) -> None:
+    model = await scripted([run("echo before"), run("sleep 4; echo during"), done("It survived.")])
+    server = await start_server(model=model)
+    seen = await visit(server.url)
+    page = seen.page
+    await ask(page, "go")
+    await page.locator('[data-testid="command-card"][data-status="running"]').wait_for()
+    await expect(page.get_by_test_id("command-card").first).to_contain_text("before")
+    await server.kill()
+    await expect(page.get_by_test_id("user-message")).to_have_count(1)
+    await server.start()
+    await until_phase(page, "finished", patience=90)
+    await expect(page.get_by_test_id("finish-card")).to_contain_text("It survived.")
+    await expect(page.get_by_test_id("command-card")).to_have_count(2)
+    await expect(page.get_by_test_id("user-message")).to_have_count(1)
+    await expect(page.get_by_test_id("command-card").nth(1)).to_contain_text("during")
+    assert seen.problems == []
+
+
+async def test_conversations_are_renamed_and_deleted(
+    start_server: StartServer, visit: OpenPage, scripted: MakeModel
+) -> None:
+    model = await scripted(lambda request: say("Hello."))
+    server = await start_server(model=model)
+    page = (await visit(server.url)).page
+    await ask(page, "first words")
+    await until_phase(page, "ready")
+    item = page.get_by_test_id("conversation-item").first
+    await item.hover()
+    await item.get_by_test_id("conversation-menu").click()
+    await page.get_by_test_id("rename-conversation").click()
+    await page.get_by_test_id("rename-input").fill("A better name")
+    await page.get_by_test_id("rename-input").press("Enter")
+    await expect(page.get_by_test_id("conversation-title")).to_contain_text("A better name")
+    await item.hover()
+    await item.get_by_test_id("conversation-menu").click()
+    await page.get_by_test_id("delete-conversation").click()
+    await page.get_by_test_id("confirm-ok").click()
+    await expect(page.get_by_test_id("conversation-item")).to_have_count(0)
+    async with server.client() as client:
+        assert (await client.get("/api/conversations")).json()["results"] == []
+
+
+async def test_settings_are_kept_and_the_key_is_never_shown(start_server: StartServer, visit: OpenPage) -> None:
+    server = await start_server()
+    page = (await visit(server.url)).page
+    await page.get_by_test_id("settings-link").first.click()
+    await page.get_by_test_id("settings-model").fill("openai/my-model")
+    await page.get_by_test_id("settings-base-url").fill("http://127.0.0.1:9/v1")
+    await page.get_by_test_id("settings-api-key").fill("sk-my-secret-key")
+    await page.get_by_test_id("settings-save").click()
+    await expect(page.get_by_test_id("toast").first).to_be_visible()
+    await page.reload()
+    await expect(page.get_by_test_id("settings-model")).to_have_value("openai/my-model")
+    await expect(page.get_by_test_id("settings-api-key")).to_have_attribute("data-set", "true")
+    assert "sk-my-secret-key" not in await page.content()
+    assert "sk-my-secret-key" not in (await settings_of(server)).text
+
+
+async def settings_of(server: ServerProcess) -> httpx.Response:
+    async with server.client() as client:
+        return await client.get("/api/settings")
+
+
+async def test_a_wrong_key_is_told_with_what_to_do_and_the_conversation_can_go_on(
+    start_server: StartServer, visit: OpenPage, scripted: MakeModel
+) -> None:
+    broken = True
+    model = await scripted(lambda request: Turn(status=401, text="bad key") if broken else say("Better."))
+    server = await start_server(model=model)
+    page = (await visit(server.url)).page
+    await ask(page, "go")
+    await until_phase(page, "error")
+    await expect(page.get_by_test_id("conversation-page")).to_contain_text("key")
+    broken = False
+    await ask(page, "again")
+    await until_phase(page, "ready")
+    await expect(page.get_by_test_id("agent-message").last).to_contain_text("Better.")
+
+
+async def test_a_token_is_asked_for_and_a_wrong_one_is_told(start_server: StartServer, visit: OpenPage) -> None:
+    server = await start_server(DRYDOCK_TOKEN="open-sesame-42")
+    page = (await visit(server.url)).page
+    await page.get_by_test_id("login-token").fill("wrong-token")
+    await page.get_by_test_id("login-submit").click()
+    await expect(page.get_by_test_id("login-error")).to_be_visible()
+    await page.get_by_test_id("login-token").fill("open-sesame-42")
+    await page.get_by_test_id("login-submit").click()
+    await expect(page.get_by_test_id("composer-input")).to_be_visible()
+    linked = (await visit(f"{server.url}/#token=open-sesame-42")).page
+    await expect(linked.get_by_test_id("composer-input")).to_be_visible()
+    assert "open-sesame" not in linked.url
+
+
+@pytest.mark.parametrize("dark", [False, True])
+async def test_it_fits_a_phone_in_both_themes(
+    start_server: StartServer, visit: OpenPage, scripted: MakeModel, dark: bool
+) -> None:
+    long = "word " * 60 + "x" * 300
+    model = await scripted([run(f"echo {'y' * 400}"), say(f"# Title\n\n{long}\n\n```\n{'z' * 300}\n```")])
+    server = await start_server(model=model)
+    page = (await visit(server.url, width=360, height=740, dark=dark)).page
+    assert await overflow(page) == 0
+    await ask(page, long)
+    await until_phase(page, "ready")
+    await expect(page.get_by_test_id("agent-message")).to_be_visible()
+    assert await overflow(page) == 0
+    await page.get_by_test_id("open-drawer").click()
+    await expect(page.get_by_test_id("conversation-list")).to_be_visible()
+
+
+async def test_a_command_that_waits_for_approval_is_approved(
+    start_server: StartServer, visit: OpenPage, scripted: MakeModel
+) -> None:
+    risky = Turn(calls=(Call("terminal", {"command": "echo launched", "security_risk": "HIGH"}),))
+    model = await scripted([risky, done()])
+    server = await start_server(model=model)
+    async with server.client() as client:
+        assert (await client.post("/api/settings", json={"confirmation_mode": True})).status_code == 200
+    page = (await visit(server.url)).page
+    await ask(page, "go")
+    await page.get_by_test_id("approve-button").click()
+    await until_phase(page, "finished")
+    await expect(page.get_by_test_id("command-card").last).to_contain_text("launched")
+
+
+async def test_two_pages_show_the_same_conversation(
+    start_server: StartServer, visit: OpenPage, scripted: MakeModel
+) -> None:
+    model = await scripted(lambda request: say("Hello to you both."))
+    server = await start_server(model=model)
+    one = (await visit(server.url)).page
+    await ask(one, "hello")
+    await until_phase(one, "ready")
+    two = (await visit(one.url)).page
+    await until_phase(two, "ready")
+    await ask(two, "from the second page")
+    await expect(one.get_by_test_id("user-message")).to_have_count(2)
+    await expect(one.get_by_test_id("agent-message")).to_have_count(2)
+    await asyncio.gather(until_phase(one, "ready"), until_phase(two, "ready"))
