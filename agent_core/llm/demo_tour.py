@@ -180,7 +180,8 @@ class Demo:
 
 def _greeting(request: str) -> str:
     who = "I am the demo: no language model, but a script that looks at what really happens in your sandbox."
-    if intent_of(request) is Intent.TOUR:
+    words = set(re.findall(r"[a-z]+", request.lower()))
+    if intent_of(request) is Intent.TOUR or {"failing", "test"} <= words:  # the latter is just what the tour does
         return f"Hello! {who} Here is its tour. First: where am I?"
     asked = request if len(request) <= 120 else f"{request[:120]}…"
     return f"Hello! {who} “{asked}” is beyond me, so I show you a small piece of work instead. First: where am I?"

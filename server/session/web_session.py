@@ -21,6 +21,7 @@ from server.db.conversations import ConversationRepository
 from server.errors import ConversationNotFoundError, SessionError
 from server.session.agents import Agent, AgentFactory
 from server.session.culler import Activity
+from server.session.images import check_images
 from server.session.recorder import BUSY_STATES, Recorder
 from server.session.recovery import RESUMES, came_to_rest
 
@@ -144,6 +145,7 @@ class WebSession:
 
         Raises:
             ConversationNotFoundError: it was deleted.
+            ImagesRefusedError: it has images and the model cannot see.
             DrydockError: it cannot be loaded, or the event cannot be stored.
         """
         self._active()
@@ -151,6 +153,7 @@ class WebSession:
             if self._start_failed and not isinstance(event, ChangeAgentState):
                 await self.unload(stopped=False)
             agent = await self.load()
+            check_images(event, agent.settings.llm)
             if isinstance(event, MessageEvent):
                 await self._expect_work()
             try:

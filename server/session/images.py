@@ -1,0 +1,29 @@
+"""Images in a user's message: refused where the model cannot see them (wire-protocol 2.2)."""
+
+from __future__ import annotations
+
+from agent_core.errors import DrydockError
+from agent_core.events.llm_events import MessageEvent
+from agent_core.events.messages import ImageContent
+from agent_core.events.serialization import AnyEvent
+from agent_core.llm.llm import LLM
+
+DISABLED = "Support for images is disabled for this model, try without an image."
+UNSUPPORTED = "Model does not support image upload, change to a different model or try without an image."
+
+
+class ImagesRefusedError(DrydockError):
+    """The message has images and the model of the conversation cannot see; it was not stored."""
+
+
+def check_images(event: AnyEvent, llm: LLM) -> None:
+    """Whether this model can see what is in the message.
+
+    Raises:
+        ImagesRefusedError: it cannot; the text is the protocol's.
+    """
+    if not isinstance(event, MessageEvent):
+        return
+    has_images = any(isinstance(part, ImageContent) and part.image_urls for part in event.llm_message.content)
+    if has_images and not llm.features.vision:
+        raise ImagesRefusedError(DISABLED if llm.disable_vision else UNSUPPORTED)
