@@ -19,17 +19,21 @@ STATE_CHANGED = "agent_state_changed"
 
 
 class Sandboxes:
-    """The sandboxes of the project's conversations, seen from the host; remembers whose they are."""
+    """The sandboxes of the project's conversations, seen from the host."""
 
     def __init__(self, engine: Any) -> None:
         self._engine = engine
         self._instances: set[str] = set()
 
+    def belong_to(self, server: str) -> None:
+        """Learn whose sandboxes these are from the running server in this container."""
+        made = self._engine.exec_create(server, ["cat", "/data/instance-id"])
+        self._instances.add(self._engine.exec_start(made["Id"]).decode().strip())
+
     def of(self, conversation_id: str) -> list[dict[str, Any]]:
         """Containers of a conversation."""
         filters = {"label": [f"drydock.conversation={conversation_id}"]}
         found: list[dict[str, Any]] = self._engine.containers(all=True, filters=filters)
-        self._instances.update(container["Labels"]["drydock.instance"] for container in found)
         return found
 
     def remove_all(self) -> None:
@@ -62,6 +66,7 @@ def project(sandboxes: Sandboxes) -> Iterator[ComposeProject]:
     try:
         project.build()
         project.start()
+        sandboxes.belong_to(project.container("server"))
         yield project
     finally:
         project.remove()
@@ -76,7 +81,6 @@ def conversation(project: ComposeProject, sandboxes: Sandboxes) -> str:
     end = time.monotonic() + CONVERSATION_SECONDS
     events: list[dict[str, Any]] = []
     while time.monotonic() < end:
-        sandboxes.of(conversation_id)
         events = read_events(project, conversation_id)
         states = [event["extras"]["agent_state"] for event in events if event.get("observation") == STATE_CHANGED]
         if states and states[-1] in ("finished", "awaiting_user_input", "error", "stopped") and len(events) > 5:
