@@ -18,7 +18,7 @@ def message(*image_urls: str) -> MessageEvent:
 
 def test_a_model_without_vision_refuses_images() -> None:
     with pytest.raises(ImagesRefusedError) as refused:
-        check_images(message(IMAGE), LLM(model="openai/no-such-model", base_url="http://127.0.0.1:9/v1"))
+        check_images(message(IMAGE), LLM(model="openai/gpt-3.5-turbo"))
     expected = "Model does not support image upload, change to a different model or try without an image."
     assert str(refused.value) == expected
 
