@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from agent_core.runtime import images, injection, local_view
 from agent_core.runtime.cgroups import ControlGroup, find_hierarchies
-from agent_core.runtime.local_sandbox import remove_tree
+from agent_core.runtime.local_folder import remove_tree, user_for
 from agent_core.runtime.naming import instance_name, object_name
 from agent_core.runtime.processes import ProcessId, identify, members_of_namespace, wait_gone
 from agent_core.runtime.sandbox import SandboxLimits
@@ -142,6 +142,14 @@ def test_a_tree_is_removed_whatever_its_modes_and_links_are_not_followed(tmp_pat
 def test_the_processes_of_our_own_namespace_are_never_taken_for_a_sandbox() -> None:
     assert members_of_namespace(os.getpid()) == []
     assert members_of_namespace(2**22 + 1) == []
+
+
+def test_each_sandbox_has_a_user_of_its_own_within_the_namespaces_reach() -> None:
+    whole, some = "0 0 4294967295", "0 100000 65536"
+    names = [object_name("instance", str(number)) for number in range(100)]
+    assert len({user_for(name, whole) for name in names}) == 100
+    assert all(1_900_000_000 <= user_for(name, whole) < 2**31 for name in names)
+    assert all(50_000 <= user_for(name, some) < 60_000 for name in names)
 
 
 async def test_a_process_is_known_by_its_start_and_its_end_is_noticed() -> None:

@@ -1,0 +1,73 @@
+"""What the launcher of a local sandbox is told to start, as whom, and within which bounds."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import Any
+
+from agent_core.runtime import local_view
+from agent_core.runtime.cgroups import ControlGroup
+from agent_core.runtime.injection import boot_command
+from agent_core.runtime.local_folder import SandboxFolder
+from agent_core.runtime.naming import SOCKET, STATE_DIR, WORKSPACE
+from agent_core.runtime.sandbox import SandboxSpec
+
+MARK = "DRYDOCK_SANDBOX"
+"""Variable by which the processes of an unconfined sandbox are told from others; its value is the sandbox's name."""
+
+_SERVE = ["serve", "--socket", SOCKET, "--state-dir", STATE_DIR, "--workspace", WORKSPACE]
+_MOUNT_POINTS = ("/mnt", "/media", "/srv", "/opt")
+
+
+def network_program(spec: SandboxSpec) -> str | None:
+    """The program that connects a sandbox to the world, if that is wished and the program is there."""
+    found = shutil.which("slirp4netns") if spec.network == "full" else None
+    return None if found is None else os.path.realpath(found)
+
+
+def launch_order(
+    spec: SandboxSpec, folder: SandboxFolder, group: ControlGroup, uid: int | None, bwrap: str | None
+) -> dict[str, Any]:
+    """The order for `local_launch.main`; makes the control groups. `uid`: the user to become, or None to stay."""
+    joins, limited = group.make(spec.limits)
+    bounds = {"CORE": 0}
+    if "memory" not in limited:
+        bounds["DATA"] = spec.limits.memory
+    if uid is not None:
+        bounds["NPROC"] = spec.limits.processes
+    own = _unconfined(spec, folder) if bwrap is None else _confined(spec, folder, uid, bwrap, "pids" in limited)
+    return {
+        **own,
+        "cwd": str(folder.path),
+        "folder": str(folder.path),
+        "uid": uid,
+        "joins": joins,
+        "limits": bounds,
+        "oom_score_adj": 500,
+    }
+
+
+def _confined(spec: SandboxSpec, folder: SandboxFolder, uid: int | None, bwrap: str, counted: bool) -> dict[str, Any]:
+    mount = next((path for path in _MOUNT_POINTS if os.path.isdir(path)), None) if uid is not None else None
+    seen = mount or str(folder.path)
+    inner = 0 if uid is not None or counted else spec.limits.processes
+    return {
+        "argv": [bwrap, *boot_command(local_view.interpreter().path, processes=inner), *_SERVE],
+        "view": [*local_view.isolation(seen), *local_view.places(seen, spec.limits)],
+        "env": local_view.environment(local_view.HOME, spec.environment),
+        "mount": mount,
+        "network": network_program(spec) or "",
+    }
+
+
+def _unconfined(spec: SandboxSpec, folder: SandboxFolder) -> dict[str, Any]:
+    places = {SOCKET: folder.bindable_socket(), STATE_DIR: str(folder.path / "state"), WORKSPACE: str(folder.workspace)}
+    boot = boot_command(local_view.interpreter().path, root=str(folder.path))
+    return {
+        "argv": [*boot, *(places.get(word, word) for word in _SERVE)],
+        "view": [],
+        "env": {**local_view.environment(str(folder.path / "home"), spec.environment), MARK: folder.name},
+        "mount": None,
+        "network": "",
+    }
