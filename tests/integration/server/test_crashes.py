@@ -20,7 +20,7 @@ from tests.integration.server.conftest import (
     stored_events,
 )
 
-LOCAL = ("--sandbox", "local")
+UNCONFINED = ("--sandbox", "unconfined")
 
 
 def assert_nothing_was_lost(follower: Follower, stored: list[dict[str, Any]]) -> None:
@@ -39,7 +39,7 @@ def assert_nothing_was_lost(follower: Follower, stored: list[dict[str, Any]]) ->
 @pytest.mark.timeout(240)
 async def test_killed_while_commands_run_one_after_the_other(make_process: MakeProcess) -> None:
     rng = random.Random(4)
-    server = await make_process(*LOCAL)
+    server = await make_process(*UNCONFINED)
     conversation_id = await create(server)
     follower = Follower(server, conversation_id)
     for round_number in range(6):
@@ -81,7 +81,7 @@ def assert_every_command_has_one_answer(stored: list[dict[str, Any]]) -> None:
 @pytest.mark.timeout(240)
 async def test_killed_while_conversations_are_made(make_process: MakeProcess) -> None:
     rng = random.Random(7)
-    server = await make_process("--sandbox", "unconfined")
+    server = await make_process(*UNCONFINED)
     acknowledged: dict[str, str] = {}
     one_more = asyncio.Event()
 
@@ -126,7 +126,7 @@ async def finished(server: ServerProcess, follower: Follower) -> None:
 async def test_an_agent_that_was_at_work_goes_on_by_itself_and_finishes(
     make_process: MakeProcess, events_before_the_kill: int
 ) -> None:
-    server = await make_process(*LOCAL)
+    server = await make_process(*UNCONFINED)
     conversation_id = await create(server, initial_user_msg="Show me what you can do")
     follower = Follower(server, conversation_id)
     await follower.connect()
