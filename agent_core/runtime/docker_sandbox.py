@@ -9,18 +9,11 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from agent_core.errors import SandboxError, SandboxLostError
-from agent_core.runtime import docker_config, injection
-from agent_core.runtime.docker import DockerEngine, EngineRefusedError, ignoring
+from agent_core.runtime.docker import DockerEngine, EngineRefusedError
+from agent_core.runtime.docker_objects import DockerObjects
 from agent_core.runtime.docker_stream import ExecStream
 from agent_core.runtime.images import ensure_image, missing_error, no_python_error
-from agent_core.runtime.naming import (
-    LABEL_CONVERSATION,
-    LABEL_INSTANCE,
-    LABEL_MAKING,
-    RUNNER_ROOT,
-    WORKSPACE,
-    object_name,
-)
+from agent_core.runtime.naming import WORKSPACE, object_name
 from agent_core.runtime.sandbox import Attachment, Progress, SandboxSpec, SandboxState, SandboxStatus
 
 _STATUS = {
@@ -36,7 +29,6 @@ _FIXES = {
     "start_timeout": "Is the machine overloaded? A longer limit can be set.",
     "disk_full": "Free some space on the engine's disk (docker system df).",
 }
-_LOG_LINES = 15
 _RETRY_SECONDS = 0.05
 _CREATE_ATTEMPTS = 4
 
@@ -85,8 +77,7 @@ class DockerSandbox:
         self.spec = spec
         self._engine = engine
         self._networks = networks
-        self._name = name
-        self._volume = f"{name}-workspace"
+        self._objects = DockerObjects(engine, spec, name)
         self._known = known
         self._pull_seconds = pull_seconds
         self._fresh: tuple[ExecStream, asyncio.Transport] | None = None
@@ -95,7 +86,7 @@ class DockerSandbox:
 
     @property
     def state(self) -> SandboxState:
-        return {"provider": self.provider, "container": self._name}
+        return {"provider": self.provider, "container": self._objects.name}
 
     @property
     def working_dir(self) -> str:
@@ -137,48 +128,27 @@ class DockerSandbox:
         return stream.attachment(transport, asyncio.get_running_loop())
 
     async def poll(self) -> SandboxStatus:
-        return _status(await self._inspect())
+        return _status(await self._objects.inspect())
 
     async def pause(self) -> None:
-        with ignoring(404, 409):  # not there, not running, or paused already
-            await self._engine.call("pause the sandbox", lambda client: client.pause(self._name))
+        await self._objects.pause()
 
     async def resume(self) -> None:
-        with ignoring(404, 409, 500):  # not there, or not paused, which older engines answer with 500
-            await self._engine.call("resume the sandbox", lambda client: client.unpause(self._name))
+        await self._objects.resume()
 
     async def stop(self) -> None:
         self._let_go()
-        grace = max(1, round(self.spec.limits.stop_seconds))
-        with ignoring(304, 404):
-            if await self.poll() is SandboxStatus.PAUSED:
-                await self.resume()
-            await self._engine.call("stop the sandbox", lambda client: client.stop(self._name, timeout=grace))
+        if await self.poll() is SandboxStatus.PAUSED:
+            await self.resume()
+        await self._objects.stop(max(1, round(self.spec.limits.stop_seconds)))
 
     async def destroy(self) -> None:
         self._let_go()
-        await self._remove_container()
-        await self._remove_volumes()
+        await self._objects.remove_container()
+        await self._objects.remove_volumes()
 
     async def snapshot(self) -> str:
-        name = f"{self._volume}-{secrets.token_hex(4)}"
-        helper = f"{name}-copy"
-        config = docker_config.copy_config(self.spec, self._volume, name)
-        archive = injection.runner_archive(docker_config.UID, docker_config.GID, True)
-        limit = self.spec.limits.start_seconds
-
-        def copy(client: Any) -> int:
-            client.create_container_from_config(config, helper)
-            try:
-                client.put_archive(helper, "/", archive)
-                client.start(helper)
-                return int(client.wait(helper, timeout=limit)["StatusCode"])
-            finally:
-                client.remove_container(helper, v=True, force=True)
-
-        if await self._engine.call("keep the workspace", copy, limit=limit * 2) != 0:
-            raise SandboxError("The workspace could not be copied.", code="snapshot_failed", fix="Is the disk full?")
-        return name
+        return await self._objects.copy_workspace()
 
     # --- start-up, step by step ---
 
@@ -189,14 +159,14 @@ class DockerSandbox:
             network = await self._networks.ensure(self.spec)
             self._making = secrets.token_hex(8)
             try:
-                await self._make(docker_config.sandbox_config(self.spec, self._volume, network, self._making))
+                await self._objects.create(network, self._making)
             except EngineRefusedError as error:
                 self._making = ""
                 if error.status == 409:
                     status = await self.poll()
                     if status is not SandboxStatus.ABSENT:
                         return status
-                    await self._remove_container()
+                    await self._objects.remove_container()
                 elif error.status == 404 and "network" in error.explanation:
                     self._networks.forget()
                 elif error.status == 404 and not pulled:
@@ -225,32 +195,21 @@ class DockerSandbox:
             return
         try:
             try:
-                await self._inject_and_start()
+                await self._objects.inject_and_start(with_workspace=not self._known)
             except EngineRefusedError as error:
                 if error.status != 404 or "network" not in error.explanation:
                     raise
                 self._networks.forget()  # somebody has removed it; one of the same name will do
                 await self._networks.ensure(self.spec)
-                await self._inject_and_start()
+                await self._objects.inject_and_start(with_workspace=not self._known)
         except EngineRefusedError as error:
             raise _EndedError(error.explanation, _code_of(error.explanation)) from error
-
-    async def _inject_and_start(self) -> None:
-        archive = injection.runner_archive(docker_config.UID, docker_config.GID, not self._known)
-
-        def work(client: Any) -> None:
-            client.put_archive(self._name, "/", archive)
-            client.start(self._name)
-
-        await self._engine.call("start the sandbox", work)
 
     async def _connect(self) -> tuple[ExecStream, asyncio.Transport]:
         """Attach to the runner once it listens; raises `_EndedError` as soon as the container does not run."""
         while True:
             try:
-                stream, transport = await self._engine.open_exec(
-                    self._name, docker_config.ATTACH, user=docker_config.USER, folder=RUNNER_ROOT
-                )
+                stream, transport = await self._objects.open_exec()
             except SandboxError as error:
                 if error.code not in ("engine_refused", "exec_refused"):
                     raise
@@ -264,7 +223,7 @@ class DockerSandbox:
                     raise
                 transport.abort()
                 self._last_words = str(stream.stray + stream.errors, "utf-8", "replace").strip()[-500:]
-            found = await self._inspect()
+            found = await self._objects.inspect()
             if _status(found) is not SandboxStatus.RUNNING:
                 raise await self._end(found)
             await asyncio.sleep(_RETRY_SECONDS)
@@ -276,7 +235,7 @@ class DockerSandbox:
         if found is None:
             return _EndedError("it was removed", "lost")
         state = found["State"]
-        log = await self._log()
+        log = await self._objects.log()
         reason = f"it ended with exit code {state.get('ExitCode')}"
         if state.get("OOMKilled"):
             reason += ", out of memory"
@@ -292,61 +251,15 @@ class DockerSandbox:
         self._let_go()
         try:
             if self._making:
-                await self._remove_container()
-                await self._remove_volumes(self._making)
+                await self._objects.remove_container()
+                await self._objects.remove_volumes(self._making)
             else:
-                with ignoring(404, 409):
-                    await self._engine.call("stop the sandbox", lambda client: client.kill(self._name))
+                await self._objects.kill()
         except SandboxError as error:
             reason = f"{reason}; and cleaning up failed: {error}"
         if code == "no_python":
             return no_python_error(self.spec.image, reason)
         return SandboxError(f"The sandbox did not start: {reason}.", code=code, fix=_FIXES.get(code, ""))
-
-    async def _log(self) -> str:
-        try:
-            text = await self._engine.call(
-                "read the sandbox's log",
-                lambda client: client.logs(self._name, tail=_LOG_LINES, stdout=True, stderr=True),
-            )
-        except SandboxError:
-            return ""
-        return str(text, "utf-8", "replace").strip()[-1500:]
-
-    # --- objects in the engine ---
-
-    async def _inspect(self) -> Mapping[str, Any] | None:
-        try:
-            found = await self._engine.call("look at the sandbox", lambda client: client.inspect_container(self._name))
-        except EngineRefusedError as error:
-            if error.status == 404:
-                return None
-            raise
-        return dict(found)
-
-    async def _make(self, config: Mapping[str, Any]) -> None:
-        await self._engine.call(
-            "create the sandbox", lambda client: client.create_container_from_config(config, self._name)
-        )
-
-    async def _remove_container(self) -> None:
-        with ignoring(404, 409):  # not there, or being removed already
-            await self._engine.call(
-                "remove the sandbox", lambda client: client.remove_container(self._name, v=True, force=True)
-            )
-
-    async def _remove_volumes(self, making: str = "") -> None:
-        """Remove the conversation's volumes; with `making` only the one that this making brought into being."""
-        labels = [f"{LABEL_INSTANCE}={self.spec.instance_id}", f"{LABEL_CONVERSATION}={self.spec.conversation_id}"]
-        if making:
-            labels.append(f"{LABEL_MAKING}={making}")
-
-        def remove(client: Any) -> None:
-            for volume in client.volumes(filters={"label": labels})["Volumes"] or ():
-                client.remove_volume(volume["Name"], force=True)
-
-        with ignoring(404):
-            await self._engine.call("remove the sandbox's workspace", remove)
 
     def _let_go(self) -> None:
         if self._fresh is not None:
