@@ -38,7 +38,7 @@ INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure what was named; returns 0, 1 when a measurement failed (a missed budget is no failure), 130 when ended."""
+    """Measure what was named; returns 0, 1 when a measurement failed (a missed budget is none), 130 when ended."""
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure the performance budgets.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"what to measure: {', '.join(MEASUREMENTS)}")
     parser.add_argument("--quick", action="store_true", help="a smoke run: shows that it works, not how fast it is")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from hypothesis import given
@@ -153,7 +154,7 @@ def check(messages: list[dict[str, Any]]) -> None:
             assert messages[position]["role"] == "tool", "a call without its result"
             assert messages[position]["answers"] == call_id, "results out of order"
             position += 1
-    neighbours = list(zip(messages, messages[1:], strict=False))
+    neighbours = list(itertools.pairwise(messages))
     assert not any(one["role"] == two["role"] == "user" for one, two in neighbours)
 
 

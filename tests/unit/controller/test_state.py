@@ -1,0 +1,225 @@
+"""What a log means, and what has to happen next in it: pure, so the same after every restart (agent-core 8.5)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agent_core.controller.guards import check_limits, failure_of
+from agent_core.controller.state import ConversationState, Limits, Move
+from agent_core.errors import DrydockError, LimitReachedError, LLMAuthenticationError
+from agent_core.events.control import (
+    AgentState,
+    AgentStateChanged,
+    ChangeAgentState,
+    RecallAction,
+    RecallObservation,
+)
+from agent_core.events.llm_events import (
+    ActionDecision,
+    ActionEvent,
+    AgentErrorEvent,
+    MessageEvent,
+    MetricsSnapshot,
+    ObservationEvent,
+)
+from agent_core.events.messages import Message
+from agent_core.events.schema import Observation
+from agent_core.events.serialization import AnyEvent
+from agent_core.tools.finish import FinishAction, FinishObservation
+from agent_core.tools.terminal import TerminalAction
+
+
+class Log:
+    """Folds events as they are written, under consecutive ids."""
+
+    def __init__(self, *, max_iterations: int = 10, max_budget: float | None = None) -> None:
+        self.state = ConversationState(Limits(max_iterations, max_budget))
+
+    def add(self, event: AnyEvent) -> int:
+        stored = event.stored_as(self.state.last_event_id + 1)
+        self.state.fold(stored)
+        return stored.id
+
+    def user(self, text: str = "go") -> int:
+        return self.add(MessageEvent(source="user", llm_message=Message.user(text)))
+
+    def enter(self, state: AgentState) -> int:
+        return self.add(AgentStateChanged(agent_state=state))
+
+    def recalled(self, message: int) -> int:
+        asked = self.add(RecallAction(recall_type="knowledge", cause=message))
+        return self.add(RecallObservation(recall_type="knowledge", cause=asked))
+
+    def running(self) -> int:
+        """A message of the user, recalled, in a running conversation; returns the newest event's id."""
+        message = self.user()
+        self.enter(AgentState.RUNNING)
+        return self.recalled(message)
+
+    def act(self, seen: int, response: str = "r1", **fields: Any) -> int:
+        values: dict[str, Any] = {"action": TerminalAction(command="ls"), "tool_name": "terminal", **fields}
+        return self.add(ActionEvent(tool_call_id="c", llm_response_id=response, seen=seen, **values))
+
+    def answer(self, cause: int, observation: Observation | None = None) -> int:
+        result = observation or Observation.from_text("ok")
+        return self.add(ObservationEvent(cause=cause, observation=result, tool_name="terminal"))
+
+    def move(self) -> Move:
+        return self.state.next_move()
+
+
+def test_a_message_is_recalled_first_and_then_stepped_on() -> None:
+    log = Log()
+    message = log.user()
+    log.enter(AgentState.RUNNING)
+    assert log.move() is Move.RECALL
+    asked = log.add(RecallAction(recall_type="workspace_context", cause=message))
+    assert log.move() is Move.WAIT
+    log.add(RecallObservation(recall_type="workspace_context", cause=asked))
+    assert log.move() is Move.STEP
+
+
+def test_nothing_happens_unless_the_agent_runs() -> None:
+    log = Log()
+    log.running()
+    for state in (AgentState.PAUSED, AgentState.STOPPED, AgentState.ERROR, AgentState.FINISHED):
+        log.enter(state)
+        assert log.move() is Move.WAIT
+
+
+def test_a_step_waits_until_every_action_has_its_answer() -> None:
+    log = Log()
+    seen = log.running()
+    one, two = log.act(seen), log.act(seen)
+    assert log.move() is Move.WAIT
+    log.answer(two)
+    assert log.move() is Move.WAIT
+    log.answer(one)
+    assert log.move() is Move.STEP
+
+
+def test_an_answer_of_the_model_without_calls_waits_for_the_user() -> None:
+    log = Log()
+    seen = log.running()
+    log.add(MessageEvent(source="agent", llm_message=Message.assistant("?"), llm_response_id="r", seen=seen))
+    assert log.move() is Move.AWAIT_INPUT
+
+
+def test_a_finish_ends_the_run() -> None:
+    log = Log()
+    seen = log.running()
+    action = log.act(seen, action=FinishAction(message="done"), tool_name="finish")
+    log.answer(action, FinishObservation.from_text("done"))
+    assert log.move() is Move.FINISH
+
+
+@pytest.mark.parametrize("finishing", [True, False])
+def test_a_message_that_the_model_had_not_seen_is_answered_before_it_rests(finishing: bool) -> None:
+    log = Log()
+    seen = log.running()
+    log.recalled(log.user("wait"))
+    if finishing:
+        action = log.act(seen, action=FinishAction(message="done"), tool_name="finish")
+        log.answer(action, FinishObservation.from_text("done"))
+    else:
+        log.add(MessageEvent(source="agent", llm_message=Message.assistant("?"), llm_response_id="r", seen=seen))
+    assert log.move() is Move.STEP
+
+
+def test_an_action_that_awaits_confirmation_holds_everything_until_it_is_decided_and_done() -> None:
+    log = Log()
+    seen = log.running()
+    action_id = log.act(seen, awaits_confirmation=True)
+    log.enter(AgentState.AWAITING_USER_CONFIRMATION)
+    assert set(log.state.undecided) == {action_id}
+    action = log.state.undecided[action_id]
+    log.add(ActionDecision(cause=action_id, decision="confirmed", action=action))
+    log.enter(AgentState.USER_CONFIRMED)
+    assert log.move() is Move.WAIT
+    log.answer(action_id)
+    assert log.move() is Move.RESUME_CONFIRMED
+
+
+def test_a_command_of_the_user_makes_no_step() -> None:
+    log = Log()
+    seen = log.running()
+    log.add(MessageEvent(source="agent", llm_message=Message.assistant("?"), llm_response_id="r", seen=seen))
+    typed = log.add(ActionEvent(source="user", action=TerminalAction(command="ls"), tool_name="terminal"))
+    log.answer(typed)
+    assert log.move() is Move.AWAIT_INPUT
+
+
+def test_a_later_stop_outweighs_an_earlier_message() -> None:
+    log = Log()
+    log.user()
+    assert log.state.wants_attention
+    log.add(ChangeAgentState(source="user", agent_state=AgentState.STOPPED))
+    assert not log.state.wants_attention
+    log.user("go on")
+    assert log.state.wants_attention
+
+
+def test_iterations_count_answers_of_the_model_not_calls() -> None:
+    log = Log()
+    seen = log.running()
+    for response in ("r1", "r1", "r2"):
+        log.answer(log.act(seen, response))
+    assert log.state.iterations == 2
+
+
+def test_a_limit_stops_the_agent_and_running_again_extends_it_by_its_first_amount() -> None:
+    log = Log(max_iterations=1)
+    seen = log.running()
+    check_limits(log.state)
+    log.answer(log.act(seen))
+    with pytest.raises(LimitReachedError, match=r"Current iteration: 1, max iteration: 1$"):
+        check_limits(log.state)
+    log.enter(AgentState.ERROR)
+    log.enter(AgentState.RUNNING)
+    assert log.state.limits.iteration_limit == 2
+    check_limits(log.state)
+
+
+def test_a_budget_counts_what_the_log_says_was_spent() -> None:
+    log = Log(max_budget=1.0)
+    seen = log.running()
+    log.answer(log.act(seen, metrics=MetricsSnapshot(accumulated_cost=1.5)))
+    with pytest.raises(LimitReachedError, match="maximum budget"):
+        check_limits(log.state)
+    log.enter(AgentState.ERROR)
+    log.enter(AgentState.RUNNING)
+    assert log.state.limits.budget_limit == 2.5
+
+
+def test_loading_remembers_where_the_conversation_was_even_when_loaded_twice() -> None:
+    log = Log()
+    log.running()
+    log.enter(AgentState.LOADING)
+    log.enter(AgentState.LOADING)
+    assert log.state.resumable is AgentState.RUNNING
+
+
+def test_an_error_answers_an_action_too() -> None:
+    log = Log()
+    action = log.act(log.running())
+    log.add(AgentErrorEvent(cause=action, error="interrupted", tool_name="terminal"))
+    assert not log.state.unanswered
+    assert log.move() is Move.STEP
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "advice"),
+    [
+        (LimitReachedError("Agent reached maximum iteration"), "RuntimeError: Agent reached", "Send a message"),
+        (LLMAuthenticationError("the key is wrong"), "STATUS$ERROR_LLM_AUTHENTICATION", "the key is wrong"),
+        (DrydockError("the disk is full"), "DrydockError: the disk is full", "the disk is full"),
+        (KeyError("secret-detail"), "RuntimeError: There was an unexpected error", "KeyError"),
+    ],
+)
+def test_a_failure_has_a_public_reason_and_a_text_for_people(error: Exception, reason: str, advice: str) -> None:
+    public, text = failure_of(error)
+    assert public.startswith(reason)
+    assert advice in text
+    assert "secret-detail" not in public + text
