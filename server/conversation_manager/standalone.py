@@ -23,7 +23,7 @@ from server.conversation_manager.conversation_manager import (
 )
 from server.errors import ConversationNotFoundError
 from server.session.culler import Activity, cull_forever, is_idle, is_pause_over
-from server.session.recovery import find_paused, resume_interrupted
+from server.session.recovery import find_unattended, resume_interrupted
 from server.session.title_keeper import TitleKeeper
 from server.session.web_session import WebSession
 
@@ -45,7 +45,7 @@ class StandaloneConversationManager(ConversationManager):
         self._conversations = parts.database.conversations
         self._sessions: dict[str, WebSession] = {}
         self._by_connection: dict[str, WebSession] = {}
-        self._paused_since: dict[str, float] = {}
+        self._unattended_since: dict[str, float] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._titles = TitleKeeper(self._conversations, parts.titles, parts.announcements)
         self._last_activity = time.monotonic()
@@ -117,7 +117,7 @@ class StandaloneConversationManager(ConversationManager):
                 await session.unload(stopped=True, sandbox="stop")
             elif (record := await self._conversations.get(conversation_id)) is not None:
                 await self.parts.sandboxes.stop(record)
-            self._paused_since.pop(conversation_id, None)
+            self._unattended_since.pop(conversation_id, None)
         return before
 
     async def delete(self, conversation_id: str) -> bool:
@@ -128,7 +128,7 @@ class StandaloneConversationManager(ConversationManager):
             await session.end(stopped=True)
             try:
                 self._titles.forget(conversation_id)
-                self._paused_since.pop(conversation_id, None)
+                self._unattended_since.pop(conversation_id, None)
                 # Its sandbox may have been found only while it ran.
                 await self.parts.sandboxes.destroy(await self._conversations.get(conversation_id) or record)
                 return await self._conversations.delete(conversation_id)
@@ -157,7 +157,7 @@ class StandaloneConversationManager(ConversationManager):
     # --- for the sessions (`SessionOwner`) ---
 
     async def make_room(self, session: WebSession) -> None:
-        self._paused_since.pop(session.conversation_id, None)
+        self._unattended_since.pop(session.conversation_id, None)
         while True:
             loaded = [other for other in self._sessions.values() if other.is_loaded and other is not session]
             victims = [other for other in loaded if not other.is_loading]
@@ -186,9 +186,9 @@ class StandaloneConversationManager(ConversationManager):
             if idle(session.activity()) and await session.unload_if(idle, sandbox="pause"):
                 logger.info("unloaded idle conversation %s", session.conversation_id)
                 self._unloaded(session)
-        for conversation_id, since in list(self._paused_since.items()):
+        for conversation_id, since in list(self._unattended_since.items()):
             if is_pause_over(since, now=now, limit_seconds=settings.sandbox_stop_seconds):
-                del self._paused_since[conversation_id]
+                del self._unattended_since[conversation_id]
                 record = await self._conversations.get(conversation_id)
                 if record is not None and conversation_id not in self._sessions:
                     await self.parts.sandboxes.stop(record)
@@ -203,15 +203,15 @@ class StandaloneConversationManager(ConversationManager):
                     concurrency=settings.resume_concurrency,
                     limit=settings.max_concurrent_conversations,
                 )
-            for conversation_id in await find_paused(self._conversations, self.parts.sandboxes):
+            for conversation_id in await find_unattended(self._conversations, self.parts.sandboxes):
                 if conversation_id not in self._sessions:
-                    self._paused_since.setdefault(conversation_id, time.monotonic())
+                    self._unattended_since.setdefault(conversation_id, time.monotonic())
         except DrydockError as error:
             logger.error("what the last process left could not be taken up: %s", error)
 
     def _unloaded(self, session: WebSession) -> None:
         if not session.is_loaded:
-            self._paused_since[session.conversation_id] = time.monotonic()
+            self._unattended_since[session.conversation_id] = time.monotonic()
         self._forget_if_unused(session)
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""What a new process takes up from the one before: agents that were at work, and paused sandboxes (idea 6)."""
+"""What a new process takes up from the one before: agents that were at work, and their sandboxes (idea 6)."""
 
 from __future__ import annotations
 
@@ -71,15 +71,15 @@ async def came_to_rest(conversations: ConversationRepository, conversation_id: s
         await conversations.update(conversation_id, options=options)
 
 
-async def find_paused(conversations: ConversationRepository, sandboxes: Sandboxes) -> list[str]:
-    """The most recent conversations whose sandbox an earlier process paused and never stopped."""
-    paused = []
+async def find_unattended(conversations: ConversationRepository, sandboxes: Sandboxes) -> list[str]:
+    """The most recent conversations whose sandbox an earlier process left running or paused."""
+    found = []
     for record in (await conversations.list_page(limit=RECENT)).results:
         if record.sandbox is None:
             continue
         try:
-            if await (await sandboxes.sandbox(record)).poll() is SandboxStatus.PAUSED:
-                paused.append(record.id)
+            if await (await sandboxes.sandbox(record)).poll() in (SandboxStatus.RUNNING, SandboxStatus.PAUSED):
+                found.append(record.id)
         except DrydockError as error:
             logger.debug("the sandbox of conversation %s could not be looked at: %s", record.id, error)
-    return paused
+    return found

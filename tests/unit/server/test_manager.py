@@ -352,6 +352,23 @@ async def test_leftover_sandboxes_of_deleted_conversations_are_removed_before_an
         assert [key[1] for key in provider.sandboxes] == ["kept"]
 
 
+async def test_a_sandbox_that_a_killed_process_left_running_is_stopped_when_nobody_comes_back(
+    make_house: MakeHouse,
+) -> None:
+    async with make_house() as house:
+        await house.new("left", sandbox={"provider": "fake"})
+        await house.new("used", sandbox={"provider": "fake"})
+        for name in ("left", "used"):
+            spec = house.manager.parts.sandboxes.spec(ConversationRecord(id=name))
+            await house.provider.create(spec).start(lambda *_: None)
+        provider = house.provider
+    async with make_house(provider, sandbox_stop_seconds=0.1) as house:
+        await house.manager.join("used", "c", ME)
+        by_name = {key[1]: sandbox for key, sandbox in provider.sandboxes.items()}
+        await until(lambda: by_name["left"].status == "stopped")
+        assert by_name["used"].status == "running"
+
+
 async def test_a_slow_end_of_a_conversation_does_not_hold_up_the_server_for_long(make_house: MakeHouse) -> None:
     async with make_house(shutdown_seconds=0.1) as house:
         await house.new("a")
