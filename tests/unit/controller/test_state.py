@@ -153,12 +153,14 @@ def test_a_command_of_the_user_makes_no_step() -> None:
 
 def test_a_later_stop_outweighs_an_earlier_message() -> None:
     log = Log()
+    seen = []
     log.user()
-    assert log.state.wants_attention
+    seen.append(log.state.wants_attention)
     log.add(ChangeAgentState(source="user", agent_state=AgentState.STOPPED))
-    assert not log.state.wants_attention
+    seen.append(log.state.wants_attention)
     log.user("go on")
-    assert log.state.wants_attention
+    seen.append(log.state.wants_attention)
+    assert seen == [True, False, True]
 
 
 def test_iterations_count_answers_of_the_model_not_calls() -> None:
