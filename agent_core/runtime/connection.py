@@ -9,13 +9,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 from agent_core.errors import SandboxError, SandboxLostError
-from agent_core.runtime.channel import ChannelClosedError, ChannelLimits, RunnerChannel, RunnerHello
+from agent_core.runtime.channel import ChannelClosedError, RunnerChannel
+from agent_core.runtime.runner_hello import RunnerHello
 from agent_core.runtime.sandbox import Progress, RunnerReply, Sandbox, SandboxStatus
+from agent_core.runtime.sandbox_link import ConnectionLimits, SandboxLink
+
+__all__ = ["ConnectionLimits", "KeyState", "SandboxConnection"]
 
 logger = logging.getLogger(__name__)
 
@@ -23,24 +26,6 @@ KeyState = Literal["unknown", "running", "done"]
 
 _REPEATABLE = frozenset({"ping", "workspace.facts", "file.read", "shell.interrupt", "shell.kill"})
 """Operations that may run again without harm, so that they need no key."""
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectionLimits:
-    """Bounds of a connection, in seconds.
-
-    Attributes:
-        request_seconds: outer limit of a request that names none.
-        reattach_seconds: how long a living sandbox is tried before it counts as lost.
-        ping_seconds: within which a runner that did not end a request in time must give a sign of life.
-        attempts: most streams that are used for one request.
-    """
-
-    request_seconds: float = 3600.0
-    reattach_seconds: float = 15.0
-    ping_seconds: float = 5.0
-    attempts: int = 4
-    channel: ChannelLimits = field(default_factory=ChannelLimits)
 
 
 class SandboxConnection:
@@ -57,12 +42,9 @@ class SandboxConnection:
     ) -> None:
         self.sandbox = sandbox
         self._limits = limits or ConnectionLimits()
-        self._listeners: list[Progress] = [on_status] if on_status else []
-        self._channel: RunnerChannel | None = None
-        self._bringing_up: asyncio.Task[RunnerChannel] | None = None
-        self._attached_before = False
-        self._paused = False
-        self._closed = False
+        self._link = SandboxLink(sandbox, self._limits)
+        if on_status is not None:
+            self._link.listeners.append(on_status)
 
     @property
     def working_dir(self) -> str:
@@ -72,12 +54,13 @@ class SandboxConnection:
     @property
     def is_ready(self) -> bool:
         """Whether a request would be sent at once."""
-        return self._usable() is not None
+        return self._link.usable() is not None
 
     @property
     def hello(self) -> RunnerHello | None:
         """The greeting of the runner that is attached, if one is."""
-        return None if self._channel is None or not self._channel.is_open else self._channel.hello
+        channel = self._link.channel
+        return None if channel is None else channel.hello
 
     async def start(self, progress: Progress | None = None) -> RunnerHello:
         """Bring the sandbox to READY, from whatever it is; returns the runner's greeting.
@@ -89,12 +72,12 @@ class SandboxConnection:
             SandboxError: it cannot be had; the message says why and what to do.
         """
         if progress is not None:
-            self._listeners.append(progress)
+            self._link.listeners.append(progress)
         try:
-            return (await self._ready(revive=True)).hello
+            return (await self._link.ready(revive=True)).hello
         finally:
             if progress is not None:
-                self._listeners.remove(progress)
+                self._link.listeners.remove(progress)
 
     async def request(
         self,
@@ -114,12 +97,12 @@ class SandboxConnection:
         try:
             return await self._ask(op, args, key, limit, on_output, blob)
         finally:
-            if own_key and self._channel is not None:
-                self._channel.post("journal.ack", {"keys": [key]})
+            if own_key and self._link.channel is not None:
+                self._link.channel.post("journal.ack", {"keys": [key]})
 
     async def cancel(self, key: str) -> None:
         """Interrupt what runs under a key; its request answers with what there is so far. Never starts a sandbox."""
-        channel = self._usable()
+        channel = self._link.usable()
         if channel is not None:
             channel.post("cancel", {"key": key})
 
@@ -129,7 +112,7 @@ class SandboxConnection:
         ``done`` and ``running``: asking again under the key gives the one result. ``unknown``: it never began here, or
         the sandbox in which it did is gone. Does not make a new sandbox.
         """
-        if self._usable() is None and await self.sandbox.poll() is SandboxStatus.ABSENT:
+        if self._link.usable() is None and await self.sandbox.poll() is SandboxStatus.ABSENT:
             return "unknown"
         reply = await self._repeat("journal.lookup", {"key": key})
         state = reply.result.get("state")
@@ -137,38 +120,38 @@ class SandboxConnection:
 
     async def ack(self, keys: Iterable[str]) -> None:
         """Let the runner forget results that are stored by now. Costs no round trip; lost with the sandbox."""
-        channel = self._usable()
+        channel = self._link.usable()
         if channel is not None:
             channel.post("journal.ack", {"keys": list(keys)})
 
     async def pause(self) -> None:
         """Freeze the sandbox; the next request lets it go on."""
-        if self._channel is not None:
-            self._channel.suspended = True
-        self._paused = True
+        if self._link.channel is not None:
+            self._link.channel.suspended = True
+        self._link.paused = True
         await self.sandbox.pause()
 
     async def resume(self) -> None:
         """Let a frozen sandbox go on now."""
-        if self._paused:
-            await self._ready(revive=True)
+        if self._link.paused:
+            await self._link.ready(revive=True)
 
     async def stop(self) -> None:
         """End the sandbox's processes; the workspace stays, and the next request starts it again."""
-        await self._detach("the sandbox was stopped")
+        await self._link.let_go("the sandbox was stopped")
         await self.sandbox.stop()
-        self._tell("STATUS$STOPPED", "The sandbox is stopped")
+        self._link.tell("STATUS$STOPPED", "The sandbox is stopped")
 
     async def destroy(self) -> None:
         """Remove the sandbox with its workspace, and close."""
-        self._closed = True
-        await self._detach("the sandbox was removed")
+        self._link.closed = True
+        await self._link.let_go("the sandbox was removed")
         await self.sandbox.destroy()
 
     async def close(self) -> None:
         """Let go of the sandbox, which stays as it is: what runs in it goes on, for whoever attaches next."""
-        self._closed = True
-        await self._detach("this server let go of the sandbox")
+        self._link.closed = True
+        await self._link.let_go("this server let go of the sandbox")
 
     # --- asking ---
 
@@ -186,12 +169,12 @@ class SandboxConnection:
         left = limit
         reason = ""
         for _ in range(self._limits.attempts):
-            channel = await self._ready(revive=asked is None or key is None)
-            if asked is not None and key is not None and channel.hello.boot != asked:
-                await self._insist_on_result(channel, key, reason)
-            asked = channel.hello.boot
+            channel = await self._link.ready(revive=asked is None or key is None)
             began = loop.time()
             try:
+                if asked is not None and key is not None and channel.hello.boot != asked:
+                    await self._insist_on_result(channel, key, reason)
+                asked = channel.hello.boot
                 async with asyncio.timeout(left):
                     return await channel.request(op, args, key=key, on_output=on_output, blob=blob)
             except TimeoutError:
@@ -222,9 +205,9 @@ class SandboxConnection:
             return SandboxError(
                 f"The sandbox did not finish {op} within {limit:g} s; it was told to stop it.", code="request_timeout"
             )
-        self._tell("STATUS$ERROR_RUNTIME_DISCONNECTED", "The sandbox does not answer; it is stopped")
-        if channel is self._channel:
-            await self._detach("the sandbox did not answer")
+        self._link.tell("STATUS$ERROR_RUNTIME_DISCONNECTED", "The sandbox does not answer; it is stopped")
+        if channel is self._link.channel:
+            await self._link.let_go("the sandbox did not answer")
             try:
                 await self.sandbox.stop()
             except SandboxError:
@@ -232,123 +215,3 @@ class SandboxConnection:
         return SandboxLostError(
             f"The sandbox did not answer within {limit:g} s and was stopped.", fix="The next command starts it again."
         )
-
-    # --- bringing up ---
-
-    def _usable(self) -> RunnerChannel | None:
-        channel = self._channel
-        return channel if channel is not None and channel.is_open and not self._paused and not self._closed else None
-
-    async def _ready(self, *, revive: bool) -> RunnerChannel:
-        """An open channel; all who need one share one attempt, which no caller's cancelling ends."""
-        while True:
-            if self._closed:
-                raise SandboxLostError("The connection to the sandbox is closed.")
-            channel = self._usable()
-            if channel is not None:
-                return channel
-            joined = self._bringing_up is not None
-            task = self._bringing_up or self._spawn(self._bring_up(revive))
-            await asyncio.wait({task})
-            if task.cancelled():
-                raise SandboxLostError("The sandbox was let go while it started.")
-            error = task.exception()
-            if error is None:
-                return task.result()
-            if not (joined and revive and isinstance(error, SandboxLostError)):
-                raise error
-
-    def _spawn(self, work: Coroutine[Any, Any, RunnerChannel]) -> asyncio.Task[RunnerChannel]:
-        task = asyncio.create_task(work, name=f"sandbox-start {self.sandbox.spec.conversation_id}")
-        self._bringing_up = task
-        task.add_done_callback(self._brought_up)
-        return task
-
-    def _brought_up(self, task: asyncio.Task[RunnerChannel]) -> None:
-        if self._bringing_up is task:
-            self._bringing_up = None
-        if not task.cancelled():
-            task.exception()  # those who waited raise it; nobody may be left
-
-    async def _bring_up(self, revive: bool) -> RunnerChannel:
-        if self._paused:
-            await self.sandbox.resume()
-            self._paused = False
-            if self._channel is not None and self._channel.is_open:
-                self._channel.suspended = False
-                return self._channel
-        if self._attached_before:
-            try:
-                return await self._reattach()
-            except SandboxLostError as error:
-                self._attached_before = False
-                self._tell("STATUS$ERROR_RUNTIME_DISCONNECTED", str(error))
-                if not revive:
-                    raise
-        elif not revive:
-            raise SandboxLostError("The sandbox is gone.")
-        return await self._start()
-
-    async def _start(self) -> RunnerChannel:
-        try:
-            await self.sandbox.start(self._tell)
-            try:
-                channel = await self._attach()
-            except SandboxError as error:
-                if error.code != "protocol_version":
-                    raise
-                await self.sandbox.stop()  # a runner of another release: started again, it is replaced by ours
-                await self.sandbox.start(self._tell)
-                channel = await self._attach()
-        except SandboxError as error:
-            self._tell("STATUS$ERROR", str(error))
-            raise
-        self._tell("STATUS$READY", "The sandbox is ready")
-        return channel
-
-    async def _attach(self) -> RunnerChannel:
-        channel = await RunnerChannel.open(await self.sandbox.attach(), self._limits.channel)
-        self._channel = channel
-        self._attached_before = True
-        return channel
-
-    async def _reattach(self) -> RunnerChannel:
-        """A new stream to the sandbox that lives; raises `SandboxLostError` when there is none, or none in time."""
-        delay = 0.02
-        reason = "it does not answer"
-        try:
-            async with asyncio.timeout(self._limits.reattach_seconds):
-                while True:
-                    try:
-                        status = await self.sandbox.poll()
-                        if status is SandboxStatus.PAUSED:
-                            await self.sandbox.resume()
-                        elif status is not SandboxStatus.RUNNING:
-                            raise SandboxLostError(f"The sandbox has gone ({status.value}).")
-                        return await self._attach()
-                    except SandboxLostError:
-                        raise
-                    except SandboxError as error:
-                        reason = str(error)
-                    await asyncio.sleep(delay)
-                    delay = min(1.0, delay * 2)
-        except TimeoutError:
-            raise SandboxLostError(f"The sandbox could not be reached again: {reason}") from None
-
-    async def _detach(self, reason: str) -> None:
-        self._attached_before = False
-        self._paused = False
-        task, self._bringing_up = self._bringing_up, None
-        if task is not None:
-            task.cancel()
-            await asyncio.wait({task})
-        channel, self._channel = self._channel, None
-        if channel is not None:
-            await channel.close(reason)
-
-    def _tell(self, status: str, text: str) -> None:
-        for listener in list(self._listeners):
-            try:
-                listener(status, text)
-            except Exception:
-                logger.exception("a listener to the sandbox's status failed")

@@ -93,7 +93,7 @@ async def output(connection: SandboxConnection, command: str) -> str:
 
 def drop_stream(connection: SandboxConnection) -> None:
     """Cut the stream of a connection, as a network does."""
-    channel = connection._channel
+    channel = connection._link.channel
     if channel is not None:
         channel._writer.transport.abort()
 

@@ -1,0 +1,42 @@
+"""How a runner introduces itself at the beginning of a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agent_core.errors import SandboxError
+from runtime_images.runner import wire
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerHello:
+    """How a runner introduces itself; `boot` is new for each start of it."""
+
+    boot: str
+    version: str
+    python: str
+    workspace: str
+    user: str
+    hostname: str
+
+    @classmethod
+    def from_message(cls, message: Mapping[str, Any]) -> RunnerHello:
+        """Read the first frame of a stream.
+
+        Raises:
+            SandboxError: ``protocol`` when it is no greeting, ``protocol_version`` when it speaks another version.
+        """
+        hello = message.get("hello")
+        if not isinstance(hello, dict) or not isinstance(hello.get("boot"), str):
+            raise SandboxError("The sandbox did not begin with a greeting.", code="protocol")
+        if hello.get("protocol") != wire.PROTOCOL:
+            raise SandboxError(
+                f"The program in the sandbox speaks version {str(hello.get('protocol'))[:20]} of the protocol, "
+                f"not {wire.PROTOCOL}.",
+                code="protocol_version",
+                fix="Restart the sandbox.",
+            )
+        words = {name: str(hello.get(name, ""))[:500] for name in ("python", "workspace", "user", "hostname")}
+        return cls(boot=hello["boot"], version=str(hello.get("runner", ""))[:100], **words)
