@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,11 +45,12 @@ class ChannelLimits:
     """Bounds of a channel, in seconds: for the runner's greeting, and for silence while an answer is awaited.
 
     After `silence_seconds` without a byte the runner is asked for a sign of life; after as long again the stream
-    counts as dead.
+    counts as dead. What may be forgotten is told within `forget_seconds`.
     """
 
     hello_seconds: float = 20.0
     silence_seconds: float = 20.0
+    forget_seconds: float = 0.5
     pending: int = 512
 
 
@@ -71,6 +72,8 @@ class RunnerChannel:
         self._ended: ChannelClosedError | None = None
         self._reading: asyncio.Task[None] | None = None
         self._hello: RunnerHello | None = None
+        self._forgettable: list[str] = []
+        self._forgetting: asyncio.TimerHandle | None = None
         self.suspended = False
 
     @classmethod
@@ -131,7 +134,7 @@ class RunnerChannel:
         pending = _Pending(asyncio.get_running_loop().create_future(), on_output)
         self._pending[ident] = pending
         try:
-            self._writer.write(frame)
+            self._writer.write(self._forget_frame() + frame)
             del frame
             await self._drain()
             return await pending.answer
@@ -148,6 +151,33 @@ class RunnerChannel:
         if self._ended is None:
             self._writer.write(_frame(next(self._ids), op, args, None, None))
 
+    def forget(self, keys: Iterable[str]) -> None:
+        """Let the runner forget these results: said together with the next request, or after a while without one.
+
+        Each message on its own wakes a row of processes between here and the runner; this one is in no hurry.
+        """
+        if self._ended is not None:
+            return
+        self._forgettable.extend(keys)
+        if self._forgetting is None:
+            loop = asyncio.get_running_loop()
+            self._forgetting = loop.call_later(self._limits.forget_seconds, self._forget_now)
+
+    def _forget_now(self) -> None:
+        frame = self._forget_frame()
+        if frame and self._ended is None:
+            self._writer.write(frame)
+
+    def _forget_frame(self) -> bytes:
+        """The message about what may be forgotten; empty when there is nothing to say."""
+        if self._forgetting is not None:
+            self._forgetting.cancel()
+            self._forgetting = None
+        if not self._forgettable:
+            return b""
+        keys, self._forgettable = self._forgettable, []
+        return _frame(next(self._ids), "journal.ack", {"keys": keys}, None, None)
+
     async def ping(self, limit: float) -> bool:
         """Whether the runner answers within `limit` seconds."""
         try:
@@ -159,6 +189,7 @@ class RunnerChannel:
 
     async def close(self, reason: str = "it was closed") -> None:
         """End the stream; requests under way fail with `ChannelClosedError`."""
+        self._forget_now()
         self._fail(ChannelClosedError(reason))
         if self._reading is not None:
             self._reading.cancel()
@@ -251,6 +282,7 @@ class RunnerChannel:
         if self._ended is not None:
             return
         self._ended = end
+        self._forget_frame()  # nobody is there to hear it; only its timer is ended
         for pending in self._pending.values():
             if not pending.answer.done():
                 pending.answer.set_exception(ChannelClosedError(end.reason, replaced=end.replaced))

@@ -97,8 +97,8 @@ class SandboxConnection:
         try:
             return await self._ask(op, args, key, limit, on_output, blob)
         finally:
-            if own_key and self._link.channel is not None:
-                self._link.channel.post("journal.ack", {"keys": [key]})
+            if own_key and key is not None and self._link.channel is not None:
+                self._link.channel.forget([key])
 
     async def cancel(self, key: str) -> None:
         """Interrupt what runs under a key; its request answers with what there is so far. Never starts a sandbox."""
@@ -119,10 +119,10 @@ class SandboxConnection:
         return state if state in ("running", "done") else "unknown"
 
     async def ack(self, keys: Iterable[str]) -> None:
-        """Let the runner forget results that are stored by now. Costs no round trip; lost with the sandbox."""
+        """Let the runner forget results that are stored by now, soon. Costs no round trip; lost with the sandbox."""
         channel = self._link.usable()
         if channel is not None:
-            channel.post("journal.ack", {"keys": list(keys)})
+            channel.forget(keys)
 
     async def pause(self) -> None:
         """Freeze the sandbox; the next request lets it go on."""

@@ -15,7 +15,7 @@ import resource
 import select
 import signal
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 _INFO_SECONDS = 10.0
@@ -28,6 +28,7 @@ _NETWORK_SECONDS = 3.0
 _TUN = "/dev/net/tun"
 _LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
 INFO_MARK = "@info-fd@"
+FILTER_MARK = "@filter-fd@"
 
 
 def main(order: dict[str, Any]) -> None:
@@ -38,7 +39,8 @@ def main(order: dict[str, Any]) -> None:
             that no path of the host shows in its command line (empty: no bubblewrap, and ``cwd`` is where it starts);
             ``folder`` to write ``process.json`` and the log to; ``uid`` to run as, or None; ``mount`` (place where a
             root server shows `folder` to that user); ``joins`` (files of control groups); ``limits`` (resource limits
-            by name); ``oom_score_adj``; ``network``, the path of slirp4netns, or "" for no network.
+            by name); ``oom_score_adj``; ``network``, the path of slirp4netns, or "" for no network;
+            ``filter``, the program for seccomp in hexadecimal digits.
     """
     reading, writing = os.pipe()
     child = os.fork()
@@ -144,7 +146,8 @@ def _become(order: dict[str, Any], info: int) -> None:
         if order["view"]:
             os.chdir("/")
             os.set_inheritable(info, True)
-            view = _descriptor_of(str(info) if word == INFO_MARK else word for word in order["view"])
+            marks = {INFO_MARK: str(info), FILTER_MARK: str(_descriptor_of(bytes.fromhex(order["filter"])))}
+            view = _descriptor_of(b"".join(os.fsencode(marks.get(word, word)) + b"\0" for word in order["view"]))
             argv = [argv[0], "--args", str(view), *argv[1:]]
         else:
             os.close(info)
@@ -156,10 +159,10 @@ def _become(order: dict[str, Any], info: int) -> None:
         os._exit(127)
 
 
-def _descriptor_of(words: Iterable[str]) -> int:
-    """A descriptor from which bubblewrap reads arguments, each ended by a zero byte."""
-    descriptor = os.memfd_create("arguments", 0)
-    os.write(descriptor, b"".join(os.fsencode(word) + b"\0" for word in words))
+def _descriptor_of(content: bytes) -> int:
+    """A descriptor from which bubblewrap reads this."""
+    descriptor = os.memfd_create("order", 0)
+    os.write(descriptor, content)
     os.lseek(descriptor, 0, os.SEEK_SET)
     return descriptor
 

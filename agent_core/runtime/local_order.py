@@ -9,6 +9,7 @@ from typing import Any
 from agent_core.runtime import local_view
 from agent_core.runtime.cgroups import ControlGroup
 from agent_core.runtime.injection import boot_command
+from agent_core.runtime.local_filter import filter_program
 from agent_core.runtime.local_folder import SandboxFolder
 from agent_core.runtime.naming import SOCKET, STATE_DIR, WORKSPACE
 from agent_core.runtime.sandbox import SandboxSpec
@@ -51,10 +52,12 @@ def launch_order(
 def _confined(spec: SandboxSpec, folder: SandboxFolder, uid: int | None, bwrap: str, counted: bool) -> dict[str, Any]:
     mount = next((path for path in _MOUNT_POINTS if os.path.isdir(path)), None) if uid is not None else None
     seen = mount or str(folder.path)
+    program = filter_program(os.uname().machine)
     inner = 0 if uid is not None or counted else spec.limits.processes
     return {
         "argv": [bwrap, *boot_command(local_view.interpreter().path, processes=inner), *_SERVE],
-        "view": [*local_view.isolation(seen), *local_view.places(seen, spec.limits)],
+        "view": [*local_view.isolation(seen), *local_view.places(seen, spec.limits, filtered=bool(program))],
+        "filter": program.hex(),
         "env": local_view.environment(local_view.HOME, spec.environment),
         "mount": mount,
         "network": network_program(spec) or "",
@@ -67,6 +70,7 @@ def _unconfined(spec: SandboxSpec, folder: SandboxFolder) -> dict[str, Any]:
     return {
         "argv": [*boot, *(places.get(word, word) for word in _SERVE)],
         "view": [],
+        "filter": "",
         "env": {**local_view.environment(str(folder.path / "home"), spec.environment), MARK: folder.name},
         "mount": None,
         "network": "",

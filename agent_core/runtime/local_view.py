@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from agent_core.runtime.local_launch import INFO_MARK
+from agent_core.runtime.local_launch import FILTER_MARK, INFO_MARK
 from agent_core.runtime.naming import RUNNER_ROOT, STATE_DIR, WORKSPACE
 from agent_core.runtime.sandbox import SandboxLimits
 
@@ -87,8 +87,8 @@ def isolation(folder: str) -> list[str]:
     return arguments
 
 
-def places(folder: str, limits: SandboxLimits) -> list[str]:
-    """Arguments for the folders that belong to the sandbox, and the bounds of those in memory."""
+def places(folder: str, limits: SandboxLimits, *, filtered: bool) -> list[str]:
+    """Arguments for the sandbox's own folders and the bounds of those in memory, and for a filter of system calls."""
     return [
         *("--size", str(limits.tmp_size), "--perms", "1777", "--tmpfs", "/tmp"),  # noqa: S108 - inside the sandbox
         *("--size", str(_SHARED_MEMORY), "--perms", "1777", "--tmpfs", "/dev/shm"),  # noqa: S108
@@ -98,6 +98,7 @@ def places(folder: str, limits: SandboxLimits) -> list[str]:
         *("--bind", f"{folder}/workspace", WORKSPACE),
         *("--remount-ro", "/dev", "--remount-ro", "/"),  # both are in memory and would be without a bound
         *("--chdir", RUNNER_ROOT, "--info-fd", INFO_MARK),
+        *(("--seccomp", FILTER_MARK) if filtered else ()),
     ]
 
 

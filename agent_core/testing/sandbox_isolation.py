@@ -37,6 +37,17 @@ class SandboxIsolationContract:
         assert "NoNewPrivs:\t1" in status
         assert (await run(sandbox, "unshare -Urm true || mount -t tmpfs none /mnt || chroot / true"))["exit_code"] != 0
 
+    async def test_system_calls_are_filtered(self, kit: SandboxKit) -> None:
+        sandbox = kit.connect()
+        assert await output(sandbox, "grep ^Seccomp: /proc/self/status") == "Seccomp:\t2"
+        add_key = {"x86_64": 248, "aarch64": 217}
+        probe = (
+            "import ctypes, os; libc = ctypes.CDLL(None, use_errno=True); "
+            f"number = {add_key}[os.uname().machine]; "
+            "print(libc.syscall(number, b'user', b'name', b'x', 1, -3), ctypes.get_errno())"
+        )
+        assert await output(sandbox, f'python3 -c "{probe}"') == "-1 1"
+
     async def test_the_host_is_not_in_sight(self, kit: SandboxKit) -> None:
         sandbox = kit.connect()
         assert (await run(sandbox, f"ls {kit.data_dir}"))["exit_code"] != 0

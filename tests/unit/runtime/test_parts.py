@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import struct
 import subprocess
 import sys
 import tarfile
@@ -14,8 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_core.runtime import images, injection, local_view
+from agent_core.runtime import images, injection, local_filter, local_view
 from agent_core.runtime.cgroups import ControlGroup, find_hierarchies
+from agent_core.runtime.local_filter import filter_program
 from agent_core.runtime.local_folder import remove_tree, user_for
 from agent_core.runtime.naming import instance_name, object_name
 from agent_core.runtime.processes import ProcessId, identify, members_of_namespace, wait_gone
@@ -150,6 +152,34 @@ def test_each_sandbox_has_a_user_of_its_own_within_the_namespaces_reach() -> Non
     assert len({user_for(name, whole) for name in names}) == 100
     assert all(1_900_000_000 <= user_for(name, whole) < 2**31 for name in names)
     assert all(50_000 <= user_for(name, some) < 60_000 for name in names)
+
+
+@pytest.mark.parametrize(("machine", "audit"), [("x86_64", 0xC000003E), ("aarch64", 0xC00000B7)])
+def test_the_filter_refuses_its_list_and_lets_all_else_pass(machine: str, audit: int) -> None:
+    program = filter_program(machine)
+    steps = [struct.unpack("=HBBI", program[at : at + 8]) for at in range(0, len(program), 8)]
+
+    def verdict(number: int, on: int) -> int:
+        at, held = 0, 0
+        while True:
+            code, met, unmet, value = steps[at]
+            if code == 0x06:
+                return int(value)
+            if code == 0x20:
+                held = {0: number, 4: on}[value]
+                at += 1
+            else:
+                at += 1 + (met if (held == value if code == 0x15 else held >= value) else unmet)
+
+    refused = [number for number in range(1000) if verdict(number, audit) == 0x50001]
+    assert refused == sorted(local_filter._MACHINES[machine].refused.values())
+    assert all(verdict(number, audit) == 0x7FFF0000 for number in range(1000) if number not in refused)
+    assert verdict(1, 0x40000003) == 0x50026
+    assert verdict(0x40000001, audit) == 0x50026
+
+
+def test_an_unknown_machine_has_no_filter() -> None:
+    assert filter_program("pdp11") == b""
 
 
 async def test_a_process_is_known_by_its_start_and_its_end_is_noticed() -> None:
