@@ -20,7 +20,8 @@ import socketio
 
 ROOT = Path(__file__).parents[3]
 START_SECONDS = 30.0
-WAIT_SECONDS = 40.0
+WAIT_SECONDS = 30.0
+CLOSE_SECONDS = 60.0
 ADDRESS = re.compile(r" is at (http://\S+?)(/#token=(\S+))?\s")
 
 
@@ -105,8 +106,17 @@ class ServerProcess:
             return await self._process.wait()
 
     async def close(self) -> None:
-        if self._process is not None and self._process.returncode is None:
-            await self.stop()
+        """End it and leave nothing behind: conversations go with their sandboxes, those of killed servers too."""
+        if not self.url:
+            return
+        if self._process is None or self._process.returncode is not None:
+            self.environment = {**self.environment, "DRYDOCK_RESUME_ON_START": "false"}
+            await self.start()
+        async with self.client() as client:
+            while results := (await client.get("/api/conversations", params={"limit": 100})).json()["results"]:
+                for info in results:
+                    await client.delete(f"/api/conversations/{info['conversation_id']}")
+        await self.stop()
 
 
 def clean_environment() -> dict[str, str]:
@@ -198,7 +208,8 @@ async def make_process(tmp_path: Path) -> AsyncIterator[MakeProcess]:
 
     yield make
     for server in made:
-        await server.close()
+        async with asyncio.timeout(CLOSE_SECONDS):
+            await server.close()
 
 
 @asynccontextmanager

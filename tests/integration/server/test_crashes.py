@@ -122,7 +122,7 @@ async def finished(server: ServerProcess, follower: Follower) -> None:
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("events_before_the_kill", [3, 9, 16])
+@pytest.mark.parametrize("events_before_the_kill", [4, 13])
 async def test_an_agent_that_was_at_work_goes_on_by_itself_and_finishes(
     make_process: MakeProcess, events_before_the_kill: int
 ) -> None:
