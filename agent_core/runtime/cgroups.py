@@ -139,6 +139,16 @@ class ControlGroup:
             _write(folder / "cpu.cfs_quota_us", quota)
 
 
+def remove_stale(age_seconds: float, hierarchies: dict[str, Path] | None = None) -> None:
+    """Remove empty groups that sandboxes of whatever server have left, once they are so old that none is just starting."""
+    found = find_hierarchies(_MOUNTS.read_text().splitlines()) if hierarchies is None else hierarchies
+    for root in set(found.values()):
+        for folder in (root / _PARENT).glob(f"{_PARENT}-*"):
+            with contextlib.suppress(OSError):  # in use, or gone
+                if time.time() - folder.stat().st_mtime > age_seconds:
+                    folder.rmdir()
+
+
 def _delegate(root: Path, controllers: list[str]) -> None:
     """Let groups below `root` use these controllers; refused where this process may not, or where they are not."""
     for folder in (root, root / _PARENT):

@@ -12,11 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from agent_core.errors import SandboxError
+from agent_core.runtime.cgroups import remove_stale
 from agent_core.runtime.local_sandbox import LocalSandbox
 from agent_core.runtime.naming import object_name
 from agent_core.runtime.sandbox import Availability, Sandbox, SandboxLimits, SandboxSpec, SandboxState
 
 _CHECK_SECONDS = 8.0
+_STALE_SECONDS = 3600.0
 _INSTALL = "Install it: sudo apt-get install bubblewrap (or your system's equivalent)."
 
 
@@ -58,6 +60,7 @@ class LocalProvider:
     async def reap(self, instance_id: str, keep: Collection[str]) -> list[str]:
         kept, gone = set(keep), []
         loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._pool, remove_stale, _STALE_SECONDS)
         for name, conversation in await loop.run_in_executor(self._pool, self._found, instance_id):
             if conversation not in kept:
                 spec = SandboxSpec(conversation, instance_id, image="", data_dir=self._data_dir)

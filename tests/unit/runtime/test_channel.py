@@ -241,3 +241,29 @@ async def test_requests_beyond_the_bound_are_refused() -> None:
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
+
+
+async def test_what_may_be_forgotten_is_said_with_the_next_request_before_it() -> None:
+    runner = fake()
+    async with open_channel(runner, forget_seconds=60) as channel:
+        channel.forget(["c:1"])
+        channel.forget(["c:2"])
+        await channel.request("ping", {})
+        assert runner.acked == ["c:1", "c:2"]
+
+
+async def test_what_may_be_forgotten_is_said_in_time_without_a_request_too() -> None:
+    runner = fake()
+    async with open_channel(runner, forget_seconds=0.01) as channel:
+        channel.forget(["c:1"])
+        await eventually(lambda: runner.acked == ["c:1"])
+
+
+async def test_what_may_be_forgotten_is_said_when_the_channel_is_closed() -> None:
+    runner = fake()
+    async with open_channel(runner, forget_seconds=60) as channel:
+        channel.forget(["c:1"])
+        await channel.close()
+        await eventually(lambda: runner.acked == ["c:1"])
+        channel.forget(["c:2"])
+    assert runner.acked == ["c:1"]

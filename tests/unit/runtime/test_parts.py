@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_core.runtime import images, injection, local_filter, local_view
-from agent_core.runtime.cgroups import ControlGroup, find_hierarchies
+from agent_core.runtime.cgroups import ControlGroup, find_hierarchies, remove_stale
 from agent_core.runtime.local_filter import filter_program
 from agent_core.runtime.local_folder import remove_tree, user_for
 from agent_core.runtime.naming import instance_name, object_name
@@ -123,6 +123,16 @@ def test_a_controller_that_is_not_to_be_had_is_not_counted(tmp_path: Path) -> No
     (group / "pids.max").touch()
     assert ControlGroup("name", {"unified": tmp_path}).make(SandboxLimits())[1] == {"pids"}
     assert not ControlGroup("name", {}).freeze(True)
+
+
+def test_only_old_and_empty_groups_are_swept(tmp_path: Path) -> None:
+    for name in ("drydock-old", "drydock-used", "drydock-new", "other"):
+        (tmp_path / "drydock" / name).mkdir(parents=True)
+    (tmp_path / "drydock" / "drydock-used" / "in-use").touch()
+    for name in ("drydock-old", "drydock-used", "other"):
+        os.utime(tmp_path / "drydock" / name, (0, 0))
+    remove_stale(60, {"pids": tmp_path, "memory": tmp_path})
+    assert sorted(path.name for path in (tmp_path / "drydock").iterdir()) == ["drydock-new", "drydock-used", "other"]
 
 
 def test_a_tree_is_removed_whatever_its_modes_and_links_are_not_followed(tmp_path: Path) -> None:
