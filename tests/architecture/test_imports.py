@@ -38,7 +38,7 @@ HOMES = {
     "uvicorn": {"server"},
     "jinja2": {"agent_core/agent"},
     "cryptography": {"server/auth"},
-    "orjson": {"server", "agent_core/llm", "agent_core/runtime"},
+    "orjson": {"server", "agent_core/llm", "agent_core/runtime", "agent_core/testing"},
 }
 """Each third-party library and the only places that import it."""
 
