@@ -140,7 +140,7 @@ class ControlGroup:
 
 
 def remove_stale(age_seconds: float, hierarchies: dict[str, Path] | None = None) -> None:
-    """Remove empty groups that sandboxes of whatever server have left, once they are so old that none is just starting."""
+    """Remove empty groups that sandboxes of any server have left, once so old that none is just starting."""
     found = find_hierarchies(_MOUNTS.read_text().splitlines()) if hierarchies is None else hierarchies
     for root in set(found.values()):
         for folder in (root / _PARENT).glob(f"{_PARENT}-*"):
