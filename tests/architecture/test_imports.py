@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,13 +57,15 @@ def sources(*folders: str) -> Iterator[Path]:
         yield from sorted((ROOT / folder).rglob("*.py"))
 
 
-def imports_of(path: Path) -> Iterator[Import]:
+@cache
+def imports_of(path: Path) -> tuple[Import, ...]:
+    found = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield Import(path, alias.name, node.lineno)
+            found.extend(Import(path, alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield Import(path, node.module, node.lineno)
+            found.append(Import(path, node.module, node.lineno))
+    return tuple(found)
 
 
 def where(found: Import) -> str:
