@@ -59,7 +59,7 @@ def sources(*folders: str) -> Iterator[Path]:
 
 @cache
 def imports_of(path: Path) -> tuple[Import, ...]:
-    found = []
+    found: list[Import] = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             found.extend(Import(path, alias.name, node.lineno) for alias in node.names)
