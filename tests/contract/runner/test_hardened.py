@@ -13,7 +13,7 @@ import pytest
 
 from tests.contract.runner.client import PACKAGE, Client, Runner
 
-USER = 54321
+USER = 40_000 + os.getpid() % 20_000  # processes are counted per user: no other run may count among ours
 PROCESSES = 120
 
 
