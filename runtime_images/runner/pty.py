@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import signal
@@ -29,6 +30,7 @@ class Terminal:
         self.master, self._slave = os.openpty()
         self.name = os.ttyname(self._slave)
         os.set_blocking(self.master, False)
+        os.set_blocking(self._slave, False)
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
         self._modes = _modes(self._slave)
         self._pending = bytearray()
@@ -38,6 +40,8 @@ class Terminal:
         """Undo what programs did to the terminal's modes and forget input that nobody read."""
         self._pending.clear()
         termios.tcsetattr(self._slave, termios.TCSANOW, self._modes)
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._slave, 4096)  # has the kernel act now on keys that it still holds, an interrupt above all
         termios.tcflush(self._slave, termios.TCIFLUSH)
 
     def foreground(self) -> int:
