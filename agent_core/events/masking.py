@@ -33,6 +33,7 @@ class SecretMasker:
         self._forms: set[str] = set()
         self._pattern: re.Pattern[str] | None = None
         self._initials: frozenset[str] = frozenset()
+        self._in_json: tuple[bytes, ...] = ()
         self.longest = 0
         self.add(values)
 
@@ -48,11 +49,19 @@ class SecretMasker:
         ordered = sorted(self._forms, key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, ordered)))
         self._initials = frozenset(form[0] for form in ordered)
+        self._in_json = tuple({json.dumps(form, ensure_ascii=False)[1:-1].encode() for form in ordered})
         self.longest = len(ordered[0])
 
     def text(self, text: str) -> str:
         """`text` with every registered value replaced by `MASK`."""
         return self._pattern.sub(MASK, text) if self._pattern is not None else text
+
+    def may_be_in(self, document: bytes) -> bool:
+        """Whether a registered value may stand in a JSON document (UTF-8, only escaped where it must be).
+
+        No is certain. Yes may be wrong, where a value looks like a part of JSON itself.
+        """
+        return any(form in document for form in self._in_json)
 
     def start_of_unfinished(self, text: str) -> int:
         """Where the end of `text` begins that may be the beginning of a secret; its length when there is none."""

@@ -79,7 +79,7 @@ class EventStream:
             raise ValueError("an event that is already in a log cannot be added again; copy it without its id")
         if not events:
             return []
-        masked = [encoded(self._mask(event)) for event in events]
+        masked = [self._masked(event) for event in events]
         records = [NewEvent(event.kind, event.source, event.cause, event.timestamp, data) for event, data in masked]
         # Shielded: the store finishes what it began, so the readers must be told even if our caller has gone.
         return await asyncio.shield(
@@ -105,9 +105,12 @@ class EventStream:
         while self._recent and (len(self._recent) > RECENT_EVENTS or self._recent_bytes > RECENT_BYTES):
             self._recent_bytes -= self._recent.popleft()[1]
 
+    def _masked(self, event: AnyEvent) -> tuple[AnyEvent, bytes]:
+        """The event without secrets, and its payload. Most events have none, which their payload tells quickly."""
+        plain = encoded(event)
+        return encoded(self._mask(plain[0])) if self.secrets.may_be_in(plain[1]) else plain
+
     def _mask(self, event: AnyEvent) -> AnyEvent:
-        if not self.secrets:
-            return event
         data = event.model_dump(mode="json", exclude={"id"})
         masked = {
             key: value if key in _UNMASKED_FIELDS else self._mask_field(key, value) for key, value in data.items()

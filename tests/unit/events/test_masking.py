@@ -8,8 +8,9 @@ from urllib.parse import quote, quote_plus
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from pydantic_core import to_json
 
-from agent_core.events.masking import MASK, SecretMasker, StreamingMask
+from agent_core.events.masking import MASK, MIN_SECRET_LENGTH, SecretMasker, StreamingMask
 
 secrets = st.text(
     st.characters(min_codepoint=33, max_codepoint=0x2FF, exclude_categories=["Cs"]), min_size=12, max_size=40
@@ -27,6 +28,21 @@ def test_a_secret_is_hidden_at_any_depth(secret: str, before: str, after: str, d
     masked = json.dumps(SecretMasker([secret]).data(nest(before + secret + after, depth)), ensure_ascii=False)
     assert secret not in masked
     assert MASK in masked
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=4, max_size=40), surroundings, surroundings)
+def test_a_document_that_holds_a_secret_is_never_taken_for_one_without(secret: str, before: str, after: str) -> None:
+    assume(len(secret.strip()) >= MIN_SECRET_LENGTH)
+    masker = SecretMasker([secret])
+    for text in (secret, json.dumps(secret), quote(secret), base64.b64encode(secret.encode()).decode()):
+        assume(masker.text(before + text + after) != before + text + after)
+        for value in (before + text + after, {before + text + after: 1}, [[before + text + after]]):
+            assert masker.may_be_in(to_json(value))
+
+
+def test_a_document_without_a_secret_is_told_at_once() -> None:
+    assert not SecretMasker(["open-sesame"]).may_be_in(b'{"text": "open sesame"}')
+    assert not SecretMasker().may_be_in(b"{}")
 
 
 @given(secrets)
