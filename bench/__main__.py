@@ -17,7 +17,7 @@ import uvloop
 from agent_core.errors import DrydockError
 from bench import append, crowd, first_command, listing, memory, reopen, start, steps, stop
 from bench.figures import Figure, table
-from bench.machine import machine_facts
+from bench.machine import contention, machine_facts
 from bench.stage import Stage
 
 Measure = Callable[[Stage], Awaitable[list[Figure]]]
@@ -35,6 +35,7 @@ MEASUREMENTS: dict[str, Measure] = {
 }
 RESULTS = Path(__file__).parent / "results"
 INTERRUPTED = 130
+NOISY = 1.2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -65,11 +66,13 @@ async def _run(names: Sequence[str], *, quick: bool, output: Path) -> int:
     facts = machine_facts()
     found: dict[str, list[Figure]] = {}
     failed: list[str] = []
+    busy: dict[str, float] = {}
     began = time.perf_counter()
     async with Stage.open(quick=quick) as stage:
         stage.say(f"sandbox: {stage.reason}")
         for name in names:
-            stage.say(f"--- {name}")
+            busy[name] = contention()
+            stage.say(f"--- {name} (work takes {busy[name]:.1f} times as long as on a quiet machine)")
             try:
                 found[name] = await MEASUREMENTS[name](stage)
             except Exception:  # noqa: BLE001 - the others are still worth measuring; this one is told at the end
@@ -79,9 +82,13 @@ async def _run(names: Sequence[str], *, quick: bool, output: Path) -> int:
     missed = [figure for figure in figures if figure.met is False]
     print(table(figures))
     print(f"{len(missed)} budgets missed; sandbox {stage.sandbox}; {time.perf_counter() - began:.0f} s")
+    if max(busy.values()) > NOISY:
+        print(
+            f"The machine was busy with other work (up to {max(busy.values()):.1f} times slower): expect worse figures."
+        )
     if quick:
         print("A quick run: these figures say only that everything works.")
-    print(f"written to {_write(output, facts, stage, found, failed)}")
+    print(f"written to {_write(output, {**facts, 'contention': busy}, stage, found, failed)}")
     if failed:
         print(f"FAILED: {', '.join(failed)}")
     return 1 if failed else 0

@@ -8,7 +8,8 @@ from contextlib import AsyncExitStack
 
 from bench.client import Client, following
 from bench.figures import Figure, p50, percentile
-from bench.stage import Stage
+from bench.machine import processor_seconds
+from bench.stage import QUICK_STEPS, Stage
 
 CONVERSATIONS = 20
 STEPS = 20
@@ -17,12 +18,12 @@ ROUNDS = 3
 
 async def measure(stage: Stage) -> list[Figure]:
     """All conversations start a task at the same moment, each watched by a client."""
-    crowd, steps = stage.few(CONVERSATIONS, 2), stage.few(STEPS, 3)
+    crowd, steps = stage.few(CONVERSATIONS, 2), stage.few(STEPS, QUICK_STEPS)
     rates: list[float] = []
     ages: list[float] = []
+    used: list[float] = []
     async with AsyncExitStack() as stack:
-        model = await stack.enter_async_context(stage.model(f"steps:{steps}"))
-        server = await stack.enter_async_context(stage.server(model=model))
+        server = await stack.enter_async_context(stage.playing(steps))
         clients: list[Client] = []
         for _ in range(crowd):
             conversation_id = await server.create()
@@ -33,9 +34,10 @@ async def measure(stage: Stage) -> list[Figure]:
         for number in range(rounds := stage.few(ROUNDS, 1)):
             for client in clients:
                 client.arrivals.clear()
-            began = time.perf_counter()
+            began, before = time.perf_counter(), processor_seconds(server.pid)
             await asyncio.gather(*(_task(client) for client in clients))
             rates.append(crowd * steps / (time.perf_counter() - began))
+            used.append((processor_seconds(server.pid) - before) / (crowd * steps) * 1000)
             ages += [arrival.age * 1000 for client in clients for arrival in client.arrivals]
             stage.say(f"{crowd} conversations, round {number + 1} of {rounds}: {rates[-1]:.0f} steps/s")
     what = f"{crowd} conversations × {steps} steps"
@@ -43,6 +45,7 @@ async def measure(stage: Stage) -> list[Figure]:
         Figure(f"{what} at once", p50(rates), "steps/s", 120, at_least=True),
         Figure("  age of an event at its client, p95", percentile(ages, 95), "ms", 50),
         Figure("  age of an event at its client, p50", p50(ages), "ms"),
+        Figure("  processor time of the server, per step", p50(used), "ms"),
     ]
 
 

@@ -12,7 +12,7 @@ from bench.stage import Stage
 
 async def measure(stage: Stage) -> list[Figure]:
     """The agent's first command, in a sandbox that has to be made; the image is here."""
-    async with stage.model("steps:1") as model, stage.server(model=model) as server:
+    async with stage.playing(1) as server:
         cold = await _first_command(server)
         seconds = []
         for number in range(rounds := stage.few(11, 1)):

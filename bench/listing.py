@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import httpx
@@ -23,9 +24,10 @@ PATH = "/api/conversations"
 async def measure(stage: Stage) -> list[Figure]:
     """A page at the beginning, one deep inside, one with a filter; each as a client waits for it."""
     data_dir = stage.data_dir()
-    stage.say(f"making {CONVERSATIONS:,} conversations")
+    count = stage.few(CONVERSATIONS, 2000)
+    stage.say(f"making {count:,} conversations")
     async with open_database(data_dir) as database:
-        await database.writer.change(_fill)
+        await database.writer.change(partial(_fill, count=count))
     rounds = stage.few(100, 10)
     async with stage.server(data_dir=data_dir) as server, server.client() as client:
         page_id = None
@@ -36,7 +38,7 @@ async def measure(stage: Stage) -> list[Figure]:
         filtered = await _timed(client, rounds, selected_repository="owner/name-7")
         health = await _timed(client, rounds, path="/health")
     return [
-        Figure(f"page of {PAGE} among {CONVERSATIONS:,} conversations", p50(first), "ms", 20),
+        Figure(f"page of {PAGE} among {count:,} conversations", p50(first), "ms", 20),
         Figure("  a page deep inside", p50(deep), "ms", 20),
         Figure("  a page of one repository", p50(filtered), "ms", 20),
         Figure("  for comparison: /health over the same connection", p50(health), "ms"),
@@ -62,7 +64,7 @@ async def _timed(client: httpx.AsyncClient, times: int, *, path: str = PATH, **q
     return found
 
 
-async def _fill(connection: AsyncConnection) -> None:
+async def _fill(connection: AsyncConnection, *, count: int) -> None:
     """So many conversations, each a second younger than the one before."""
     start = datetime(2025, 1, 1, tzinfo=UTC)
     rows = [
@@ -71,7 +73,7 @@ async def _fill(connection: AsyncConnection) -> None:
             "user_id": "",
             "title": f"Conversation {n}",
             "created_at": start + timedelta(seconds=n),
-            "selected_repository": f"owner/name-{n % 1000}",
+            "selected_repository": f"owner/name-{n % (count // 100)}",
             "trigger": "gui",
             "accumulated_cost": 0.0,
             "prompt_tokens": 0,
@@ -79,6 +81,6 @@ async def _fill(connection: AsyncConnection) -> None:
             "pr_number": [],
             "options": {},
         }
-        for n in range(CONVERSATIONS)
+        for n in range(count)
     ]
     await connection.execute(insert(conversations), rows)

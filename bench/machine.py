@@ -24,6 +24,25 @@ def machine_facts() -> dict[str, Any]:
     }
 
 
+def contention(seconds: float = 0.2) -> float:
+    """How much longer work takes than it needs, because others use the processors too: 1.0 on a quiet machine."""
+    began, used = time.perf_counter(), time.thread_time()
+    while time.perf_counter() - began < seconds:
+        pass
+    return (time.perf_counter() - began) / (time.thread_time() - used)
+
+
+def processor_seconds(pid: int) -> float:
+    """Processor time that the threads of a process have used so far."""
+    total = 0
+    for task in (_PROC / str(pid) / "task").iterdir():
+        try:
+            total += int((task / "schedstat").read_text().split()[0])
+        except OSError:
+            continue  # a thread that has just ended
+    return total / 1e9
+
+
 def resident_kb(pid: int) -> int:
     """Memory of a process that stands in RAM, in KiB."""
     pages = int((_PROC / str(pid) / "statm").read_text().split()[1])

@@ -18,7 +18,7 @@ SETTLE_SECONDS = 1.0
 async def measure(stage: Stage) -> list[Figure]:
     """Growth of the resident memory; what the process takes once, for all conversations, is left out."""
     crowd = stage.few(CONVERSATIONS, 2)
-    async with stage.model(f"steps:{STEPS}") as model, stage.server(model=model) as server:
+    async with stage.playing(STEPS) as server:
         for _ in range(stage.few(3, 1)):
             await _work(server, await server.create())
         before = await _resident(server)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Self
 
@@ -16,6 +16,7 @@ from bench.processes import Server, model_process, server_process
 
 INSTANCE_FILE = "instance-id"
 KEY = "bench-key-0000"
+QUICK_STEPS = 5
 
 
 class Stage:
@@ -28,12 +29,16 @@ class Stage:
         folder: for data; removed at the end.
     """
 
-    def __init__(self, *, quick: bool, folder: Path, provider: SandboxProvider, reason: str) -> None:
+    def __init__(
+        self, *, quick: bool, folder: Path, provider: SandboxProvider, reason: str, stack: AsyncExitStack
+    ) -> None:
         self.quick = quick
         self.sandbox = provider.name
         self.reason = reason
         self.folder = folder
         self._provider = provider
+        self._stack = stack
+        self._shared: Server | None = None
         self._made = 0
 
     @classmethod
@@ -46,10 +51,9 @@ class Stage:
         """
         with tempfile.TemporaryDirectory(prefix="drydock-bench-", ignore_cleanup_errors=True) as name:
             choice = await choose_provider("auto", data_dir=name)
-            try:
-                yield cls(quick=quick, folder=Path(name), provider=choice.provider, reason=choice.reason)
-            finally:
-                await choice.provider.close()
+            async with AsyncExitStack() as stack:
+                stack.push_async_callback(choice.provider.close)
+                yield cls(quick=quick, folder=Path(name), provider=choice.provider, reason=choice.reason, stack=stack)
 
     def few(self, usual: int, quick: int) -> int:
         """How often to do something."""
@@ -64,6 +68,21 @@ class Stage:
         """A data folder that nobody else uses."""
         self._made += 1
         return self.folder / f"data-{self._made}"
+
+    @asynccontextmanager
+    async def playing(self, steps: int) -> AsyncIterator[Server]:
+        """A server whose model lets the agent take so many steps after each message.
+
+        It is a new one, except in a quick run: loading the client library again and again would be most of that.
+        """
+        if not self.quick:
+            async with self.model(f"steps:{steps}") as model, self.server(model=model) as server:
+                yield server
+            return
+        if self._shared is None:
+            model = await self._stack.enter_async_context(self.model(f"steps:{QUICK_STEPS}"))
+            self._shared = await self._stack.enter_async_context(self.server(model=model))
+        yield self._shared
 
     @asynccontextmanager
     async def model(self, script: str) -> AsyncIterator[str]:

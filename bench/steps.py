@@ -19,8 +19,9 @@ from agent_core.session.agent_session import AgentSession
 from agent_core.session.settings import SessionSettings
 from bench.client import Client, following, is_command, timestamp
 from bench.figures import Figure, p50
+from bench.machine import processor_seconds
 from bench.processes import Server
-from bench.stage import Stage
+from bench.stage import QUICK_STEPS, Stage
 from server.db.database import open_database
 
 FIRST_STEPS = 50
@@ -123,17 +124,20 @@ async def _whole(stage: Stage) -> list[Figure]:
     rounds = stage.few(3, 1)
     early: list[float] = []
     late: list[float] = []
-    async with stage.model(f"steps:{stage.few(late_to, 12)}") as model, stage.server(model=model) as server:
-        await _steps(server, stage.few(FIRST_STEPS, 3))  # loads the client library
+    used: list[float] = []
+    async with stage.playing(late_to) as server:
+        await _steps(server, stage.few(FIRST_STEPS, QUICK_STEPS))  # loads the client library
         for number in range(rounds):
-            seconds = await _steps(server, stage.few(late_to, 12))
+            before = processor_seconds(server.pid)
+            seconds = await _steps(server, stage.few(late_to, QUICK_STEPS))
+            used.append((processor_seconds(server.pid) - before) / len(seconds) * 1000)
             early += seconds[:FIRST_STEPS]
             late += seconds[LATE_STEP - AROUND :]
             stage.say(f"whole steps, conversation {number + 1} of {rounds}: {p50(seconds[:FIRST_STEPS]) * 1000:.1f} ms")
     figures = [Figure(f"whole step, model over HTTP, first {FIRST_STEPS}", p50(early) * 1000, "ms", 10)]
     if late:
         figures.append(Figure(f"whole step at step {LATE_STEP}", p50(late) * 1000, "ms", 16))
-    return figures
+    return [*figures, Figure("  processor time of the server, per step", p50(used), "ms")]
 
 
 async def _steps(server: Server, count: int) -> list[float]:

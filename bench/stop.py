@@ -19,7 +19,7 @@ LIMIT_SECONDS = 30.0
 async def measure(stage: Stage) -> list[Figure]:
     """A command with children in the background is stopped, and paused."""
     figures = []
-    async with stage.model("instant") as model, stage.server(model=model) as server:
+    async with stage.playing(1) as server:
         conversation_id = await server.create()
         async with following(server.url, conversation_id) as client:
             await client.until_state("awaiting_user_input")
