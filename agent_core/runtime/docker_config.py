@@ -11,8 +11,8 @@ from agent_core.runtime.naming import (
     LABEL_MAKING,
     LABEL_ROLE,
     RUNNER_ROOT,
+    SERVE,
     SOCKET,
-    STATE_DIR,
     WORKSPACE,
 )
 from agent_core.runtime.sandbox import SandboxSpec
@@ -21,7 +21,6 @@ UID = GID = 1000
 USER = f"{UID}:{GID}"
 PYTHON = boot_command("python3")
 ATTACH = [*PYTHON, "attach", "--socket", SOCKET]
-_SERVE = ["serve", "--socket", SOCKET, "--state-dir", STATE_DIR, "--workspace", WORKSPACE]
 
 _COPY = f"""
 import os, shutil, stat
@@ -49,7 +48,7 @@ def sandbox_config(spec: SandboxSpec, volume: str, network: str, making: str) ->
         "Hostname": "sandbox",
         "User": USER,
         "Entrypoint": PYTHON,
-        "Cmd": _SERVE,
+        "Cmd": list(SERVE),
         "WorkingDir": RUNNER_ROOT,
         "Env": [f"{name}={value}" for name, value in spec.environment.items()],
         "Labels": labels,

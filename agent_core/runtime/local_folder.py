@@ -89,7 +89,9 @@ class SandboxFolder:
         """The socket's path, by way of a short link when it would be too long for a socket address."""
         if len(os.fsencode(self.socket)) <= _LONGEST_SOCKET:
             return str(self.socket)
-        link = Path(tempfile.mkdtemp(prefix="drydock-"), "s")
+        place = tempfile.mkdtemp(prefix="drydock-")
+        self.write("link.json", {"place": place})
+        link = Path(place, "s")
         link.symlink_to(self.socket.parent)
         return str(link / SOCKET_NAME)
 
@@ -112,8 +114,12 @@ class SandboxFolder:
             self.write("process.json", {**record, "runner": runner.pid, "runner_start": runner.start})
 
     def forget_processes(self) -> None:
-        """Nothing runs any more."""
+        """Nothing runs any more; what was needed only for that goes."""
+        place = self.read("link.json").get("place")
+        if isinstance(place, str):
+            remove_tree(Path(place))
         with contextlib.suppress(OSError):
+            (self.path / "link.json").unlink(missing_ok=True)
             (self.path / "process.json").unlink(missing_ok=True)
 
     @property

@@ -11,13 +11,12 @@ from agent_core.runtime.cgroups import ControlGroup
 from agent_core.runtime.injection import boot_command
 from agent_core.runtime.local_filter import filter_program
 from agent_core.runtime.local_folder import SandboxFolder
-from agent_core.runtime.naming import SOCKET, STATE_DIR, WORKSPACE
+from agent_core.runtime.naming import SERVE, SOCKET, STATE_DIR, WORKSPACE
 from agent_core.runtime.sandbox import SandboxSpec
 
 MARK = "DRYDOCK_SANDBOX"
 """Variable by which the processes of an unconfined sandbox are told from others; its value is the sandbox's name."""
 
-_SERVE = ["serve", "--socket", SOCKET, "--state-dir", STATE_DIR, "--workspace", WORKSPACE]
 _MOUNT_POINTS = ("/mnt", "/media", "/srv", "/opt")
 
 
@@ -55,7 +54,7 @@ def _confined(spec: SandboxSpec, folder: SandboxFolder, uid: int | None, bwrap: 
     program = filter_program(os.uname().machine)
     inner = 0 if uid is not None or counted else spec.limits.processes
     return {
-        "argv": [bwrap, *boot_command(local_view.interpreter().path, processes=inner), *_SERVE],
+        "argv": [bwrap, *boot_command(local_view.interpreter().path, processes=inner), *SERVE],
         "view": [*local_view.isolation(seen), *local_view.places(seen, spec.limits, filtered=bool(program))],
         "filter": program.hex(),
         "env": local_view.environment(local_view.HOME, spec.environment),
@@ -68,7 +67,7 @@ def _unconfined(spec: SandboxSpec, folder: SandboxFolder) -> dict[str, Any]:
     places = {SOCKET: folder.bindable_socket(), STATE_DIR: str(folder.path / "state"), WORKSPACE: str(folder.workspace)}
     boot = boot_command(local_view.interpreter().path, root=str(folder.path))
     return {
-        "argv": [*boot, *(places.get(word, word) for word in _SERVE)],
+        "argv": [*boot, *(places.get(word, word) for word in SERVE)],
         "view": [],
         "filter": "",
         "env": {**local_view.environment(str(folder.path / "home"), spec.environment), MARK: folder.name},

@@ -16,6 +16,12 @@ RUNNER_ROOT = "/.drydock"
 STATE_DIR = f"{RUNNER_ROOT}/state"
 SOCKET_NAME = "runner.sock"
 SOCKET = f"{STATE_DIR}/{SOCKET_NAME}"
+SERVE = (
+    *("serve", "--socket", SOCKET, "--state-dir", STATE_DIR, "--workspace", WORKSPACE),
+    *("--idle-exit-seconds", str(48 * 3600)),
+)
+"""Arguments of the runner. Where no server has attached for two days it ends: its server's data may have been deleted,
+and then nobody else knows of the sandbox. The workspace stays."""
 
 _READABLE = 24
 

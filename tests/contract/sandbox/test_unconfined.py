@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from agent_core.runtime.local import LocalProvider
 from agent_core.testing.sandbox_contract import SandboxLifecycleContract, SandboxRequestContract
-from agent_core.testing.sandbox_kit import SandboxKit
+from agent_core.testing.sandbox_kit import SandboxKit, output
 
 
 @pytest.fixture
@@ -21,6 +22,22 @@ async def kit(tmp_path: Path) -> AsyncIterator[SandboxKit]:
 
 class TestLifecycle(SandboxLifecycleContract):
     pass
+
+
+async def test_a_long_path_is_worked_around_and_nothing_of_it_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = tmp_path / "t"
+    short.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(short))
+    long = str(tmp_path / ("long" * 30))
+    kit = SandboxKit(LocalProvider(long, confined=False), long, confined=False)
+    sandbox = kit.connect()
+    assert await output(sandbox, "echo fine") == "fine"
+    await sandbox.stop()
+    assert await output(sandbox, "echo fine") == "fine"
+    await kit.close()
+    assert sorted(path.name for path in short.glob("drydock-*")) == []
 
 
 class TestRequests(SandboxRequestContract):
