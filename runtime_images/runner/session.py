@@ -11,8 +11,7 @@ from .command import Asker, Command, Order, Result, Wait, make_result
 from .interrupt import Interruption
 from .loop import Loop
 from .output import Cut
-from .shell import Shell
-from .shell_events import Ended, ShellEvents
+from .shell import Ended, Shell, ShellEvents
 from .terminal import TerminalText
 
 _QUEUE_LIMIT = 64
@@ -77,7 +76,6 @@ class Session(ShellEvents):
         self._stopped_by.append(done)
         if command.interruption is None:
             command.interrupted = True
-            self._shell.disturbed()
             command.interruption = Interruption(
                 self._loop,
                 self._shell.scope(),
@@ -184,8 +182,12 @@ class Session(ShellEvents):
         if self._lost:
             said.append(self._lost)
         self._idle = self._lost = ""
-        wait.notices, self._starting = said, wait
-        self._shell.prepare()
+        wait.notices = said
+        self._starting = wait
+        if self._shell.usable:
+            self.ready()
+        else:
+            self._shell.start()
 
     def ready(self) -> None:
         """The shell takes a command now."""
@@ -193,7 +195,7 @@ class Session(ShellEvents):
         if wait is None:
             self._next()
             return
-        self._command = Command(wait.order.max_output, self._shell.type)
+        self._command = Command(wait.order.max_output, self._answer_program)
         self._watch(wait)
         self._shell.run(wait.order.command, wait.order.env)
 
@@ -205,6 +207,9 @@ class Session(ShellEvents):
             said = [*wait.notices, f"The command was not run: {message}."]
             wait.asker.finish(self._result("shell_lost", -1, _NOTHING, said))
         self._next()
+
+    def _answer_program(self, data: bytes) -> None:
+        self._shell.type(data)
 
     def _watch(self, wait: Wait) -> None:
         self._waiting = wait
