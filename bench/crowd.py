@@ -6,7 +6,7 @@ import asyncio
 import time
 from contextlib import AsyncExitStack
 
-from bench.client import Client, following
+from bench.client import Client, following, is_result
 from bench.figures import Figure, p50, percentile
 from bench.machine import processor_seconds
 from bench.stage import QUICK_STEPS, Stage
@@ -36,8 +36,11 @@ async def measure(stage: Stage) -> list[Figure]:
                 client.arrivals.clear()
             began, before = time.perf_counter(), processor_seconds(server.pid)
             await asyncio.gather(*(_task(client) for client in clients))
-            rates.append(crowd * steps / (time.perf_counter() - began))
-            used.append((processor_seconds(server.pid) - before) / (crowd * steps) * 1000)
+            taken = time.perf_counter() - began
+            done = [_commands_done(client) for client in clients]
+            assert done == [steps] * crowd, f"not every conversation took its {steps} steps: {done}"
+            rates.append(sum(done) / taken)
+            used.append((processor_seconds(server.pid) - before) / sum(done) * 1000)
             ages += [arrival.age * 1000 for client in clients for arrival in client.arrivals]
             stage.say(f"{crowd} conversations, round {number + 1} of {rounds}: {rates[-1]:.0f} steps/s")
     what = f"{crowd} conversations × {steps} steps"
@@ -52,3 +55,8 @@ async def measure(stage: Stage) -> list[Figure]:
 async def _task(client: Client) -> None:
     await client.say("go")
     await client.until_state("finished")
+
+
+def _commands_done(client: Client) -> int:
+    """Commands whose output came: a step that failed in any way is no step."""
+    return sum(is_result(arrival.frame) and arrival.frame["content"].startswith("step ") for arrival in client.arrivals)
