@@ -11,7 +11,7 @@ from . import facts, processes
 from .interrupt import Interruption
 from .loop import Loop, Timer
 from .output import Cut, LiveFeed, Transcript
-from .shell import Ended
+from .shell_events import Ended
 from .terminal import TerminalText
 
 Result = Dict[str, Any]
@@ -82,7 +82,7 @@ class Wait:
 class Command:
     """The command that runs, or has ended without anybody having been told."""
 
-    def __init__(self, limit: int, reply: Callable[[bytes], None]) -> None:
+    def __init__(self, limit: int, reply: Callable[[bytes], object]) -> None:
         self.ticks = processes.now_in_ticks()
         self.ended: Optional[Ended] = None
         self.interruption: Optional[Interruption] = None

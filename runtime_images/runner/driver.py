@@ -52,6 +52,11 @@ def quote(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
 
 
+def exit_word(word: str) -> str:
+    """Return the word with which a shell started with the other one reports its own end."""
+    return f"{word}x" if word else ""
+
+
 def marker(word: str) -> bytes:
     """Return what the shell writes to the terminal after a command's last output: a control sequence without effect."""
     return b"\x1b]" + word.encode() + b"\x07"
@@ -83,9 +88,10 @@ def report(word: str, pipe: str, terminal: str) -> str:
 
     Its second ``printf`` leaves a variable behind: if it does not, somebody has replaced the built-in commands, and
     the shell puts them back (in its POSIX mode functions cannot hide ``unset``) and tries again, or else ends.
+    The empty field at the beginning ends whatever an interrupted writer has left in the pipe.
     """
     send = (
-        f'\\builtin printf \'%s\\0\' {word} "$_{word}s" "${{!-}}" "${{PWD-}}" "${{PATH-}}" "$-" >|{pipe} '
+        f'\\builtin printf \'%s\\0\' "" {word} "$_{word}s" "${{!-}}" "${{PWD-}}" "${{PATH-}}" "$-" >|{pipe} '
         f"&& \\builtin printf '\\e]{word}\\a%n' _{word} >|{terminal} || [[ 1 ]]"
     )
     done = f"[[ ${{_{word}-}} ]]"
@@ -120,8 +126,8 @@ def start(word: str, pipe: str, terminal: str, directory: str, state: Optional[b
     lines.append("\\builtin unset -v HISTFILE MAILCHECK TMOUT PROMPT_COMMAND PS0\n")
     lines.append("\\builtin set +o history +H\n")
     at_exit = (
-        f'{{ \\builtin printf "%s\\0" {word}x "$?" "${{!-}}" "${{PWD-}}" "${{PATH-}}" "$-"; '
-        f'{_STATE}; \\builtin printf "\\0%s\\0" {word}x.state; }} >|{pipe} 2>|/dev/null'
+        f'{{ \\builtin printf "%s\\0" "" {exit_word(word)} "$?" "${{!-}}" "${{PWD-}}" "${{PATH-}}" "$-"; '
+        f'{_STATE}; \\builtin printf "\\0%s\\0" {exit_word(word)}.state; }} >|{pipe} 2>|/dev/null'
     )
     lines.append(f"\\builtin trap -- {quote(at_exit)} EXIT\n")
     lines.append(f"\\builtin cd -- {quote(directory)} || \\builtin cd /\n")
@@ -132,6 +138,15 @@ def start(word: str, pipe: str, terminal: str, directory: str, state: Optional[b
         quoted = b"'" + state.replace(b"'", b"'\\''") + b"'"
         text = text.replace(b"@STATE@", b"\\builtin eval " + quoted + b"\n", 1)
     return text
+
+
+def state_with(state: bytes, environment: List[Tuple[bytes, bytes]]) -> bytes:
+    """Return the script of a shell's state with these variables exported on top."""
+    lines = [state]
+    for name, value in environment:
+        if VARIABLE.match(name.decode("utf-8", "replace")) and name != b"_":
+            lines.append(b"\\builtin export " + name + b"='" + value.replace(b"'", b"'\\''") + b"'")
+    return b"\n".join(lines)
 
 
 class ReportReader:
@@ -146,7 +161,13 @@ class ReportReader:
 
     def expect(self, *words: str) -> None:
         """Say which words make a report valid from now on."""
-        self._expected = words
+        self._expected = tuple(word for word in words if word)
+
+    def reset(self) -> None:
+        """Forget what a shell that is dead has begun to say."""
+        self._buffer.clear()
+        self._fields = []
+        self._searched = 0
 
     def feed(self, data: bytes) -> List[object]:
         """Take the next bytes; return the :class:`Report` and :class:`Snapshot` objects they complete."""

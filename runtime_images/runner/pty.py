@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import signal
@@ -9,12 +10,13 @@ import struct
 import termios
 from typing import Any, Dict, List, Optional
 
+from . import processes
 from .loop import Callback, Loop
-from .processes import MARK
 from .terminal import COLUMNS, ROWS
 
 _INPUT_LIMIT = 1024 * 1024
 _HIGHEST_INHERITABLE = 1024
+_SIGNAL_KEYS = {b"\x03": signal.SIGINT, b"\x1a": signal.SIGTSTP, b"\x1c": signal.SIGQUIT}
 
 
 class Terminal:
@@ -29,6 +31,7 @@ class Terminal:
         self.master, self._slave = os.openpty()
         self.name = os.ttyname(self._slave)
         os.set_blocking(self.master, False)
+        os.set_blocking(self._slave, False)
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
         self._modes = _modes(self._slave)
         self._pending = bytearray()
@@ -38,7 +41,12 @@ class Terminal:
         """Undo what programs did to the terminal's modes and forget input that nobody read."""
         self._pending.clear()
         termios.tcsetattr(self._slave, termios.TCSANOW, self._modes)
-        termios.tcflush(self._slave, termios.TCIFLUSH)
+        with contextlib.suppress(OSError):
+            # Reading also has the kernel act now on keys that it still holds, an interrupt above all.
+            while os.read(self._slave, 65536):
+                continue
+        with contextlib.suppress(termios.error):  # not every sandbox's kernel knows how to flush
+            termios.tcflush(self._slave, termios.TCIFLUSH)
 
     def foreground(self) -> int:
         """Return the foreground process group, or 0 when there is none."""
@@ -48,7 +56,15 @@ class Terminal:
             return 0
 
     def write(self, loop: Loop, data: bytes) -> bool:
-        """Type the bytes; what the program does not take at once is typed when it does. False: too much is waiting."""
+        """Type the bytes; what the program does not take at once is typed when it does. False: too much is waiting.
+
+        A key that stands for a signal sends it, as a terminal's kernel side does; some sandboxes' kernels do not, and
+        those that do may do it late.
+        """
+        number = _SIGNAL_KEYS.get(data)
+        if number is not None and self._sends_signals() and self.foreground() > 0:
+            processes.signal_group(self.foreground(), number)
+            return True
         if len(self._pending) + len(data) > _INPUT_LIMIT:
             return False
         idle = not self._pending
@@ -63,6 +79,10 @@ class Terminal:
         loop.remove_writer(self.master)
         os.close(self.master)
         os.close(self._slave)
+
+    def _sends_signals(self) -> bool:
+        local_modes: int = termios.tcgetattr(self._slave)[3]
+        return bool(local_modes & termios.ISIG)
 
     def _drain(self, loop: Loop) -> None:
         try:
@@ -196,7 +216,7 @@ def shell_environment(mark: str) -> Dict[str, str]:
     """Return the environment of a shell: the runner's own, a terminal that can show everything, and no pager."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("DRYDOCK_")}
     environment.update(TERM="xterm-256color", PAGER="cat", GIT_PAGER="cat", MANPAGER="cat")
-    environment[MARK] = mark
+    environment[processes.MARK] = mark
     if not any(environment.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG")):
         environment["LANG"] = "C.UTF-8"
     environment.setdefault("HOME", os.path.expanduser("~"))

@@ -11,7 +11,8 @@ from .command import Asker, Command, Order, Result, Wait, make_result
 from .interrupt import Interruption
 from .loop import Loop
 from .output import Cut
-from .shell import Ended, Shell, ShellEvents
+from .shell import Shell
+from .shell_events import Ended, ShellEvents
 from .terminal import TerminalText
 
 _QUEUE_LIMIT = 64
@@ -76,6 +77,7 @@ class Session(ShellEvents):
         self._stopped_by.append(done)
         if command.interruption is None:
             command.interrupted = True
+            self._shell.disturbed()
             command.interruption = Interruption(
                 self._loop,
                 self._shell.scope(),
@@ -182,12 +184,8 @@ class Session(ShellEvents):
         if self._lost:
             said.append(self._lost)
         self._idle = self._lost = ""
-        wait.notices = said
-        self._starting = wait
-        if self._shell.usable:
-            self.ready()
-        else:
-            self._shell.start()
+        wait.notices, self._starting = said, wait
+        self._shell.prepare()
 
     def ready(self) -> None:
         """The shell takes a command now."""
@@ -195,7 +193,7 @@ class Session(ShellEvents):
         if wait is None:
             self._next()
             return
-        self._command = Command(wait.order.max_output, self._answer_program)
+        self._command = Command(wait.order.max_output, self._shell.type)
         self._watch(wait)
         self._shell.run(wait.order.command, wait.order.env)
 
@@ -207,9 +205,6 @@ class Session(ShellEvents):
             said = [*wait.notices, f"The command was not run: {message}."]
             wait.asker.finish(self._result("shell_lost", -1, _NOTHING, said))
         self._next()
-
-    def _answer_program(self, data: bytes) -> None:
-        self._shell.type(data)
 
     def _watch(self, wait: Wait) -> None:
         self._waiting = wait

@@ -4,52 +4,21 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import Dict, NamedTuple, Optional
+from typing import Dict, Optional
 
 from . import driver, processes
 from .boundary import Boundary
-from .loop import Loop, Timer
+from .loop import Callback, Loop, Timer
 from .pty import ControlLine, exit_code, find_shell, shell_environment, spawn_shell
+from .shell_events import Ended, ShellEvents
 from .streams import Streams
 
 START_SECONDS = 10.0
 MARKER_SECONDS = 0.2
 DRAIN_SECONDS = 0.01
+SETTLE_SECONDS = 0.1
+_SETTLE_TRIES = 20
 _ARGUMENT = "--noediting"
-
-
-class Ended(NamedTuple):
-    """How a command ended: its exit status, the process id of its last background job (-1: none).
-
-    ``reason`` says how its shell ended with it, if it did; ``killed``: not by the command's own will.
-    """
-
-    status: int
-    background: int
-    reason: str = ""
-    killed: bool = False
-
-
-class ShellEvents:
-    """What a shell tells its owner; every method is called from the loop."""
-
-    def ready(self) -> None:
-        """The shell takes a command now."""
-
-    def failed(self, message: str) -> None:
-        """No shell can be started."""
-
-    def output(self, data: bytes) -> None:
-        """The running command has printed this."""
-
-    def idle_output(self, data: bytes) -> None:
-        """Something has printed this while no command was running."""
-
-    def ended(self, how: Ended) -> None:
-        """The running command has ended, and all its output has been delivered."""
-
-    def lost(self, reason: str) -> None:
-        """The shell has ended while no command was running."""
 
 
 class Shell:
@@ -65,11 +34,13 @@ class Shell:
         self.replaced = False
         self._hung_up = False
         self._since = processes.now_in_ticks()
+        self._unsure = False
         self._status = 0
         self._state: Optional[bytes] = None
         self._streams = Streams(loop, self._take_output, self._take_report)
         self._control: Optional[ControlLine] = None
         self._start_word = ""
+        self._command_word = ""
         self._word = ""
         self._running = False
         self._report: Optional[driver.Report] = None
@@ -77,20 +48,44 @@ class Shell:
         self._timer: Optional[Timer] = None
         self._plain = False
         self._starting = False
+        self._settling = False
 
-    @property
-    def usable(self) -> bool:
-        """True when a command can be given to the shell that there is."""
-        return self.pid > 0 and not self._starting and not self._running and not self._hung_up
+    def prepare(self) -> None:
+        """Make a shell take a command, an old one or a new one; ends, perhaps at once, in ``ready`` or ``failed``."""
+        if self.pid <= 0 or self._hung_up:
+            self._start()
+        elif self._unsure:
+            self._settle(_SETTLE_TRIES)
+        else:
+            self._events.ready()
 
-    def start(self) -> None:
-        """Start a shell where the last one was; ends in ``ready`` or ``failed``."""
+    def disturbed(self) -> None:
+        """Say that an interrupt was sent which may reach the shell late, when it reads the next command."""
+        self._unsure = True
+
+    def _settle(self, tries: int) -> None:
+        """Have the shell report until it does: an interrupt on its way to it costs a line that it reads, only not this.
+
+        Half of a command would otherwise be lost, and the other half run.
+        """
+        if tries == 0 or self._control is None:
+            self._start()
+            return
+        self._starting = self._settling = True
+        self._unsure = False
+        self._streams.terminal.restore()
+        self._expect_report()
+        line = driver.report(self._word, self._streams.report_path, self._streams.terminal.name)
+        self._control.send(b"\n" + line.encode())
+        self._plan(SETTLE_SECONDS, lambda: self._settle(tries - 1))
+
+    def _start(self) -> None:
         self._discard_process()
+        self._starting = self._settling = False
         path = find_shell()
         if path is None:
             self._events.failed("there is no bash in this image: install bash, or use an image that has it")
             return
-        word = driver.new_word()
         self._control = ControlLine(self._loop, self._control_lost)
         try:
             terminal = self._streams.open()
@@ -101,15 +96,13 @@ class Shell:
             self._events.failed(f"no shell can be started: {error.strerror or error}")
             return
         self._starting = True
-        self._start_word = self._word = word
-        self._streams.reader.expect(word, word + "x")
-        self._boundary.expect(driver.marker(word))
-        self._report = None
+        self._expect_report()
+        word = self._start_word = self._command_word = self._word
         self._control.started()
         state = None if self._plain else self._state
         pipe = self._streams.report_path
         self._control.send(driver.start(word, pipe, terminal.name, self.directory, state, profile=not self._plain))
-        self._timer = self._loop.call_later(START_SECONDS, self._start_failed)
+        self._plan(START_SECONDS, self._start_failed)
 
     def run(self, command: str, variables: Dict[str, str]) -> None:
         """Run a command in a usable shell; ends in ``ended``."""
@@ -117,20 +110,25 @@ class Shell:
             raise RuntimeError("the shell has not been started")
         terminal, pipe = self._streams.terminal, self._streams.report_path
         terminal.restore()
-        before, self._word = self._word, driver.new_word()
-        # The state after the last command may still be on its way.
-        self._streams.reader.expect(self._word, before, self._start_word + "x")
-        self._boundary.expect(driver.marker(self._word))
-        self._report = None
         self._running = True
+        self._expect_report()
+        self._command_word = self._word
         lines = driver.exports(variables) if variables else ""
         lines += driver.run(command, terminal.name, self._status)
         lines += driver.report(self._word, pipe, terminal.name)
         lines += driver.snapshot(self._word, pipe)
         self._control.send(lines.encode("utf-8"))
 
+    def _expect_report(self) -> None:
+        self._word = driver.new_word()
+        # The state after the last command may still be on its way, and an exiting shell speaks with its first word.
+        self._streams.reader.expect(self._word, self._command_word, driver.exit_word(self._start_word))
+        self._boundary.expect(driver.marker(self._word))
+        self._report = None
+
     def type(self, data: bytes) -> bool:
         """Type bytes on the terminal; False when too much typed before is still unread."""
+        self._unsure = True  # an interrupt key may come just when the command ends by itself
         return self._streams.is_open and self._streams.terminal.write(self._loop, data)
 
     def foreground(self) -> int:
@@ -170,7 +168,7 @@ class Shell:
         self._streams.close()
         self._state = None
         self._status = 0
-        self._running = self._starting = False
+        self._running = self._starting = self._settling = False
         self._cancel_timer()
 
     def _discard_process(self) -> None:
@@ -179,7 +177,7 @@ class Shell:
             self._control = None
         processes.signal_process(self.pid, signal.SIGKILL)  # collected with the runner's other dead children
         self.pid = 0
-        self.replaced = self._hung_up = False
+        self.replaced = self._hung_up = self._unsure = False
 
     def _start_failed(self) -> None:
         """The profile, the restored state or the machine keeps the shell from starting: try once without the former."""
@@ -190,7 +188,7 @@ class Shell:
             self._events.failed("the shell did not become ready in time")
         else:
             self._plain = True
-            self.start()
+            self._start()
 
     def _take_output(self, data: bytes) -> None:
         before, after = self._boundary.divide(data)
@@ -202,6 +200,8 @@ class Shell:
     def _emit(self, data: bytes) -> None:
         if data and self._running:
             self._events.output(data)
+        elif data and self._settling:
+            self._events.idle_output(data)
 
     def _take_report(self, item: object) -> None:
         if isinstance(item, driver.Snapshot):
@@ -214,8 +214,7 @@ class Shell:
                 self._streams.read_terminal()
                 if self._report is not None and self._boundary.awaited:
                     # The terminal delivers a moment later than the pipe; if it does not deliver, go on without.
-                    self._cancel_timer()
-                    self._timer = self._loop.call_later(MARKER_SECONDS, self._marker_missing)
+                    self._plan(MARKER_SECONDS, self._marker_missing)
                 self._check_ended()
 
     def _marker_missing(self) -> None:
@@ -229,7 +228,7 @@ class Shell:
         self._cancel_timer()
         self._report = None
         if self._starting:
-            self._starting = self._plain = False
+            self._starting = self._settling = self._plain = False
             self._events.ready()
         elif self._running:
             self._running = False
@@ -247,11 +246,7 @@ class Shell:
             return
         self.replaced = True
         self.directory = program.directory
-        lines = [self._state or b""]
-        for name, value in program.environment:
-            if driver.VARIABLE.match(name.decode("utf-8", "replace")) and name != b"_":
-                lines.append(b"\\builtin export " + name + b"='" + value.replace(b"'", b"'\\''") + b"'")
-        self._state = b"\n".join(lines)
+        self._state = driver.state_with(self._state or b"", program.environment)
 
     def _died(self, status: int) -> None:
         replaced = self.replaced
@@ -260,12 +255,15 @@ class Shell:
             self._control.close()
             self._control = None
         self._streams.read_reports()
+        self._streams.reader.reset()
         self._streams.read_terminal()
         self._cancel_timer()
-        if self._starting:
+        if self._settling:
+            self._start()
+        elif self._starting:
             self._start_failed()
         elif self._running:
-            self._timer = self._loop.call_later(DRAIN_SECONDS, lambda: self._finish_death(status, replaced))
+            self._plan(DRAIN_SECONDS, lambda: self._finish_death(status, replaced))
         else:
             self._status = exit_code(status)
             self._events.lost(_reason(status))
@@ -281,6 +279,10 @@ class Shell:
         self._status = exit_code(status)
         killed = os.WIFSIGNALED(status) and not replaced
         self._events.ended(Ended(self._status, -1, _reason(status), killed))
+
+    def _plan(self, seconds: float, callback: Callback) -> None:
+        self._cancel_timer()
+        self._timer = self._loop.call_later(seconds, callback)
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:

@@ -24,7 +24,7 @@ class TerminalText:
     """
 
     def __init__(
-        self, commit: Callable[[str], None], reply: Optional[Callable[[bytes], None]] = None, *, rows: int = ROWS
+        self, commit: Callable[[str], None], reply: Optional[Callable[[bytes], object]] = None, *, rows: int = ROWS
     ) -> None:
         """``reply`` types the answer to a program that asks where the cursor is."""
         self._commit = commit

@@ -15,6 +15,8 @@ from typing import Any
 
 from runtime_images.runner.wire import Decoder, Frame, Message, encode
 
+PYTHON = os.environ.get("RUNNER_PYTHON", sys.executable)
+"""Set RUNNER_PYTHON to run these tests with the runner on another Python than their own."""
 PACKAGE = Path(__file__).parents[3] / "runtime_images"
 PATIENCE_SECONDS = 20.0
 
@@ -121,7 +123,7 @@ class Runner:
         options: tuple[str, ...] = (),
         env: dict[str, str] | None = None,
         before: tuple[str, ...] = (),
-        python: str = sys.executable,
+        python: str = PYTHON,
         package: Path = PACKAGE,
     ) -> None:
         self.socket = directory / "runner.sock"

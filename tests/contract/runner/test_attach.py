@@ -5,20 +5,19 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.contract.runner.client import PACKAGE, PATIENCE_SECONDS, Client, Runner
+from tests.contract.runner.client import PACKAGE, PATIENCE_SECONDS, PYTHON, Client, Runner
 
 
 def attach(path: Path, *options: str) -> tuple[subprocess.Popen[bytes], socket.socket]:
     near, far = socket.socketpair()
     process = subprocess.Popen(
-        [sys.executable, "-S", "-E", "-m", "runner", "attach", "--socket", str(path), *options],
+        [PYTHON, "-S", "-E", "-m", "runner", "attach", "--socket", str(path), *options],
         cwd=PACKAGE,
         stdin=far.fileno(),
         stdout=far.fileno(),
@@ -76,7 +75,7 @@ def test_the_bridge_waits_for_a_runner_that_is_starting(directory: Path) -> None
 
 def test_without_a_runner_the_bridge_gives_up_with_a_reason(directory: Path) -> None:
     result = subprocess.run(
-        [sys.executable, "-m", "runner", "attach", "--socket", str(directory / "none"), "--wait-seconds", "0.05"],
+        [PYTHON, "-m", "runner", "attach", "--socket", str(directory / "none"), "--wait-seconds", "0.05"],
         cwd=PACKAGE,
         capture_output=True,
         timeout=PATIENCE_SECONDS,
@@ -99,7 +98,7 @@ def test_without_a_runner_the_bridge_gives_up_with_a_reason(directory: Path) -> 
 )
 def test_wrong_arguments_are_explained(arguments: list[str], words: str) -> None:
     result = subprocess.run(
-        [sys.executable, "-m", "runner", *arguments], cwd=PACKAGE, capture_output=True, text=True, check=False
+        [PYTHON, "-m", "runner", *arguments], cwd=PACKAGE, capture_output=True, text=True, check=False
     )
     assert result.returncode == 2
     assert words in result.stderr
@@ -107,7 +106,7 @@ def test_wrong_arguments_are_explained(arguments: list[str], words: str) -> None
 
 def test_the_folder_itself_can_be_started(directory: Path) -> None:
     result = subprocess.run(
-        [sys.executable, "-I", str(PACKAGE / "runner"), "attach", "--socket", "/none", "--wait-seconds", "0"],
+        [PYTHON, "-I", str(PACKAGE / "runner"), "attach", "--socket", "/none", "--wait-seconds", "0"],
         cwd=directory,
         capture_output=True,
         check=False,

@@ -87,7 +87,7 @@ def test_commands_for_one_terminal_are_served_in_order(client: Client) -> None:
 def test_a_background_job_returns_at_once_with_its_process_id(client: Client) -> None:
     result = client.run("sleep 4711 &")
     assert result["status"] == "completed"
-    assert result["pid"] in processes_with("sleep 4711")
+    until(lambda: processes_with("sleep 4711") == [result["pid"]], "the job's begin")
     assert client.run("jobs")["output"].count("sleep 4711") == 1
     client.output("kill %1")
     until(lambda: not processes_with("sleep 4711"), "the job's end")

@@ -173,7 +173,7 @@ def test_stopping_a_command_ends_all_its_processes_and_keeps_the_terminal(client
     client.run("cd /; kept=1")
     number = client.send("shell.run", command=f"echo begun; {command}", soft_timeout=60)
     client.wait_for_output(number, "ready" if "ready" in command else "begun")
-    time.sleep(0.1)  # let it start what it starts: there is nothing to wait on for most of these
+    time.sleep(0.1)  # most give no sign of having started what they start
     begun = time.monotonic()
     assert client.call("shell.interrupt", session="default").result == {"interrupted": True}
     taken = time.monotonic() - begun
@@ -215,3 +215,16 @@ def test_a_waiting_command_is_cancelled_before_it_begins(client: Client, workspa
     client.run("ENTER", is_input=True)
     client.wait(first)
     assert not (workspace / "executed").exists()
+
+
+def test_interrupts_that_come_late_cost_no_part_of_the_next_command(client: Client) -> None:
+    """Keys and cancels at the moment when a command ends by itself: the next command is whole, or not run at all."""
+    for n in range(40):
+        number = client.send("shell.run", command=f"sleep 0.00{n % 10}", soft_timeout=5)
+        if n % 2:
+            client.send("cancel", id=number)
+        else:
+            client.send("shell.run", command="C-c", is_input=True)
+        assert client.wait(number).result["status"] in ("completed", "interrupted")
+        long = "x" * 3000
+        assert client.output(f"echo '{long}' {n}", soft_timeout=5) == f"{long} {n}\n"

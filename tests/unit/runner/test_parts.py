@@ -178,3 +178,13 @@ def test_nothing_older_than_a_terminal_belongs_to_it() -> None:
 def test_no_signal_is_ever_sent_to_many_processes_or_to_init(pid: int) -> None:
     processes.signal_process(pid, 0)
     processes.signal_group(pid, 0)
+
+
+def test_a_report_cut_off_by_a_shells_death_does_not_hide_the_next_shells() -> None:
+    reader = ReportReader()
+    reader.expect("first")
+    assert reader.feed(b"\0first\x003\0") == []
+    reader.reset()
+    reader.expect("second")
+    whole = b"half a state\0\0second\x000\0\0/\0/bin\0him\0"
+    assert reader.feed(whole) == [Report("second", 0, -1, "/", "/bin", "him")]
