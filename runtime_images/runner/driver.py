@@ -88,7 +88,8 @@ def report(word: str, pipe: str, terminal: str) -> str:
 
     Its second ``printf`` leaves a variable behind: if it does not, somebody has replaced the built-in commands, and
     the shell puts them back (in its POSIX mode functions cannot hide ``unset``) and tries again, or else ends.
-    The empty field at the beginning ends whatever an interrupted writer has left in the pipe.
+    The empty field at the beginning ends whatever an interrupted writer has left in the pipe; the ``printf`` of
+    nothing takes the blame for a write that an interrupt has made fail, which bash puts on the next that writes.
     """
     send = (
         f'\\builtin printf \'%s\\0\' "" {word} "$_{word}s" "${{!-}}" "${{PWD-}}" "${{PATH-}}" "$-" >|{pipe} '
@@ -101,12 +102,14 @@ def report(word: str, pipe: str, terminal: str) -> str:
         "\\enable builtin printf eval export unset declare; \\unset -v POSIXLY_CORRECT; "
         f"{send}; {done} || \\exit $_{word}s; {clean}; }}"
     )
-    return f"_{word}s=$?; {send}; {done} && \\builtin enable eval export declare && {clean} || {repair}\n"
+    ready = f"_{word}s=$?; \\builtin printf '' || [[ 1 ]]"
+    return f"{ready}; {send}; {done} && \\builtin enable eval export declare && {clean} || {repair}\n"
 
 
 def snapshot(word: str, pipe: str) -> str:
     """Return the line that writes the shell's state to the pipe."""
-    return f"{{ {_STATE}; \\builtin printf '\\0%s\\0' {word}.state; }} >|{pipe}\n"
+    begin, end = "\\builtin printf '\\0' || [[ 1 ]]", f"\\builtin printf '\\0%s\\0' {word}.state"
+    return f"{{ {begin}; {_STATE}; {end}; }} >|{pipe}\n"
 
 
 def start(word: str, pipe: str, terminal: str, directory: str, state: Optional[bytes], profile: bool) -> bytes:

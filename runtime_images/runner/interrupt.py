@@ -3,46 +3,65 @@
 from __future__ import annotations
 
 import signal
+import time
 from typing import Callable, List
 
 from . import processes
 from .loop import Loop, Timer
+from .shell import Shell
 
+READ_WITHIN = 0.03
 TERMINATE_AFTER = 0.025
 KILL_AFTER = 0.045
 GIVE_UP_SHELL_AFTER = 0.07
+GIVE_UP_SLOW_SHELL_AFTER = 0.4
 GIVE_UP_AFTER = 1.0
 _AGAIN = 0.004
+_INTERRUPT_AGAIN = 0.02
+_DEAF_TICKS = 3
 
 
 class Interruption:
     """One running command's end.
 
     SIGINT goes out at once, to the foreground group as if it was typed and to the shell, so that it gives the rest of
-    the command up. Who is still there is sent SIGTERM, then SIGKILL. When even the shell does not come back it is
-    killed too. ``done`` is called once, when the processes are gone and the shell has reported or is dead.
+    the command up. Who is still there is sent SIGTERM, then SIGKILL. A shell that does not come back is killed too:
+    soon when it goes on regardless, later when it may only be slow, on a busy machine. ``done`` is called once, when
+    the processes are gone and the shell has reported or is dead.
     """
 
-    def __init__(
-        self, loop: Loop, scope: processes.Scope, foreground: int, begun: int, done: Callable[[], None]
-    ) -> None:
+    def __init__(self, loop: Loop, shell: Shell, begun: int, done: Callable[[], None]) -> None:
+        """``begun`` is when the command was, in clock ticks."""
         self._loop = loop
-        self._scope = scope
-        self._shell = scope.shell
-        self._foreground = foreground
+        self._scope = shell.scope()
+        self._shell = shell
+        self._pid = shell.pid
         self._begun = begun
         self._done = done
+        self._asked = 0.0
+        self._asked_at = processes.now_in_ticks()
+        self._used = processes.ticks_used(shell.pid)
         self._timers: List[Timer] = []
         self._shell_back = False
         self._killing = False
         self._waited = 0.0
+        self._waited_for_shell = GIVE_UP_SHELL_AFTER
         self._finished = False
 
     def start(self) -> None:
         """Send the first signal and plan the others."""
-        if self._foreground != self._shell:
-            processes.signal_group(self._foreground, signal.SIGINT)
-        processes.signal_process(self._shell, signal.SIGINT)
+        self._begin(time.monotonic() + READ_WITHIN)
+
+    def _begin(self, patience_ends: float) -> None:
+        if self._shell.is_reading:  # what it has not read of the command yet would be run without what it has
+            if time.monotonic() < patience_ends:
+                self._plan(_AGAIN, lambda: self._begin(patience_ends))
+                return
+            processes.signal_process(self._pid, signal.SIGKILL)
+        foreground = self._shell.foreground()
+        if foreground != self._pid:
+            processes.signal_group(foreground, signal.SIGINT)
+        self._interrupt_shell()
         self._plan(TERMINATE_AFTER, self._terminate)
         self._plan(KILL_AFTER, self._kill)
         self._plan(GIVE_UP_SHELL_AFTER, self._give_up_shell)
@@ -95,17 +114,33 @@ class Interruption:
             self._plan(_AGAIN, self._kill)
 
     def _give_up_shell(self) -> None:
-        if not self._shell_back:
-            processes.signal_process(self._shell, signal.SIGKILL)
+        if self._shell_back:
+            return
+        self._waited_for_shell += _INTERRUPT_AGAIN
+        if self._goes_on() or self._waited_for_shell > GIVE_UP_SLOW_SHELL_AFTER:
+            processes.signal_process(self._pid, signal.SIGKILL)
+        else:
+            self._plan(_INTERRUPT_AGAIN, self._give_up_shell)
+
+    def _goes_on(self) -> bool:
+        """True when the shell ignores interrupts, works on, or has started programs since it was asked to stop."""
+        return (
+            processes.ignores(self._pid, signal.SIGINT)
+            or processes.ticks_used(self._pid) - self._used >= _DEAF_TICKS
+            or any(process.started > self._asked_at + 1 for process in self._remaining())
+        )
 
     def _interrupt_shell(self) -> None:
-        if not self._shell_back:  # a shell that is back may be writing its state down
-            processes.signal_process(self._shell, signal.SIGINT)
+        now = time.monotonic()
+        if not self._shell_back and now - self._asked >= _INTERRUPT_AGAIN:
+            self._asked = now  # not more often: a shell that is coming back needs a moment for its report
+            processes.signal_process(self._pid, signal.SIGINT)
+            self._shell.disturbed()
 
     def _signal_all(self, remaining: List[processes.Process], number: int) -> None:
-        processes.send(remaining, number, self._shell)
+        processes.send(remaining, number, self._pid)
         if number != signal.SIGKILL:
-            processes.send(remaining, signal.SIGCONT, self._shell)
+            processes.send(remaining, signal.SIGCONT, self._pid)
 
     def _finish(self) -> None:
         if not self._finished:

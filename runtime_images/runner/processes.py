@@ -130,6 +130,26 @@ def signal_group(group: int, number: int) -> None:
             return
 
 
+def ignores(pid: int, number: int) -> bool:
+    """True when the process ignores the signal."""
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            ignored = file.read(8192).partition(b"\nSigIgn:")[2].split(None, 1)[0]
+    except (OSError, IndexError):
+        return False
+    return bool(int(ignored, 16) & 1 << (number - 1))
+
+
+def ticks_used(pid: int) -> int:
+    """Return the processor time that the process itself has used, in clock ticks; 0 when it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read(1024).rpartition(b")")[2].split()
+    except OSError:
+        return 0
+    return int(fields[11]) + int(fields[12]) if len(fields) > 12 else 0
+
+
 def kill_all(scope: Scope) -> None:
     """Kill the shell and everything it has started, in a bounded number of rounds."""
     signal_process(scope.shell, signal.SIGKILL)

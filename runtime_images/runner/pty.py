@@ -7,6 +7,7 @@ import fcntl
 import os
 import signal
 import struct
+import sys
 import termios
 from typing import Any, Dict, List, Optional
 
@@ -142,6 +143,13 @@ class ControlLine:
         if idle:
             self._drain()
 
+    def unread(self) -> int:
+        """Return how many bytes of what was sent the shell has not read yet."""
+        waiting = bytearray(4)
+        with contextlib.suppress(OSError):
+            fcntl.ioctl(self._pipe.writer, termios.FIONREAD, waiting)
+        return len(self._pending) + int.from_bytes(waiting, sys.byteorder)
+
     def close(self) -> None:
         """Let the shell read the end of its input."""
         self._pending.clear()
@@ -234,6 +242,13 @@ def exit_code(status: int) -> int:
     if os.WIFSIGNALED(status):
         return 128 + os.WTERMSIG(status)
     return os.WEXITSTATUS(status)
+
+
+def how_ended(status: int) -> str:
+    """Return what a wait status says, as the end of a sentence."""
+    if os.WIFSIGNALED(status):
+        return f"was killed by signal {os.WTERMSIG(status)}"
+    return f"has ended with exit code {os.WEXITSTATUS(status)}"
 
 
 def _modes(slave: int) -> List[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from functools import partial
 from typing import Callable, Deque, List, Optional, Tuple
 
 from . import keys, notices
@@ -69,22 +70,16 @@ class Session(ShellEvents):
             return True
         return self._waiting is not None and self._waiting.asker is asker and self.interrupt(lambda: None)
 
-    def interrupt(self, done: Callable[[], None]) -> bool:
-        """Stop the running command; ``done`` is called when its processes are gone. False when nothing runs."""
+    def interrupt(self, told: Callable[[], None]) -> bool:
+        """Stop the running command; ``told`` is called when its processes are gone. False when nothing runs."""
         command = self._command
         if command is None or command.ended is not None:
             return False
-        self._stopped_by.append(done)
+        self._stopped_by.append(told)
         if command.interruption is None:
             command.interrupted = True
-            self._shell.disturbed()
-            command.interruption = Interruption(
-                self._loop,
-                self._shell.scope(),
-                self._shell.foreground(),
-                command.ticks,
-                lambda: self._interruption_done(command),
-            )
+            done = partial(self._interruption_done, command)
+            command.interruption = Interruption(self._loop, self._shell, command.ticks, done)
             command.interruption.start()
         return True
 

@@ -9,7 +9,7 @@ from typing import Dict, Optional
 from . import driver, processes
 from .boundary import Boundary
 from .loop import Callback, Loop, Timer
-from .pty import ControlLine, exit_code, find_shell, shell_environment, spawn_shell
+from .pty import ControlLine, exit_code, find_shell, how_ended, shell_environment, spawn_shell
 from .shell_events import Ended, ShellEvents
 from .streams import Streams
 
@@ -39,16 +39,13 @@ class Shell:
         self._state: Optional[bytes] = None
         self._streams = Streams(loop, self._take_output, self._take_report)
         self._control: Optional[ControlLine] = None
-        self._start_word = ""
-        self._command_word = ""
-        self._word = ""
+        self._start_word = self._command_word = self._word = ""
+        self._behind_command = 0
         self._running = False
         self._report: Optional[driver.Report] = None
         self._boundary = Boundary()
         self._timer: Optional[Timer] = None
-        self._plain = False
-        self._starting = False
-        self._settling = False
+        self._plain = self._starting = self._settling = False
 
     def prepare(self) -> None:
         """Make a shell take a command, an old one or a new one; ends, perhaps at once, in ``ready`` or ``failed``."""
@@ -60,8 +57,14 @@ class Shell:
             self._events.ready()
 
     def disturbed(self) -> None:
-        """Say that an interrupt was sent which may reach the shell late, when it reads the next command."""
+        """Say that an interrupt was sent to the shell.
+
+        It may have cost the line that reports, which is therefore sent again; or it may reach the shell late, when it
+        reads the next command, which is therefore not sent before the shell has been heard of once more.
+        """
         self._unsure = True
+        if self._running and self._control is not None:
+            self._control.send(b"\n" + self._reporting())
 
     def _settle(self, tries: int) -> None:
         """Have the shell report until it does: an interrupt on its way to it costs a line that it reads, only not this.
@@ -75,8 +78,7 @@ class Shell:
         self._unsure = False
         self._streams.terminal.restore()
         self._expect_report()
-        line = driver.report(self._word, self._streams.report_path, self._streams.terminal.name)
-        self._control.send(b"\n" + line.encode())
+        self._control.send(b"\n" + self._reporting())
         self._plan(SETTLE_SECONDS, lambda: self._settle(tries - 1))
 
     def _start(self) -> None:
@@ -108,16 +110,23 @@ class Shell:
         """Run a command in a usable shell; ends in ``ended``."""
         if self._control is None:
             raise RuntimeError("the shell has not been started")
-        terminal, pipe = self._streams.terminal, self._streams.report_path
-        terminal.restore()
+        self._streams.terminal.restore()
         self._running = True
         self._expect_report()
         self._command_word = self._word
         lines = driver.exports(variables) if variables else ""
-        lines += driver.run(command, terminal.name, self._status)
-        lines += driver.report(self._word, pipe, terminal.name)
-        lines += driver.snapshot(self._word, pipe)
-        self._control.send(lines.encode("utf-8"))
+        lines += driver.run(command, self._streams.terminal.name, self._status)
+        after = self._reporting() + driver.snapshot(self._word, self._streams.report_path).encode()
+        self._behind_command = len(after)
+        self._control.send(lines.encode("utf-8") + after)
+
+    @property
+    def is_reading(self) -> bool:
+        """True while the shell has not yet read the whole of its command."""
+        return self._running and self._control is not None and self._control.unread() > self._behind_command
+
+    def _reporting(self) -> bytes:
+        return driver.report(self._word, self._streams.report_path, self._streams.terminal.name).encode()
 
     def _expect_report(self) -> None:
         self._word = driver.new_word()
@@ -266,7 +275,7 @@ class Shell:
             self._plan(DRAIN_SECONDS, lambda: self._finish_death(status, replaced))
         else:
             self._status = exit_code(status)
-            self._events.lost(_reason(status))
+            self._events.lost(how_ended(status))
 
     def _finish_death(self, status: int, replaced: bool) -> None:
         """Every program's last words have had time to arrive: the command has ended together with its shell."""
@@ -278,7 +287,7 @@ class Shell:
         self._running = False
         self._status = exit_code(status)
         killed = os.WIFSIGNALED(status) and not replaced
-        self._events.ended(Ended(self._status, -1, _reason(status), killed))
+        self._events.ended(Ended(self._status, -1, how_ended(status), killed))
 
     def _plan(self, seconds: float, callback: Callback) -> None:
         self._cancel_timer()
@@ -288,9 +297,3 @@ class Shell:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-
-def _reason(status: int) -> str:
-    if os.WIFSIGNALED(status):
-        return f"was killed by signal {os.WTERMSIG(status)}"
-    return f"has ended with exit code {os.WEXITSTATUS(status)}"

@@ -85,9 +85,11 @@ def test_input_of_several_lines_arrives_as_typed(client: Client) -> None:
 
 def test_a_password_prompt_sees_a_terminal(client: Client) -> None:
     program = "import getpass; print(len(getpass.getpass('Password: ')))"
-    assert client.run(f'python3 -c "{program}"', soft_timeout=1)["output"] == "Password: "
-    result = client.run("secret", is_input=True)
-    assert result["output"].strip() == "6"
+    number = client.send("shell.run", command=f'python3 -c "{program}"', soft_timeout=20)
+    client.wait_for_output(number, "Password: ")
+    client.run("secret", is_input=True)
+    result = client.wait(number).result
+    assert (result["status"], result["output"].split()) == ("completed", ["Password:", "6"])
 
 
 def test_an_interactive_python_is_talked_to(client: Client) -> None:
@@ -228,3 +230,15 @@ def test_interrupts_that_come_late_cost_no_part_of_the_next_command(client: Clie
         assert client.wait(number).result["status"] in ("completed", "interrupted")
         long = "x" * 3000
         assert client.output(f"echo '{long}' {n}", soft_timeout=5) == f"{long} {n}\n"
+
+
+def test_a_script_that_is_stopped_while_the_shell_still_reads_it_is_not_run_from_its_middle(
+    client: Client, workspace: Path
+) -> None:
+    client.run("kept=1")
+    script = "sleep 4742\n" + ">executed\n" * 20_000
+    number = client.send("shell.run", command=script, soft_timeout=60)
+    client.call("cancel", id=number)
+    assert client.wait(number).result["status"] == "interrupted"
+    assert client.output("echo $kept; ls") == "1\n"
+    assert not (workspace / "executed").exists()
