@@ -42,6 +42,7 @@ def main(order: dict[str, Any]) -> None:
             by name); ``oom_score_adj``; ``network``, the path of slirp4netns, or "" for no network;
             ``filter``, the program for seccomp in hexadecimal digits.
     """
+    _close_inherited()
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -55,6 +56,18 @@ def main(order: dict[str, Any]) -> None:
         _write_record(order, record)
         if order["network"] and record["init"] != child:
             _start_network(order, record)
+
+
+def _close_inherited() -> None:
+    """Close all but the three standard streams.
+
+    An event loop may hand on more than it was asked to. What is started here would hold that open for as long as it
+    runs, and the server would wait for the end of the launcher's error stream that long.
+    """
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2:
+            with contextlib.suppress(OSError):  # the listing's own descriptor is closed by now
+                os.close(int(name))
 
 
 def _write_record(order: dict[str, Any], processes: dict[str, int]) -> None:

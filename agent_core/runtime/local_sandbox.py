@@ -25,7 +25,6 @@ from agent_core.runtime.sandbox import Attachment, Progress, SandboxSpec, Sandbo
 
 T = TypeVar("T")
 
-_LAUNCH_SECONDS = 20.0
 _LOOK_SECONDS = 0.005
 _KILL_ROUNDS = 100
 
@@ -156,8 +155,7 @@ class LocalSandbox:
             env={},
         )
         try:
-            async with asyncio.timeout(_LAUNCH_SECONDS):
-                _, errors = await launcher.communicate()
+            _, errors = await launcher.communicate()
         finally:
             if launcher.returncode is None:
                 launcher.kill()

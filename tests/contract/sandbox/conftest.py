@@ -1,7 +1,16 @@
-"""Shows what went wrong in the shared suites as in any test module."""
+"""The shared suites show what went wrong as any test module does, and run on the event loop that the server uses."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Mapping
+
 import pytest
+import uvloop
 
 pytest.register_assert_rewrite("agent_core.testing.sandbox_contract", "agent_core.testing.sandbox_isolation")
+
+
+def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """The server's loop starts processes in its own way; the tests in ``tests/integration/sandbox`` use the usual."""
+    return {"uvloop": uvloop.new_event_loop}

@@ -20,7 +20,9 @@ from tests.integration.server.conftest import (
     stored_events,
 )
 
-UNCONFINED = ("--sandbox", "unconfined")
+LIGHTEST = ("--sandbox", "unconfined")
+LOCAL = ("--sandbox", "local")
+DOCKER = ("--sandbox", "docker")
 
 
 def assert_nothing_was_lost(follower: Follower, stored: list[dict[str, Any]]) -> None:
@@ -36,10 +38,11 @@ def assert_nothing_was_lost(follower: Follower, stored: list[dict[str, Any]]) ->
         assert comparable(by_id[event_id]) == comparable(seen)
 
 
+@pytest.mark.bubblewrap
 @pytest.mark.timeout(240)
 async def test_killed_while_commands_run_one_after_the_other(make_process: MakeProcess) -> None:
     rng = random.Random(4)
-    server = await make_process(*UNCONFINED)
+    server = await make_process(*LOCAL)
     conversation_id = await create(server)
     follower = Follower(server, conversation_id)
     for round_number in range(6):
@@ -81,7 +84,7 @@ def assert_every_command_has_one_answer(stored: list[dict[str, Any]]) -> None:
 @pytest.mark.timeout(240)
 async def test_killed_while_conversations_are_made(make_process: MakeProcess) -> None:
     rng = random.Random(7)
-    server = await make_process(*UNCONFINED)
+    server = await make_process(*LIGHTEST)
     acknowledged: dict[str, str] = {}
     one_more = asyncio.Event()
 
@@ -122,11 +125,17 @@ async def finished(server: ServerProcess, follower: Follower) -> None:
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("events_before_the_kill", [4, 13])
+@pytest.mark.parametrize(
+    ("sandbox", "events_before_the_kill"),
+    [
+        pytest.param(LOCAL, 4, marks=pytest.mark.bubblewrap, id="local"),
+        pytest.param(DOCKER, 13, marks=pytest.mark.docker, id="docker"),
+    ],
+)
 async def test_an_agent_that_was_at_work_goes_on_by_itself_and_finishes(
-    make_process: MakeProcess, events_before_the_kill: int
+    make_process: MakeProcess, sandbox: tuple[str, ...], events_before_the_kill: int
 ) -> None:
-    server = await make_process(*UNCONFINED)
+    server = await make_process(*sandbox)
     conversation_id = await create(server, initial_user_msg="Show me what you can do")
     follower = Follower(server, conversation_id)
     await follower.connect()
