@@ -11,7 +11,7 @@ from itertools import pairwise
 from agent_core.events.control import AgentState, AgentStateChanged
 from agent_core.events.llm_events import ActionEvent, MessageEvent, ObservationEvent
 from agent_core.events.messages import Message
-from agent_core.llm.exchange import CallDelta, ChatRequest, Chunk
+from agent_core.llm.exchange import CallDelta, ChatRequest, Chunk, Endpoint
 from agent_core.llm.llm import LLM
 from agent_core.runtime.connection import SandboxConnection
 from agent_core.runtime.sandbox import SandboxSpec
@@ -39,7 +39,7 @@ class InstantModel:
         self.asked: list[float] = []
         self.answered: list[float] = []
 
-    async def prepare(self) -> None:
+    async def prepare(self, endpoint: Endpoint) -> None:
         """Nothing takes long here."""
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[Chunk, None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from typing import Any
 
 from agent_core.events.messages import Message, MessageToolCall, TextContent
 from agent_core.llm.exchange import CallDelta, Chunk
+from agent_core.llm.json_text import whole_characters
 
 
 @dataclass(slots=True)
@@ -21,12 +23,23 @@ class _Call:
     name: str = ""
     arguments: list[str] = field(default_factory=list)
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether the arguments so far are a whole JSON object."""
+        if not self.arguments or not self.arguments[-1].endswith("}"):
+            return False
+        try:
+            return isinstance(json.loads("".join(self.arguments)), dict)
+        except (ValueError, RecursionError):
+            return False
+
 
 class Assembly:
     """Collects chunks; `message` is the whole answer once the stream has ended.
 
     Tool calls: pieces belong together by index, else by id, else to the call that came last. Two calls that share an
-    index but not their id are two calls. A missing or repeated id is replaced by a fresh one.
+    index but not their id are two calls, and so is a name that comes after another call's arguments. A missing or
+    repeated id is replaced by a fresh one.
     """
 
     def __init__(self) -> None:
@@ -60,7 +73,7 @@ class Assembly:
         call = self._call_of(delta)
         if delta.id and not call.id:
             call.id = delta.id
-        if delta.name and delta.name != call.name and not call.arguments:
+        if delta.name and delta.name != call.name and not (call.name and call.arguments):
             call.name += delta.name
         if delta.arguments:
             call.arguments.append(delta.arguments)
@@ -68,10 +81,7 @@ class Assembly:
     def _call_of(self, delta: CallDelta) -> _Call:
         if delta.index is not None:
             known = self._by_index.get(delta.index)
-            is_other = known is not None and bool(delta.id and known.id) and delta.id != known.id
-            if known is None or (is_other and delta.name):
-                return self._begin(delta.index)
-            return known
+            return self._begin(delta.index) if known is None or _is_another(known, delta) else known
         if delta.id:
             same = next((call for call in self._calls if call.id == delta.id), None)
             return same or self._begin(None)
@@ -90,7 +100,7 @@ class Assembly:
     @property
     def text(self) -> str:
         """The text so far."""
-        return "".join(self._text)
+        return whole_characters("".join(self._text))
 
     @property
     def size(self) -> int:
@@ -106,7 +116,7 @@ class Assembly:
             role="assistant",
             content=[TextContent(text=text)] if text else [],
             tool_calls=self._tool_calls() or None,
-            reasoning_content="".join(self._reasoning) or None,
+            reasoning_content=whole_characters("".join(self._reasoning)) or None,
             thinking_blocks=_joined(self._thinking),
         )
 
@@ -119,8 +129,20 @@ class Assembly:
         for call in calls:
             call_id = call.id if call.id and call.id not in used else f"call_{uuid.uuid4().hex[:24]}"
             used.add(call_id)
-            finished.append(MessageToolCall(id=call_id, name=call.name, arguments="".join(call.arguments) or "{}"))
+            arguments = whole_characters("".join(call.arguments)) or "{}"
+            finished.append(MessageToolCall(id=call_id, name=whole_characters(call.name), arguments=arguments))
         return finished
+
+
+def _is_another(known: _Call, delta: CallDelta) -> bool:
+    """Whether a piece under the index of a known call begins a call of its own: some servers number all calls 0."""
+    if not delta.name:
+        return False
+    if delta.id and known.id:
+        return delta.id != known.id
+    if not (known.name and known.arguments):
+        return False
+    return delta.name != known.name or (bool(delta.arguments) and known.is_complete)
 
 
 def _joined(pieces: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -11,20 +11,22 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import gc
+import importlib
 import os
+import re
 import threading
 import warnings
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from agent_core.errors import LLMAuthenticationError, LLMError, LLMInternalError
-from agent_core.llm.compatible import CompatibleExchange, HttpFailures, HttpRequest
-from agent_core.llm.exchange import ChatRequest, Chunk
+from agent_core.errors import LLMError, LLMInternalError
+from agent_core.llm.compatible import CompatibleExchange, HttpFailures
+from agent_core.llm.exchange import ChatRequest, Chunk, Endpoint
 from agent_core.llm.failures import build, from_exception
+from agent_core.llm.http_requests import checked_url, compatible_request, openai_request
 from agent_core.llm.library_forms import chunk_of_library, copied
-from agent_core.llm.render import hoist_images
 from agent_core.llm.routes import Route, route_of
 
 _ENVIRONMENT = {
@@ -37,7 +39,14 @@ _ENVIRONMENT = {
     "LITELLM_MODE": "PRODUCTION",
     "LITELLM_LOG": "ERROR",
 }
-_CONNECT_SECONDS = 30.0
+_PROVIDER_PARTS = (
+    "litellm.responses.mcp.chat_completions_handler",
+    "litellm.proxy.openai_files_endpoints.common_utils",
+    "litellm.litellm_core_utils.default_encoding",
+    "fastapi.exceptions",
+    "openai.resources.chat",
+)
+_PARTS_OF = {"bedrock": ("boto3",), "sagemaker": ("boto3",)}
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 _import_lock = threading.Lock()
@@ -55,7 +64,6 @@ class _Library:
         import litellm
         from litellm.llms.custom_httpx.async_client_cleanup import close_litellm_async_clients
         from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
-        from litellm.llms.openai.chat.gpt_transformation import OpenAIGPTConfig
         from litellm.types.utils import LlmProviders
         from litellm.utils import ProviderConfigManager
 
@@ -75,7 +83,6 @@ class _Library:
         )
         self.make_timeout: Any = httpx.Timeout
         self.make_handler: Any = AsyncHTTPHandler
-        self.compatible_config: Any = OpenAIGPTConfig()
         self.find_config: Any = ProviderConfigManager.get_provider_chat_config
         self.openai: Any = LlmProviders.OPENAI
         self.providers = frozenset(provider.value for provider in LlmProviders)
@@ -85,6 +92,18 @@ class _Library:
         litellm.ModelResponse()
         litellm.ModelResponseStream()
         self.make_handler().client  # noqa: B018 (loads the certificates here rather than in the event loop)
+        self._parts: dict[str, concurrent.futures.Future[None]] = {}
+
+    async def load_provider_parts(self, provider: str) -> None:
+        """Import in a thread what the library would import during the first call, which stops the loop for a second."""
+        name = provider if provider in _PARTS_OF else ""
+        loading = self._parts.get(name)
+        if loading is None:
+            loading = self._parts[name] = concurrent.futures.Future()
+            modules = (*_PROVIDER_PARTS, *_PARTS_OF.get(name, ()))
+            thread = threading.Thread(target=_load_parts, args=(modules, loading), name="litellm-parts", daemon=True)
+            thread.start()
+        await asyncio.shield(asyncio.wrap_future(loading))
 
 
 def _start_import() -> concurrent.futures.Future[_Library]:
@@ -115,6 +134,15 @@ def _import(result: concurrent.futures.Future[_Library]) -> None:
             gc.enable()
 
 
+def _load_parts(modules: tuple[str, ...], result: concurrent.futures.Future[None]) -> None:
+    for module in modules:
+        try:
+            importlib.import_module(module)
+        except ImportError:  # another release, or a part that is not installed: the call itself will say so
+            continue
+    result.set_result(None)
+
+
 async def _library() -> _Library:
     result = _start_import()
     return result.result() if result.done() else await asyncio.shield(asyncio.wrap_future(result))
@@ -136,10 +164,13 @@ class LiteLLMClient:
     def __init__(self) -> None:
         self._handler: Any = None
         self._library: _Library | None = None
+        self._found_urls: dict[str, str] = {}
 
-    async def prepare(self) -> None:
-        """Import the client library, if nobody has yet."""
-        await self._imported()
+    async def prepare(self, endpoint: Endpoint) -> None:
+        """Import the client library, and what it needs for the endpoint's provider, if nobody has yet."""
+        library = await self._imported()
+        if route_of(endpoint, library.providers).kind == "provider":
+            await library.load_provider_parts(endpoint.model.partition("/")[0])
 
     async def _imported(self) -> _Library:
         if self._library is None:
@@ -170,16 +201,17 @@ class LiteLLMClient:
         """Straight through litellm's HTTP handler."""
         if self._handler is None:
             self._handler = _open_handler(library, request.timeout)
-        http_request = (
-            _openai(library, request, route) if route.kind == "openai" else _compatible(library, request, route)
-        )
-        return CompatibleExchange(self._handler.client, library.failures, http_request).stream()
+        make = openai_request if route.kind == "openai" else compatible_request
+        http_request = make(library, request, route)
+        return CompatibleExchange(self._handler.client, library.failures, http_request, self._found_urls).stream()
 
     async def _from_provider(
         self, library: _Library, request: ChatRequest, route: Route
     ) -> AsyncGenerator[Chunk, None]:
         """Through ``litellm.acompletion``, for servers with a protocol of their own."""
         endpoint = request.endpoint
+        if route.base_url:
+            checked_url(endpoint, route.base_url)
         options: dict[str, Any] = {
             "api_key": endpoint.api_key.get_secret_value() if endpoint.api_key else None,
             "base_url": route.base_url,
@@ -209,9 +241,14 @@ class LiteLLMClient:
         except LLMError:
             raise
         except Exception as error:  # noqa: BLE001 (the library raises what it likes; all of it is a failed call)
-            raise from_exception(endpoint, error) from None
+            raise from_exception(endpoint, error, secrets=_keys_of_environment()) from None
         if not is_complete:
             raise build(endpoint, LLMInternalError, f"Model {endpoint.label} cut its answer off before the end")
+
+
+def _keys_of_environment() -> list[str]:
+    """Values of the environment that the library may have used as a key without our knowing."""
+    return [value for name, value in os.environ.items() if re.search(r"(KEY|TOKEN|SECRET|PASSWORD)$", name.upper())]
 
 
 def _open_handler(library: _Library, timeout: float) -> Any:
@@ -220,68 +257,6 @@ def _open_handler(library: _Library, timeout: float) -> Any:
     known_proxies = getattr(getattr(handler.client, "_transport", None), "proxy_cache", {})
     known_proxies.update(dict.fromkeys(_LOOPBACK))
     return handler
-
-
-def _compatible(library: _Library, request: ChatRequest, route: Route) -> HttpRequest:
-    """The request to any OpenAI-compatible server: our messages are in its form already."""
-    secret = request.endpoint.api_key.get_secret_value() if request.endpoint.api_key else ""
-    body = {
-        "model": route.model,
-        "messages": hoist_images(request.messages),
-        **({"tools": request.tools} if request.tools else {}),
-        **request.parameters,
-    }
-    return _http_request(library, library.compatible_config, request, route.base_url, secret, body)
-
-
-def _openai(library: _Library, request: ChatRequest, route: Route) -> HttpRequest:
-    """The request to OpenAI itself, whose model families differ in the options that they take."""
-    config = library.find_config(model=route.model, provider=library.openai)
-    key = request.endpoint.api_key
-    secret = config.get_api_key(key.get_secret_value() if key else None) or ""
-    if not secret:
-        what = f"There is no API key for model {request.endpoint.label}"
-        raise build(request.endpoint, LLMAuthenticationError, what)
-    url = config.get_api_base(None)
-    parameters = config.map_openai_params(
-        non_default_params=dict(request.parameters),
-        optional_params={},
-        model=route.model,
-        drop_params=request.endpoint.drop_params,
-    )
-    if request.tools:
-        parameters["tools"] = copied(request.tools)
-    body = config.transform_request(
-        model=route.model,
-        messages=copied(request.messages),
-        optional_params=parameters,
-        litellm_params={"custom_llm_provider": "openai", "api_base": url},
-        headers={},
-    )
-    if request.context.conversation_id:
-        body["prompt_cache_key"] = request.context.conversation_id
-    return _http_request(library, config, request, url, secret, body)
-
-
-def _http_request(
-    library: _Library, config: Any, request: ChatRequest, base_url: str | None, secret: str, body: Mapping[str, Any]
-) -> HttpRequest:
-    headers = {"content-type": "application/json", "accept": "text/event-stream"}
-    if secret:
-        headers["authorization"] = f"Bearer {secret}"
-    headers.update((name.lower(), value) for name, value in request.endpoint.headers)
-    url = config.get_complete_url(
-        api_base=base_url, api_key=None, model=request.endpoint.model, optional_params={}, litellm_params={}
-    )
-    limit = request.timeout + 1.0
-    return HttpRequest(
-        endpoint=request.endpoint,
-        url=url,
-        headers=headers,
-        body={**body, "stream": True, "stream_options": {"include_usage": True}, **request.extra_body},
-        timeout=library.make_timeout(limit, connect=min(limit, _CONNECT_SECONDS)),
-        secret=secret,
-    )
 
 
 def shared_client() -> LiteLLMClient:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -15,11 +16,13 @@ from agent_core.llm.exchange import Chunk, Endpoint
 from agent_core.llm.failures import build, from_status
 from agent_core.llm.json_text import encoded
 from agent_core.llm.sse import AnswerReader
+from agent_core.llm.wire_chunks import money
 
 _MAX_ERROR_BYTES = 256 * 1024
 _DRAIN_SECONDS = 0.05
 _COST_HEADER = "x-litellm-response-cost"
 _ALIVE = [Chunk()]
+_NOTHING_HERE = (404, 405)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,10 @@ class HttpFailures:
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """A request, complete. `timeout` is in the HTTP client's own form; `secret` is a key to hide in error texts."""
+    """A request, complete. `timeout` is in the HTTP client's own form; `secret` is a key to hide in error texts.
+
+    `other_url` is where to look when there is nothing at `url`.
+    """
 
     endpoint: Endpoint
     url: str
@@ -41,25 +47,34 @@ class HttpRequest:
     body: Mapping[str, Any]
     timeout: Any
     secret: str = ""
+    other_url: str | None = None
 
 
 class CompatibleExchange:
-    """Sends one request through `http` (an ``httpx.AsyncClient``) and reads its answer."""
+    """Sends one request through `http` (an ``httpx.AsyncClient``) and reads its answer.
 
-    def __init__(self, http: Any, failures: HttpFailures, request: HttpRequest) -> None:
+    `found` remembers, for the calls to come, at which of its two addresses a server was found.
+    """
+
+    def __init__(self, http: Any, failures: HttpFailures, request: HttpRequest, found: dict[str, str]) -> None:
         self._http = http
         self._failures = failures
         self._request = request
+        self._found = found
 
     async def stream(self) -> AsyncGenerator[Chunk, None]:
         """The answer's chunks; see `Transport.stream`."""
-        response = await self._send()
+        request = self._request
+        url = self._found.get(request.url, request.url)
+        response = await self._send(url)
+        if response.status_code in _NOTHING_HERE and request.other_url is not None and url != request.other_url:
+            response = await self._send_elsewhere(response, request.other_url)
         try:
             if response.status_code != 200:
                 raise await self._refusal(response)
             cost = response.headers.get(_COST_HEADER)
             if cost is not None:
-                yield Chunk(cost=_number(cost))
+                yield Chunk(cost=_money(cost))
             async with aclosing(self._read(response)) as pieces:
                 async for chunks in pieces:
                     for chunk in chunks or _ALIVE:
@@ -67,7 +82,19 @@ class CompatibleExchange:
         finally:
             await response.aclose()
 
-    async def _send(self) -> Any:
+    async def _send_elsewhere(self, response: Any, url: str) -> Any:
+        """The response from the other address, where there is one; else the first again."""
+        async with aclosing(response):
+            refusal = await self._refusal(response)
+        response = await self._send(url)
+        if response.status_code in _NOTHING_HERE:
+            async with aclosing(response):
+                other = await self._refusal(response)
+            raise other if len(str(other)) > len(str(refusal)) else refusal
+        self._found[self._request.url] = url
+        return response
+
+    async def _send(self, url: str) -> Any:
         """The response, with its body still to come.
 
         A connection kept from an earlier call may turn out to be closed by the server. That is worth a second try at
@@ -75,16 +102,16 @@ class CompatibleExchange:
         """
         try:
             try:
-                return await self._send_once()
+                return await self._send_once(url)
             except self._failures.disconnected:
-                return await self._send_once()
+                return await self._send_once(url)
         except self._failures.any as error:
             raise self._failed(error) from None
 
-    async def _send_once(self) -> Any:
+    async def _send_once(self, url: str) -> Any:
         request = self._request
         message = self._http.build_request(
-            "POST", request.url, content=encoded(request.body), headers=request.headers, timeout=request.timeout
+            "POST", url, content=encoded(request.body), headers=request.headers, timeout=request.timeout
         )
         return await self._http.send(message, stream=True, follow_redirects=False)
 
@@ -169,11 +196,12 @@ def _said(text: bytes) -> str:
 
 
 def _cause(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__
+    said = re.sub(r" ssl:(default|<.*?>)", "", " ".join(str(error).split()))
+    return said[:200] or type(error).__name__
 
 
-def _number(text: str) -> float | None:
+def _money(text: str) -> float | None:
     try:
-        return float(text)
+        return money(float(text))
     except ValueError:
         return None

@@ -9,7 +9,13 @@ from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
-from agent_core.errors import LLMError, LLMNoResponseError, LLMPromptCacheError, LLMTimeoutError
+from agent_core.errors import (
+    LLMContentPolicyError,
+    LLMError,
+    LLMNoResponseError,
+    LLMPromptCacheError,
+    LLMTimeoutError,
+)
 from agent_core.events.llm_events import TokenUsage
 from agent_core.llm.assembly import Assembly
 from agent_core.llm.deltas import DeltaListener, DeltaSink
@@ -18,6 +24,12 @@ from agent_core.llm.failures import build
 from agent_core.llm.render import mark_cache
 from agent_core.llm.response import LLMResponse, RetryNotice
 from agent_core.llm.retry import RetryPolicy
+
+SILENT_TIMEOUTS = 3
+"""How many times the timeout a server may go on with signs of life alone."""
+
+COUNTS_SECONDS = 5.0
+"""How long the token counts may take to come after the end of an answer."""
 
 RetryListener = Callable[[RetryNotice], None]
 
@@ -52,7 +64,7 @@ class Completion:
         Raises:
             LLMError: it failed for good; nothing of the answer is valid then.
         """
-        await self.transport.prepare()
+        await self.transport.prepare(self.request.endpoint)
         request = self.request
         marks_cache = self.marks_cache
         attempt = 0
@@ -99,18 +111,32 @@ class Completion:
         )
 
     async def _receive(self, request: ChatRequest, assembly: Assembly, sink: DeltaSink) -> None:
-        """Take the answer in; each piece has `timeout` seconds to come."""
+        """Take the answer in; each piece has `timeout` seconds to come.
+
+        Signs of life without content count too, but not for ever. After the finish reason only the token counts are
+        left to come; a server that never ends its stream is not waited for.
+        """
         loop = asyncio.get_running_loop()
-        endpoint = request.endpoint
+        endpoint, timeout = request.endpoint, request.timeout
+        patience_ends = loop.time() + SILENT_TIMEOUTS * timeout
         try:
-            async with asyncio.timeout(request.timeout) as limit, aclosing(self.transport.stream(request)) as chunks:
+            async with asyncio.timeout(timeout) as limit, aclosing(self.transport.stream(request)) as chunks:
                 async for chunk in chunks:
-                    limit.reschedule(loop.time() + request.timeout)
+                    now = loop.time()
+                    if chunk.says_something:
+                        patience_ends = now + SILENT_TIMEOUTS * timeout
                     assembly.add(chunk)
+                    left = timeout if assembly.finish_reason is None else min(timeout, COUNTS_SECONDS)
+                    limit.reschedule(min(now + left, patience_ends))
                     sink.add(chunk.reasoning, "reasoning")
                     sink.add(chunk.text)
         except TimeoutError:
-            what = f"Model {endpoint.label} sent nothing for {request.timeout:g} seconds"
-            raise build(endpoint, LLMTimeoutError, what) from None
+            if assembly.finish_reason is None:
+                silent = SILENT_TIMEOUTS * timeout if loop.time() >= patience_ends else timeout
+                what = f"Model {endpoint.label} sent nothing for {silent:g} seconds"
+                raise build(endpoint, LLMTimeoutError, what) from None
         if not assembly.has_choice:
             raise build(endpoint, LLMNoResponseError, f"Model {endpoint.label} answered without any choice")
+        if assembly.finish_reason == "content_filter":
+            what = f"The provider of model {endpoint.label} stopped the answer by its rules on content"
+            raise build(endpoint, LLMContentPolicyError, what)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from agent_core.events.transient import TextDelta, TextDiscarded
+from agent_core.llm.json_text import is_half, whole_characters
 
 INTERVAL = 0.03
 
@@ -33,6 +34,7 @@ class DeltaSink:
             return
         if channel != self._channel:
             self._send()
+            self._pieces.clear()
             self._channel = channel
         self._pieces.append(text)
         if self._timer is None:
@@ -49,6 +51,12 @@ class DeltaSink:
         if self._pieces and self._listener is not None:
             text = "".join(self._pieces)
             self._pieces.clear()
+            if is_half(text[-1]):
+                self._pieces.append(text[-1])  # its other half may be on the way
+                text = text[:-1]
+            text = whole_characters(text)
+            if not text:
+                return
             self._has_sent = True
             self._listener(TextDelta(self._response_id, text, self._channel))
 

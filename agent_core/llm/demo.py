@@ -16,7 +16,7 @@ from typing import Any
 from agent_core.llm.demo_history import Intent, MadeCall, Result, Run, runs_of, text_of
 from agent_core.llm.demo_steps import HOW_TO_GO_ON, OFFER, DemoCall, DemoTurn, Script
 from agent_core.llm.demo_tour import Demo
-from agent_core.llm.exchange import CallDelta, ChatRequest, Chunk
+from agent_core.llm.exchange import CallDelta, ChatRequest, Chunk, Endpoint
 
 TURN_SECONDS = 0.8
 WORD_SECONDS = 0.05
@@ -28,7 +28,7 @@ _EXTRAS = ("summary", "security_risk")
 class DemoTransport:
     """The demo as a model. ``pace`` in the request's extra body stretches its waits; 0 leaves them out."""
 
-    async def prepare(self) -> None:
+    async def prepare(self, endpoint: Endpoint) -> None:
         """Nothing to prepare."""
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[Chunk, None]:

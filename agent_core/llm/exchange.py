@@ -81,11 +81,16 @@ class Chunk:
     model: str | None = None
     cost: float | None = None
 
+    @property
+    def says_something(self) -> bool:
+        """Whether it is more than a sign of life."""
+        return bool(self.text or self.reasoning or self.calls or self.thinking_blocks or self.finish_reason)
+
 
 class Transport(Protocol):
     """A way to a model."""
 
-    async def prepare(self) -> None:
+    async def prepare(self, endpoint: Endpoint) -> None:
         """Do what takes long the first time (importing a library, reading a file), outside of any call's time limit."""
         ...
 

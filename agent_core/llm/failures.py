@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from email.utils import parsedate_to_datetime
 from time import time
 
@@ -87,11 +88,11 @@ _STATUS_ERRORS: Mapping[int, type[LLMError]] = {
 }
 
 _ADVICE: Mapping[type[LLMError], str] = {
-    LLMAuthenticationError: "Check the API key, and that it may use this model.",
+    LLMAuthenticationError: "Check the API key (`api_key`, `LLM_API_KEY`), and that it may use this model.",
     LLMBudgetExceededError: "Add credit at the provider, or configure another model.",
-    LLMModelNotFoundError: "Check the model's name and the base URL.",
+    LLMModelNotFoundError: "Check the model's name (`LLM_MODEL`) and the base URL (`LLM_BASE_URL`).",
     LLMTimeoutError: "Try again, or raise the model's timeout.",
-    LLMUnavailableError: "Try again in a while; if it stays so, check the base URL and the server behind it.",
+    LLMUnavailableError: "Try again in a while; else check the base URL (`LLM_BASE_URL`) and the server behind it.",
     LLMRateLimitError: "Wait a while, or raise the limit at the provider.",
     LLMInternalError: "Try again; if it stays so, look at the model server's log.",
     LLMContentPolicyError: "Rephrase the request.",
@@ -111,9 +112,16 @@ def from_status(
     kind = _kind_by_text(status, text.lower()) or _STATUS_ERRORS.get(status)
     if kind is None:
         kind = LLMInternalError if status >= 500 else LLMBadRequestError
-    said = readable(text)
+    said = readable(hide_keys(text, endpoint, secret))
     what = f"The provider answered {status} for model {endpoint.label}" + (f": {said}" if said else ".")
-    return build(endpoint, kind, what, retry_after=retry_after(headers or {}), secret=secret)
+    wait = retry_after(headers or {})
+    if wait is not None and kind.retryable:
+        what = f"{what.removesuffix('.')}. It asks to wait {wait:.0f} seconds."
+    if 300 <= status < 400:
+        kind = LLMModelNotFoundError
+        where = {name.lower(): value for name, value in (headers or {}).items()}.get("location")
+        what = f"{what.removesuffix('.')} and points to {where or 'another place'}; redirections are not followed."
+    return build(endpoint, kind, what, retry_after=wait, secret=secret)
 
 
 _CLASS_ERRORS: Mapping[str, type[LLMError]] = {
@@ -134,13 +142,16 @@ _CLASS_ERRORS: Mapping[str, type[LLMError]] = {
 }
 
 
-def from_exception(endpoint: Endpoint, error: Exception, *, secret: str = "") -> LLMError:
-    """The error for an exception of the client library, told by its class, its status and its text."""
+def from_exception(endpoint: Endpoint, error: Exception, *, secrets: Iterable[str] = ()) -> LLMError:
+    """The error for an exception of the client library, told by its class, its status and its text.
+
+    `secrets` are keys to hide in it besides the endpoint's own.
+    """
     text = str(error)
     name = type(error).__name__
     if "llm provider not provided" in text.lower():
         what = f"No provider is known for model {endpoint.label!r}: write provider/model, or set a base URL"
-        return build(endpoint, LLMModelNotFoundError, what, secret=secret)
+        return build(endpoint, LLMModelNotFoundError, what)
     status = getattr(error, "status_code", None)
     status = status if isinstance(status, int) else 0
     kind = _CLASS_ERRORS.get(name)
@@ -151,9 +162,9 @@ def from_exception(endpoint: Endpoint, error: Exception, *, secret: str = "") ->
         kind = _STATUS_ERRORS.get(status) or (LLMBadRequestError if 400 <= status < 500 else LLMInternalError)
     response = getattr(error, "response", None)
     headers = getattr(error, "litellm_response_headers", None) or getattr(response, "headers", None) or {}
-    said = readable(text.removeprefix(f"litellm.{name}: "))
+    said = readable(hide_keys(text.removeprefix(f"litellm.{name}: "), endpoint, *secrets))
     what = f"The call of model {endpoint.label} failed ({name}): {said}"
-    return build(endpoint, kind, what, retry_after=retry_after(dict(headers)), secret=secret)
+    return build(endpoint, kind, what, retry_after=retry_after(dict(headers)))
 
 
 def build(
@@ -188,20 +199,25 @@ def _kind_by_text(status: int, text: str) -> type[LLMError] | None:
 
 
 def mask(text: str, endpoint: Endpoint, secret: str = "") -> str:
-    """The text without the endpoint's secrets and without the password of any URL."""
-    return re.sub(r"(https?://)[^/@\s]+@", r"\1", hide_keys(text, endpoint, secret))
+    """The text without the endpoint's secrets and without the password or key in any URL."""
+    text = re.sub(r"(https?://)[^/@\s]+@", r"\1", hide_keys(text, endpoint, secret))
+    return re.sub(r"([?&][\w-]*(?:key|token|secret)=)[^&\s'\"]+", r"\1<secret-hidden>", text, flags=re.IGNORECASE)
 
 
-def hide_keys(text: str, endpoint: Endpoint, secret: str = "") -> str:
-    """The text without the endpoint's key and its secret headers."""
-    hidden = [secret]
-    if endpoint.api_key is not None:
-        hidden.append(endpoint.api_key.get_secret_value())
-    hidden += [value for name, value in endpoint.headers if _is_secret_header(name)]
-    hidden += [value.split(" ", 1)[1] for value in hidden if value.lower().startswith("bearer ")]
+def hide_keys(text: str, endpoint: Endpoint, *secrets: str) -> str:
+    """The text without the endpoint's key, its secret headers and these further secrets, also as parts of JSON."""
+    hidden = [*secrets, *keys_of(endpoint)]
+    hidden += [json.dumps(value)[1:-1] for value in hidden]
     for value in sorted((value for value in hidden if len(value) >= 4), key=len, reverse=True):
         text = text.replace(value, "<secret-hidden>")
     return text
+
+
+def keys_of(endpoint: Endpoint) -> list[str]:
+    """The endpoint's key and the values of its secret headers, these also without their scheme."""
+    keys = [endpoint.api_key.get_secret_value()] if endpoint.api_key is not None else []
+    keys += [value for name, value in endpoint.headers if _is_secret_header(name)]
+    return keys + [value.split(" ", 1)[1] for value in keys if value.lower().startswith(("bearer ", "basic "))]
 
 
 def _is_secret_header(name: str) -> bool:

@@ -130,7 +130,7 @@ class LLM(BaseModel):
     async def warm_up(self) -> None:
         """Do beforehand what takes long the first time, so that the first call need not wait for it; never raises."""
         try:
-            await (self._transport or transport_of(self.model, self.record_to)).prepare()
+            await (self._transport or transport_of(self.model, self.record_to)).prepare(self._endpoint())
         except LLMError as error:
             logger.debug("%s is not ready: %s", self.model, error)  # the first call says so to whoever makes it
 
@@ -176,10 +176,12 @@ class LLM(BaseModel):
         return await completion.run()
 
     def _endpoint(self) -> Endpoint:
+        # Keys and addresses are pasted, often with the end of a line.
+        key = self.api_key.get_secret_value().strip() if self.api_key else ""
         return Endpoint(
             model=self.model,
-            base_url=self.base_url or None,
-            api_key=self.api_key if self.api_key and self.api_key.get_secret_value() else None,
+            base_url=(self.base_url or "").strip() or None,
+            api_key=SecretStr(key) if key else None,
             api_version=self.api_version,
             headers=tuple((self.extra_headers or {}).items()),
             drop_params=self.drop_params,

@@ -9,6 +9,7 @@ from agent_core.events.llm_events import TokenUsage
 from agent_core.llm.model_table import model_entry
 
 _LONG_PROMPT = 200_000
+_IMPOSSIBLE_COUNT = 10**12
 _LOCAL = frozenset({"ollama", "ollama_chat", "lm_studio", "llamafile", "hosted_vllm", "vllm", "demo", "replay"})
 CHARS_PER_TOKEN = 4
 
@@ -83,10 +84,10 @@ def _price(entry: Mapping[str, Any], key: str, *, is_long: bool) -> float | None
 
 
 def _count(values: Mapping[str, Any], *names: str) -> int:
-    """The first of these counts that is there and positive."""
+    """The first of these counts that is there, positive, and can be meant."""
     for name in names:
         value = values.get(name)
-        if isinstance(value, int | float) and value > 0:
+        if isinstance(value, int | float) and 0 < value < _IMPOSSIBLE_COUNT:
             return int(value)
     return 0
 

@@ -8,6 +8,7 @@ each took to come, and the error if there was one. Keys are masked. `LLM(record_
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -19,9 +20,10 @@ import orjson
 
 from agent_core import errors
 from agent_core.errors import LLMBadRequestError, LLMError
+from agent_core.events.masking import SecretMasker, StreamingMask
 from agent_core.llm.differences import first_difference
-from agent_core.llm.exchange import CallDelta, ChatRequest, Chunk, Transport
-from agent_core.llm.failures import hide_keys
+from agent_core.llm.exchange import CallDelta, ChatRequest, Chunk, Endpoint, Transport
+from agent_core.llm.failures import hide_keys, keys_of
 from agent_core.llm.json_text import encoded
 
 VERSION = 1
@@ -37,10 +39,14 @@ class RecordingTransport:
         self._inner = inner
         self._path = path
 
-    async def prepare(self) -> None:
-        """See `Transport.prepare`."""
-        await asyncio.to_thread(self._path.parent.mkdir, parents=True, exist_ok=True)
-        await self._inner.prepare()
+    async def prepare(self, endpoint: Endpoint) -> None:
+        """See `Transport.prepare`.
+
+        Raises:
+            LLMBadRequestError: the file cannot be written.
+        """
+        await asyncio.to_thread(_append, self._path, "")
+        await self._inner.prepare(endpoint)
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[Chunk, None]:
         """See `Transport.stream`."""
@@ -59,11 +65,7 @@ class RecordingTransport:
             raise
         finally:
             if failure is not None or any("finish_reason" in piece for piece in pieces):
-                self._append(_line(request, pieces, failure))
-
-    def _append(self, line: str) -> None:
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
+                await asyncio.to_thread(_append, self._path, _line(request, pieces, failure) + "\n")
 
 
 class ReplayTransport:
@@ -79,7 +81,7 @@ class ReplayTransport:
         self._version: tuple[int, int] | None = None
         self._used: set[int] = set()
 
-    async def prepare(self) -> None:
+    async def prepare(self, endpoint: Endpoint) -> None:
         """Read the recording, again if it has changed.
 
         Raises:
@@ -137,6 +139,16 @@ def read_recording(path: Path) -> list[dict[str, Any]]:
     return exchanges
 
 
+def _append(path: Path, text: str) -> None:
+    """Write at the end of the file; a new one is for its owner alone, because it holds whole conversations."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(path, "a", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+            file.write(text)
+    except OSError as error:
+        raise LLMBadRequestError(f"The recording (`record_to`) cannot be written: {error}") from None
+
+
 def _line(request: ChatRequest, pieces: list[dict[str, Any]], failure: LLMError | None) -> str:
     error = failure and {
         "kind": type(failure).__name__,
@@ -147,10 +159,32 @@ def _line(request: ChatRequest, pieces: list[dict[str, Any]], failure: LLMError 
         "version": VERSION,
         "model": request.endpoint.model,
         "request": _asked(request),
-        "chunks": pieces,
+        "chunks": _masked(pieces, request.endpoint),
         "error": error,
     }
     return hide_keys(encoded(line).decode(), request.endpoint)
+
+
+def _masked(pieces: list[dict[str, Any]], endpoint: Endpoint) -> list[dict[str, Any]]:
+    """The pieces without a key that came cut into several of them."""
+    masker = SecretMasker(keys_of(endpoint))
+    masks: dict[object, StreamingMask] = {}
+    ends: dict[object, tuple[dict[str, Any], str]] = {}
+
+    def put(stream: object, holder: dict[str, Any], field: str) -> None:
+        mask = masks.setdefault(stream, StreamingMask(masker))
+        holder[field] = mask.feed(holder[field])
+        ends[stream] = (holder, field)
+
+    for piece in pieces:
+        for field in ("text", "reasoning"):
+            if field in piece:
+                put(field, piece, field)
+        for call in piece.get("calls", ()):
+            put(("call", call["index"]), call, "arguments")
+    for stream, (holder, field) in ends.items():
+        holder[field] += masks[stream].flush()
+    return pieces
 
 
 def _asked(request: ChatRequest) -> dict[str, Any]:

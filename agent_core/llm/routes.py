@@ -50,6 +50,8 @@ def route_of(endpoint: Endpoint, providers: Container[str]) -> Route:
         if base_url:
             return Route("compatible", rest, base_url)
         return Route("openai", rest, None) if prefix == "openai" else Route("provider", endpoint.model, None)
+    if prefix == "anthropic" and base_url:
+        return Route("provider", endpoint.model, base_url.removesuffix("/v1"))  # the library adds it
     if base_url and not (separator and prefix in providers):
         return Route("compatible", endpoint.model, base_url)
     return Route("provider", endpoint.model, base_url)

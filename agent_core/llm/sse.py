@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator
 from typing import Any
 
 import orjson
 
-from agent_core.errors import LLMBadRequestError, LLMError, LLMInternalError
-from agent_core.llm.exchange import CallDelta, Chunk, Endpoint
-from agent_core.llm.failures import build, from_status, readable
+from agent_core.errors import LLMBadRequestError, LLMError, LLMInternalError, LLMNoResponseError
+from agent_core.llm.exchange import Chunk, Endpoint
+from agent_core.llm.failures import build, readable
+from agent_core.llm.wire_chunks import chunk_of, error_of
 
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
+MAX_SPLIT_EVENT_BYTES = 1024 * 1024
 _DONE = b"[DONE]"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class AnswerReader:
@@ -31,7 +35,10 @@ class AnswerReader:
         self._secret = secret
         self._rest: list[bytes] = []
         self._size = 0
+        self._after_return = False
         self._loose = bytearray()
+        self._event = b""
+        self._split = b""
         self._finish_reason: str | None = None
         self._has_events = False
         self.is_done = False
@@ -43,9 +50,12 @@ class AnswerReader:
 
     def feed(self, data: bytes) -> list[Chunk]:
         """The chunks that `data` completes."""
+        if not self._size:
+            data = data.removeprefix(_BYTE_ORDER_MARK)
         self._size += len(data)
         if self._size > MAX_ANSWER_BYTES:
             raise self._broken(f"sent more than {MAX_ANSWER_BYTES // 2**20} MiB")
+        data = self._with_newlines(data)
         if b"\n" not in data:
             self._rest.append(data)
             return []
@@ -56,6 +66,7 @@ class AnswerReader:
     def end(self) -> list[Chunk]:
         """The chunks of what is left; raises when the answer broke off."""
         chunks = list(self._line(b"".join(self._rest).strip()))
+        chunks += self._line(b"")
         self._rest = []
         if not self._has_events and self._loose:
             chunks += self._whole(bytes(self._loose))
@@ -65,33 +76,55 @@ class AnswerReader:
             raise self._broken(what)
         return chunks
 
+    def _with_newlines(self, data: bytes) -> bytes:
+        """The data with each of the line ends that events may have (CR, LF, both) as a newline."""
+        if self._after_return:
+            data = data.removeprefix(b"\n")
+            self._after_return = False
+        if b"\r" in data:
+            self._after_return = data.endswith(b"\r")
+            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        return data
+
     def _line(self, line: bytes) -> Iterator[Chunk]:
-        if self.is_done or not line or line.startswith((b":", b"event:", b"id:", b"retry:")):
+        if self.is_done:
             return
-        if not line.startswith(b"data:"):
+        if not line:
+            self._event = b""
+            if self._split:
+                raise self._no_json(self._split)
+        elif line.startswith(b"event:"):
+            self._event = line[6:].strip()
+        elif line.startswith(b"data:"):
+            self._has_events = True
+            yield from self._data(line[5:].strip())
+        elif not line.startswith((b":", b"id:", b"retry:")):
             self._loose += line + b"\n"
-            return
-        self._has_events = True
-        data = line[5:].strip()
+
+    def _data(self, data: bytes) -> Iterator[Chunk]:
         if data == _DONE:
+            if self._split:
+                raise self._no_json(self._split)
             if self._finish_reason is None:
                 self._raise_loose_error()
             self.is_done = True
         elif data:
-            yield self._chunk(self._parsed(data))
+            data = self._split + b"\n" + data if self._split else data
+            try:
+                value = _loaded(data)
+            except ValueError:
+                # One event may have several lines of data; whether that is so its end will show.
+                self._split = data
+                if len(data) > MAX_SPLIT_EVENT_BYTES:
+                    raise self._no_json(data) from None
+                return
+            self._split = b""
+            yield self._chunk(value, data)
 
-    def _parsed(self, data: bytes) -> dict[str, Any]:
-        try:
-            value = orjson.loads(data)
-        except orjson.JSONDecodeError:
-            raise self._broken(f"sent a piece that is not JSON ({_excerpt(data)})") from None
-        if not isinstance(value, dict):
-            raise self._broken(f"sent a piece that is not an object ({_excerpt(data)})")
-        return value
-
-    def _chunk(self, value: dict[str, Any]) -> Chunk:
-        if value.get("error"):
-            raise error_of(self._endpoint, value["error"], secret=self._secret)
+    def _chunk(self, value: Any, data: bytes) -> Chunk:
+        if self._event == b"error":
+            raise self._reported(value)
+        value = self._object(value, data)
         chunk = chunk_of(value, "delta")
         self._finish_reason = chunk.finish_reason or self._finish_reason
         return chunk
@@ -104,91 +137,59 @@ class AnswerReader:
                 f"{self._endpoint.label} answered with {readable(body.decode(errors='replace'))} instead of an answer"
             )
             raise build(self._endpoint, LLMBadRequestError, f"{what}: is the base URL right?", secret=self._secret)
-        value = self._parsed(body.strip())
-        if value.get("error"):
-            raise error_of(self._endpoint, value["error"], secret=self._secret)
+        body = body.strip()
+        try:
+            value = self._object(_loaded(body), body)
+        except ValueError:
+            raise self._no_json(body) from None
         chunk = chunk_of(value, "message")
+        if not chunk.has_choice:
+            raise self._broken(f"answered without any choice ({_excerpt(body)})", LLMNoResponseError)
         self.is_done = True
         return [chunk]
 
+    def _object(self, value: Any, data: bytes) -> dict[str, Any]:
+        """The value, which is an object and tells of no error."""
+        if not isinstance(value, dict):
+            raise self._broken(f"sent a piece that is not an object ({_excerpt(data)})")
+        if value.get("error") or value.get("object") == "error":
+            raise self._reported(value)
+        return value
+
     def _raise_loose_error(self) -> None:
         """Raise the error object that a server wrote into its stream without the form of an event, if it did."""
-        if self._loose.startswith(b"{"):
-            error = self._parsed(bytes(self._loose).strip()).get("error")
-            if error:
-                raise error_of(self._endpoint, error, secret=self._secret)
+        loose = bytes(self._loose).strip()
+        if loose.startswith(b"{"):
+            try:
+                self._object(_loaded(loose), loose)
+            except ValueError:
+                raise self._no_json(loose) from None
 
-    def _broken(self, what: str) -> LLMError:
-        return build(self._endpoint, LLMInternalError, f"Model {self._endpoint.label} {what}", secret=self._secret)
+    def _reported(self, value: Any) -> LLMError:
+        """The error that the server tells of."""
+        error = value.get("error") or value if isinstance(value, dict) else value
+        return error_of(self._endpoint, error, secret=self._secret)
 
+    def _no_json(self, data: bytes) -> LLMError:
+        return self._broken(f"sent a piece that is not JSON ({_excerpt(data)})")
 
-def chunk_of(value: Mapping[str, Any], part: str) -> Chunk:
-    """One chunk (`part` "delta") or one whole answer ("message") of the OpenAI wire form."""
-    usage = value.get("usage")
-    usage = usage if isinstance(usage, dict) else None
-    cost = usage.get("cost") if usage else None
-    choices = value.get("choices")
-    choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else None
-    delta = choice.get(part) if choice else None
-    if not isinstance(delta, dict):
-        delta = {}
-    content = delta.get("content")
-    return Chunk(
-        text=_text(content),
-        reasoning=_text(delta.get("reasoning_content") or delta.get("reasoning")),
-        calls=tuple(_calls(delta)),
-        finish_reason=choice.get("finish_reason") if choice else None,
-        has_choice=choice is not None,
-        usage=usage,
-        model=value.get("model"),
-        cost=float(cost) if isinstance(cost, int | float) else None,
-    )
+    def _broken(self, what: str, kind: type[LLMError] = LLMInternalError) -> LLMError:
+        return build(self._endpoint, kind, f"Model {self._endpoint.label} {what}", secret=self._secret)
 
 
-def _text(content: Any) -> str:
-    """Text content, also where a server sends it in parts."""
-    if isinstance(content, str):
-        return content
-    if isinstance(content, list):
-        parts = [part.get("text") for part in content if isinstance(part, dict)]
-        return "".join(part for part in parts if isinstance(part, str))
-    return ""
+def _loaded(data: bytes) -> Any:
+    """The JSON value; bytes that are no UTF-8 and halves of characters, which some servers send, are let pass.
 
-
-def _calls(delta: Mapping[str, Any]) -> Iterator[CallDelta]:
-    for item in delta.get("tool_calls") or ():
-        if not isinstance(item, dict):
-            continue
-        function = item.get("function")
-        function = function if isinstance(function, dict) else {}
-        arguments = function.get("arguments")
-        if arguments is not None and not isinstance(arguments, str):
-            arguments = orjson.dumps(arguments).decode()
-        index = item.get("index")
-        yield CallDelta(
-            index=index if isinstance(index, int) else None,
-            id=str(item["id"]) if item.get("id") else None,
-            name=function.get("name") or None,
-            arguments=arguments or "",
-        )
-
-
-def error_of(endpoint: Endpoint, error: Any, *, secret: str = "") -> LLMError:
-    """The error for an error object (or text) inside an answer with status 200."""
-    if not isinstance(error, dict):
-        return from_status(endpoint, 500, str(error), secret=secret)
-    code = error.get("code", error.get("status"))
+    Raises:
+        ValueError: it is no JSON.
+    """
     try:
-        status = int(code) if code is not None else 500
-    except (TypeError, ValueError):
-        status = 500
-    words = [str(error[key]) for key in ("message", "type", "code") if error.get(key)]
-    kinds = " ".join(words[1:]).lower()
-    if "rate_limit" in kinds:
-        status = 429
-    elif "overloaded" in kinds:
-        status = 503
-    return from_status(endpoint, status if status >= 400 else 500, " ".join(words), secret=secret)
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        try:
+            return json.loads(data.decode("utf-8", "replace"))
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
 
 
 def _excerpt(data: bytes) -> str:

@@ -54,7 +54,8 @@ class ModelServer:
     @property
     def origin(self) -> str:
         """Scheme, host and port."""
-        return f"http://{self._host}:{self._port}"
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"http://{host}:{self._port}"
 
     @property
     def url(self) -> str:
@@ -88,7 +89,7 @@ class ModelServer:
         """The turn that answers a request, which is recorded."""
         self.request_count += 1
         self.requests.append(request)
-        if request.method != "POST" or not request.path.endswith(_PATHS):
+        if request.method != "POST" or not request.path.partition("?")[0].endswith(_PATHS):
             return fail(404, f"no such route: {request.method} {request.path}")
         return self._function(request)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -172,3 +173,8 @@ async def test_the_client_library_sends_each_request_once() -> None:
     async with ModelServer(lambda _: say("ok")) as server:
         await LLM(model="openai/x", base_url=server.url).acompletion(HELLO)
         assert server.request_count == 1
+
+
+async def test_what_a_providers_first_call_needs_is_imported_beforehand() -> None:
+    await LLM(model="anthropic/claude-sonnet-4-5", api_key=SecretStr("k")).warm_up()
+    assert {"litellm.responses.mcp.chat_completions_handler", "openai.resources.chat"} <= sys.modules.keys()

@@ -15,7 +15,7 @@ from agent_core.errors import LLMAuthenticationError, LLMBadRequestError, LLMUna
 from agent_core.llm.differences import first_difference
 from agent_core.llm.llm import LLM, RetryNotice
 from agent_core.testing.model_server import ModelServer
-from agent_core.testing.model_turns import Call, calls, fail, say
+from agent_core.testing.model_turns import Call, calls, fail, raw, say
 from tests.contract.llm.workshop import Workshop, finish_text
 
 KEY = "sk-very-secret-123"
@@ -128,6 +128,35 @@ async def test_a_whole_tour_can_be_recorded_and_replayed(tmp_path: Path) -> None
     again.say("hi")
     again.overrides = list(results)
     assert finish_text(await again.run()) == finish_text(end)
+
+
+@pytest.mark.parametrize("key", ['sk-"quoted"\\key-123', "sk-plain-key-1234567"])
+async def test_a_key_is_not_recorded_in_pieces_or_escaped_either(tmp_path: Path, key: str) -> None:
+    path = tmp_path / "recording.jsonl"
+    cut = [{"content": f"it is {key[:7]}"}, {"content": f"{key[7:]}, I"}, {"content": " think"}]
+    pieces = [{"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in cut]
+    end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+    async with ModelServer([raw(*pieces, end), fail(400, f"bad {key}")]) as server:
+        llm = recorder(server, path, num_retries=1).model_copy(update={"api_key": SecretStr(key)})
+        await llm.acompletion(hello(f"What is {key}?"))
+        with pytest.raises(LLMBadRequestError):
+            await llm.acompletion(hello())
+    text = path.read_text()
+    said = "".join(piece.get("text", "") for piece in json.loads(text.splitlines()[0])["chunks"])
+    assert said == "it is <secret_hidden>, I think"
+    assert key not in text
+    assert json.dumps(key)[1:-1] not in text
+    assert path.stat().st_mode & 0o077 == 0
+
+
+async def test_a_recording_that_cannot_be_written_is_refused_with_its_setting(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    async with ModelServer([say("never")]) as server:
+        llm = recorder(server, tmp_path / "file" / "recording.jsonl")
+        await llm.warm_up()
+        with pytest.raises(LLMBadRequestError, match="`record_to`"):
+            await llm.acompletion(hello())
+        assert server.request_count == 0
 
 
 JSON_VALUES = st.recursive(

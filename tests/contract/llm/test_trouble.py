@@ -87,7 +87,7 @@ async def test_what_may_pass_is_tried_again(turn: Turn, kind: type[LLMError]) ->
         (fail(400, "`tool_use` ids were found without `tool_result` blocks"), LLMMalformedHistoryError),
         (fail(400, "blocked by our content_policy"), LLMContentPolicyError),
         (fail(404, "model 'scripted' not found"), LLMModelNotFoundError),
-        (fail(301, headers={"Location": "https://elsewhere.invalid/"}), LLMBadRequestError),
+        (fail(301, headers={"Location": "https://elsewhere.invalid/"}), LLMModelNotFoundError),
         (Turn(body="<!DOCTYPE html><title>Welcome</title>", content_type="text/html"), LLMBadRequestError),
         (Turn(body="Not the page you look for", content_type="text/html"), LLMBadRequestError),
     ],
@@ -107,7 +107,7 @@ async def test_an_unknown_model_is_named_with_its_server() -> None:
             await model(server).acompletion(HELLO)
         assert str(caught.value) == (
             f"The provider answered 404 for model openai/scripted at {server.url}: no such model (scripted_error). "
-            "Check the model's name and the base URL."
+            "Check the model's name (`LLM_MODEL`) and the base URL (`LLM_BASE_URL`)."
         )
 
 

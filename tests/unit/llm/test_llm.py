@@ -28,7 +28,7 @@ PROVIDERS = frozenset({"anthropic", "openai", "azure", "gemini"})
 class Echo:
     """A transport that repeats the last message."""
 
-    async def prepare(self) -> None:
+    async def prepare(self, endpoint: Endpoint) -> None:
         pass
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[Chunk, None]:

@@ -6,7 +6,7 @@ import pytest
 from pydantic import SecretStr
 
 from agent_core.errors import LLMAuthenticationError, LLMError
-from agent_core.llm.exchange import ChatRequest, Chunk
+from agent_core.llm.exchange import ChatRequest, Chunk, Endpoint
 from agent_core.llm.llm import LLM
 from server.session.titles import TitleWriter, default_title, title_from_message
 
@@ -39,7 +39,7 @@ class Model:
         self.error = error
         self.requests: list[ChatRequest] = []
 
-    async def prepare(self) -> None:
+    async def prepare(self, endpoint: Endpoint) -> None:
         return
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[Chunk, None]:

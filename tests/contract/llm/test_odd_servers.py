@@ -1,0 +1,141 @@
+"""Servers that keep to the protocol in their own way, or not at all."""
+
+from __future__ import annotations
+
+import json
+from time import monotonic
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from agent_core.errors import LLMBadRequestError, LLMContentPolicyError, LLMError, LLMInternalError, LLMTimeoutError
+from agent_core.events.transient import TextDelta, TextDiscarded
+from agent_core.llm.llm import LLM, LLMResponse
+from agent_core.testing.model_server import ModelServer
+from agent_core.testing.model_turns import Turn, raw, say
+
+HELLO = [{"role": "user", "content": "Hello"}]
+DONE = "data: [DONE]\n\n"
+
+
+def part(delta: dict[str, Any], reason: str | None = None, **more: Any) -> dict[str, Any]:
+    return {"choices": [{"index": 0, "delta": delta, "finish_reason": reason}], **more}
+
+
+async def ask(turn: Turn, **options: Any) -> LLMResponse:
+    settings = {"num_retries": 1, "timeout": 5, **options}
+    listener = settings.pop("on_delta", None)
+    async with ModelServer([turn]) as server:
+        llm = LLM(model="openai/m", base_url=server.url, api_key=SecretStr("sk-key-123"), **settings)
+        return await llm.acompletion(HELLO, on_delta=listener)
+
+
+async def test_halves_of_a_character_in_two_pieces_are_one_character() -> None:
+    heard: list[str] = []
+    pieces = (
+        'data: {"choices":[{"delta":{"content":"a\\ud83d"}}]}\n\n',
+        'data: {"choices":[{"delta":{"content":"\\ude00b"}',
+    )
+    response = await ask(
+        raw(pieces[0], pieces[1] + ',"finish_reason":"stop"}]}\n\n', token_delay=0.05),
+        on_delta=lambda delta: heard.append(delta.text if isinstance(delta, TextDelta) else "void"),
+    )
+    assert response.message.text == "a😀b"
+    assert "".join(heard) == "a😀b"
+
+
+async def test_bytes_that_are_no_text_become_replacement_characters() -> None:
+    body = b'{"choices":[{"message":{"content":"a\xffb"},"finish_reason":"stop"}]}'
+    assert (await ask(Turn(body=body))).message.text == "a\N{REPLACEMENT CHARACTER}b"
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        "data: " + json.dumps(part({"content": "hi"}, "stop")) + "\r\rdata: [DONE]\r\r",
+        "data: " + json.dumps(part({"content": "hi"}, "stop")).replace(", ", ",\ndata: ") + "\n\n",
+        "\N{BYTE ORDER MARK}data: " + json.dumps(part({"content": "hi"}, "stop")) + "\n\n",
+    ],
+    ids=["carriage returns", "an event of several lines", "a byte order mark"],
+)
+async def test_all_forms_of_events_are_read(stream: str) -> None:
+    assert (await ask(raw(stream))).message.text == "hi"
+
+
+async def test_an_answer_that_is_complete_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent_core.llm.completion.COUNTS_SECONDS", 0.05)
+    start = monotonic()
+    response = await ask(raw(part({"content": "hi"}), part({}, "stop")).then("hang"))
+    assert response.message.text == "hi"
+    assert monotonic() - start < 3
+
+
+async def test_signs_of_life_alone_are_not_waited_for_for_ever() -> None:
+    alive = raw(*[": still here\n\n"] * 100, token_delay=0.02)
+    with pytest.raises(LLMTimeoutError, match=r"sent nothing for 0\.3 seconds"):
+        await ask(alive, timeout=0.1)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        ('event: error\ndata: {"message": "the backend died"}\n\n', LLMInternalError),
+        ('event: error\ndata: "the backend died"\n\n', LLMInternalError),
+        ('data: {"object": "error", "message": "the backend died", "code": 400}\n\n' + DONE, LLMBadRequestError),
+    ],
+)
+async def test_errors_inside_a_stream_are_told_whatever_their_form(error: str, kind: type[LLMError]) -> None:
+    heard: list[object] = []
+    with pytest.raises(kind, match="the backend died"):
+        await ask(raw(part({"content": "Let me"}), error, token_delay=0.05), on_delta=heard.append)
+    assert [type(one) for one in heard] == [TextDelta, TextDiscarded]
+
+
+async def test_an_answer_that_the_provider_filtered_is_an_error_and_what_was_shown_is_void() -> None:
+    heard: list[object] = []
+    with pytest.raises(LLMContentPolicyError, match="Rephrase"):
+        await ask(say("Well, you", finish_reason="content_filter"), on_delta=heard.append)
+    assert isinstance(heard[-1], TextDiscarded)
+
+
+async def test_a_refusal_is_an_answer() -> None:
+    assert (await ask(raw(part({"refusal": "I will not."}, "stop")))).message.text == "I will not."
+
+
+@pytest.mark.parametrize("cost", ["nan", "inf", "-1", "free"])
+async def test_a_cost_that_is_none_is_not_counted(cost: str) -> None:
+    response = await ask(say("hi", headers={"x-litellm-response-cost": cost}))
+    assert response.cost is None
+    more = {"usage": {"prompt_tokens": 5, "completion_tokens": -2, "cost": -0.5}}
+    response = await ask(raw(part({"content": "hi"}, "stop", **more)))
+    assert (response.cost, response.usage.prompt_tokens, response.usage.completion_tokens) == (None, 5, 0)
+
+
+async def test_counts_beyond_all_measure_are_not_counted() -> None:
+    text = '{"choices":[{"message":{"content":"hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1e400}}'
+    assert (await ask(Turn(body=text))).usage.prompt_tokens < 100
+
+
+@pytest.mark.parametrize("calls", [5, "no", {"a": 1}, [None, 7], [{"index": 0, "id": 5, "function": {"name": 7}}]])
+async def test_calls_of_the_wrong_type_do_no_harm(calls: Any) -> None:
+    response = await ask(raw(part({"content": "hi", "tool_calls": calls}, "stop")))
+    assert response.message.text == "hi"
+
+
+async def test_calls_that_all_have_the_number_zero_are_kept_apart() -> None:
+    names = [("ls", '{"a":1}'), ("ls", '{"a":2}'), ("cat", '{"b":3}')]
+    pieces = [part({"tool_calls": [{"index": 0, "function": {"name": n, "arguments": a}}]}) for n, a in names]
+    response = await ask(raw(*pieces, part({}, "tool_calls")))
+    assert [(one.name, one.arguments) for one in response.message.tool_calls or ()] == names
+
+
+async def test_of_several_choices_the_first_is_taken() -> None:
+    several = {"choices": [{"index": 1, "delta": {"content": "B"}}, {"index": 0, "delta": {"content": "A"}}]}
+    assert (await ask(raw(several, part({}, "stop")))).message.text == "A"
+
+
+async def test_a_redirection_is_told_and_not_followed() -> None:
+    moved = Turn(status=308, headers={"location": "https://elsewhere.invalid/v1/chat/completions"})
+    with pytest.raises(LLMError, match=r"points to https://elsewhere\.invalid/v1"):
+        await ask(moved)
