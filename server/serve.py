@@ -6,6 +6,7 @@ import asyncio
 import logging
 import signal
 import socket
+import textwrap
 from typing import TextIO
 from urllib.parse import quote
 
@@ -23,6 +24,7 @@ logger = logging.getLogger(__name__)
 BACKLOG = 1024
 SANDBOX_SECONDS = 3.0
 CONNECTION_GRACE_SECONDS = 2
+LINE_WIDTH = 110
 
 
 def serve(settings: Settings, out: TextIO) -> int:
@@ -98,7 +100,9 @@ class AnnouncingServer(uvicorn.Server):
                 reason = (await app.services.sandboxes.chosen()).reason
         except TimeoutError:
             reason = "still being looked for"
-        self._say(f"  sandbox   {reason}")
+        # Why it is not another one may take several sentences.
+        indent = " " * 12
+        self._say(textwrap.fill(reason, LINE_WIDTH, initial_indent="  sandbox   ", subsequent_indent=indent))
         self._say(f"  model     {_model(app.settings)}")
         self._say(f"  database  {_database(app.services.database)}")
 

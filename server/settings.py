@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator
 
 AUTO_TOKEN = "auto"  # noqa: S105 - a word that asks for a token, not a token
 DEMO_MODEL = "demo/tour"
@@ -29,7 +29,8 @@ def _none_if_blank(value: object) -> object:
 
 Words = Annotated[tuple[str, ...], BeforeValidator(_split_words)]
 OptionalText = Annotated[str | None, BeforeValidator(_none_if_blank)]
-OptionalPath = Annotated[Path | None, BeforeValidator(_none_if_blank)]
+Folder = Annotated[Path, AfterValidator(Path.expanduser)]
+OptionalFolder = Annotated[Folder | None, BeforeValidator(_none_if_blank)]
 OptionalSecret = Annotated[SecretStr | None, BeforeValidator(_none_if_blank)]
 Seconds = Annotated[float, Field(ge=0)]
 PositiveSeconds = Annotated[float, Field(gt=0)]
@@ -38,13 +39,13 @@ PositiveSeconds = Annotated[float, Field(gt=0)]
 class Settings(BaseModel):
     """All settings of one server process. Times are in seconds, sizes in bytes unless the name says otherwise."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
 
     # Address
     host: str = Field("127.0.0.1", min_length=1, description="Address to listen on. Any but loopback needs `token`.")
     port: int = Field(3000, ge=0, le=65535, description="Port to listen on; 0 takes a free one and prints it.")
-    data_dir: Path = Field(Path("data"), description="Folder of the database, the keys and whatever else is kept.")
-    page: OptionalPath = Field(
+    data_dir: Folder = Field(Path("data"), description="Folder of the database, the keys and whatever else is kept.")
+    page: OptionalFolder = Field(
         None, description="Folder of the built page; by default `frontend_stub/dist` of the checkout."
     )
 

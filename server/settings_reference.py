@@ -21,8 +21,9 @@ Every setting has one name. It can be given in four places; the first one that h
 3. a TOML file, named by `--config` or `{CONFIG_VARIABLE}`, with the names as keys;
 4. the default.
 
-An unknown name or a bad value is refused at start, with the nearest name that exists. What a user stores on the
-settings page (model, key, base URL, limits, …) wins over all of these for that user's conversations.
+An empty variable counts as not given. Folders are taken from where the server is started, or with `~` from the
+user's own folder. An unknown name or a bad value is refused at start, with the nearest name that exists. What a user
+stores on the settings page (model, key, base URL, limits, …) wins over all of these for that user's conversations.
 
 ```toml
 # drydock.toml

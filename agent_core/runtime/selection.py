@@ -50,7 +50,7 @@ async def choose_provider(
                 code="no_sandbox",
                 fix="Mend one of them, or accept the risk in so many words: --sandbox unconfined.",
             ) from no_local
-        return Choice(chosen.provider, f"{chosen.reason}, because of Docker: {no_docker}")
+        return Choice(chosen.provider, f"{chosen.reason}. Not Docker: {no_docker}")
 
 
 async def _docker(image: str, host: str | None) -> Choice:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -21,13 +22,23 @@ async def test_it_says_in_a_few_lines_where_it_is_and_what_it_runs_on(make_proce
         page = await client.get("/")
         assert page.headers["content-security-policy"]
     await server.until_printed("database")
-    lines = server.printed().splitlines()
-    assert lines[0].startswith("Drydock ")
+    printed = server.printed()
+    assert printed.startswith("Drydock ")
     assert server.url.startswith("http://127.0.0.1:")
-    assert [line.split()[0] for line in lines[1:4]] == ["sandbox", "model", "database"]
-    assert "WITHOUT ISOLATION" in lines[1]
-    assert "demo/tour" in lines[2]
+    assert re.findall(r"^  (\S+)", printed, re.MULTILINE) == ["sandbox", "model", "database"]
+    assert "WITHOUT ISOLATION" in printed
+    assert "demo/tour" in printed
     assert await server.stop() == 0
+
+
+@pytest.mark.bubblewrap
+async def test_it_says_in_readable_lines_why_its_sandboxes_are_not_docker_containers(make_process: MakeProcess) -> None:
+    server = await make_process(environment={"DOCKER_HOST": "unix:///nowhere/docker.sock"})
+    await server.until_printed("database")
+    printed = server.printed()
+    assert "sandbox   local: bubblewrap" in printed
+    assert "Not Docker: No Docker engine answers" in printed
+    assert max(len(line) for line in printed.splitlines() if "database" not in line) <= 110
 
 
 async def test_a_second_server_on_the_same_data_is_refused(make_process: MakeProcess) -> None:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
+from server.cli import main
 from server.errors import ConfigurationError
 from server.settings import Settings
 from server.settings_loading import load_settings
@@ -25,6 +27,94 @@ def test_options_win_over_the_environment_and_that_over_the_file(tmp_path: Path)
     file.write_text('port = 1\nhost = "127.0.0.2"\nsandbox = "local"\n')
     settings = load_settings({"port": 3, "host": None}, {"DRYDOCK_PORT": "2", "DRYDOCK_HOST": "127.0.0.3"}, file)
     assert (settings.port, settings.host, settings.sandbox) == (3, "127.0.0.3", "local")
+
+
+TWO_VALUES: dict[str, tuple[object, object]] = {
+    "host": ("127.0.0.2", "127.0.0.3"),
+    "port": (4001, 4002),
+    "data_dir": ("a", "b"),
+    "page": ("a", "b"),
+    "token": ("first-token", "second-token"),
+    "allowed_hosts": (["a.example"], ["b.example", "c.example"]),
+    "allowed_origins": (["https://a.example"], ["https://b.example", "http://c.example"]),
+    "conversation_manager_class": ("a.A", "b.B"),
+    "agent_class": ("A", "B"),
+    "max_budget_per_task": (1.5, 2.5),
+    "sandbox": ("local", "docker"),
+    "sandbox_image": ("a", "b"),
+    "sandbox_network": ("none", "internal"),
+    "llm_model": ("a/a", "b/b"),
+    "llm_api_key": ("first-key", "second-key"),
+    "llm_base_url": ("http://a.example", "http://b.example"),
+    "database_url": ("sqlite:///a", "sqlite:///b"),
+    "database_synchronous": ("NORMAL", "FULL"),
+    "log_level": ("debug", "error"),
+    "log_format": ("json", "text"),
+}
+"""Of settings that are neither numbers nor switches."""
+
+
+def two_values(field: str) -> tuple[object, object]:
+    default = Settings.model_fields[field].default
+    if field in TWO_VALUES:
+        return TWO_VALUES[field]
+    return (not default, default) if isinstance(default, bool) else (default + 1, default + 2)
+
+
+def spelled(value: object, join: str) -> str:
+    """A value as a variable of the environment carries it."""
+    return join.join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+@pytest.mark.parametrize("field", Settings.model_fields)
+def test_every_setting_comes_from_the_file_and_the_environment_wins(tmp_path: Path, field: str) -> None:
+    first, second = two_values(field)
+    file = tmp_path / "drydock.toml"
+    file.write_text(f"{field} = {json.dumps(first)}\n")  # what TOML and JSON have in common
+    from_file = getattr(load_settings(config_file=file), field)
+    assert from_file == getattr(Settings.model_validate({field: first}), field)
+    environment = {f"DRYDOCK_{field.upper()}": spelled(second, ",")}
+    from_environment = getattr(load_settings(None, environment, file), field)
+    assert from_environment == getattr(Settings.model_validate({field: second}), field) != from_file
+
+
+@pytest.mark.parametrize("option", ["host", "port", "data_dir", "sandbox", "page"])
+def test_every_option_of_the_command_wins_over_the_environment(
+    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = two_values(option)
+    monkeypatch.setenv(f"DRYDOCK_{option.upper()}", str(first))
+    (tmp_path / "drydock.toml").write_text("")
+    seen: list[Settings] = []
+
+    def command(settings: Settings, out: object) -> int:
+        seen.append(settings)
+        return 0
+
+    monkeypatch.setattr("server.doctor.doctor", command)
+    flag = f"--{option.replace('_', '-')}"
+    assert main(["doctor", flag, str(second), "--config", str(tmp_path / "drydock.toml")]) == 0
+    assert getattr(seen[0], option) == getattr(Settings.model_validate({option: second}), option)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("nan", "should be a finite number"),
+        ("inf", "should be a finite number"),
+        ("-1", "should be greater than or equal to 0"),
+        ("soon", "should be a valid number"),
+    ],
+)
+def test_a_time_is_a_finite_number_of_seconds(value: str, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"DRYDOCK_IDLE_UNLOAD_SECONDS: '{value}': Input {message}"):
+        load_settings(None, {"DRYDOCK_IDLE_UNLOAD_SECONDS": value})
+
+
+def test_a_folder_may_be_named_from_the_users_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/ann")
+    settings = load_settings(None, {"DRYDOCK_DATA_DIR": "~/drydock", "DRYDOCK_PAGE": "~/page"})
+    assert (settings.data_dir, settings.page) == (Path("/home/ann/drydock"), Path("/home/ann/page"))
 
 
 def test_the_file_may_be_named_by_the_environment(tmp_path: Path) -> None:
