@@ -201,6 +201,20 @@ class AgentErrorEvent(Event):
         )
 
 
+class CondensationSummaryEvent(Event):
+    """What stands in a view for the events that were condensed; made from a `Condensation`, whose id it has.
+
+    It is never stored: the log has the `Condensation`.
+    """
+
+    kind: Literal["CondensationSummaryEvent"] = "CondensationSummaryEvent"
+    summary: str
+
+    def to_llm_message(self) -> Message:
+        """The summary as the model sees it."""
+        return Message.user(f"[What came before, in short]\n{self.summary}")
+
+
 AnswerEvent = ObservationEvent | UserRejectObservation | AgentErrorEvent
 """The events that answer an action: every action gets exactly one, found by its `cause`.
 

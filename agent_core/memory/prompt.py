@@ -6,29 +6,39 @@ from collections.abc import Callable
 from typing import Any
 
 from agent_core.events.messages import Message
-from agent_core.memory.view import View, join_user_messages
+from agent_core.memory.transcript import Transcript, join_user_messages
+from agent_core.memory.view import View
 
 
 class PromptCache:
     """Renders what a view has settled exactly once; each step pays only for what is new.
 
-    It belongs to one view and one `render` function (one model). Neighbouring messages of the user are joined.
+    It belongs to one `render` function (one model). After a condensation everything is rendered anew. Neighbouring
+    messages of the user are joined.
     """
 
     def __init__(self, render: Callable[[Message], dict[str, Any]]) -> None:
         self._render = render
+        self._transcript: Transcript | None = None
+        self._forget()
+
+    def _forget(self) -> None:
         self._rendered: list[dict[str, Any]] = []
         self._last: Message | None = None
         self._seen = 0
 
     def prompt(self, view: View) -> list[dict[str, Any]]:
         """All messages of `view` in wire form. The list is the caller's own; the messages in it are shared."""
-        for message in view.settled[self._seen :]:
+        transcript = view.transcript
+        if transcript is not self._transcript:
+            self._transcript = transcript
+            self._forget()
+        for message in transcript.settled[self._seen :]:
             self._take(message)
-        self._seen = len(view.settled)
+        self._seen = len(transcript.settled)
         prompt = list(self._rendered)
-        if view.held:
-            tail = list(view.held)
+        if transcript.held:
+            tail = list(transcript.held)
             if self._last is not None and self._last.role == "user":
                 tail.insert(0, self._last)
                 prompt.pop()

@@ -1,155 +1,139 @@
-"""The view: the log as messages for a model, kept up to date event by event (agent-core 1.5, 5.2).
+"""The view: what a model is shown of the log, kept up to date event by event (agent-core 1.5, 5.2).
 
-What it guarantees, whatever the log holds (crashes, interruptions, messages in between): a tool call is never shown
-without exactly one result, a result never without its call, a batch of calls stays whole and its results follow in the
-order of the calls. Adding an event costs the same however long the log is.
+What it guarantees, whatever the log holds (crashes, interruptions, condensations, messages in between): a tool call is
+never shown without exactly one result, a result never without its call, a batch of calls stays whole and its results
+follow in the order of the calls. Adding an event costs the same however long the log is; only a condensation looks at
+the whole view.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
-from agent_core.events.control import CondensationRequest, RecallObservation
+from agent_core.events.control import Condensation, CondensationRequest
 from agent_core.events.llm_events import (
     ActionEvent,
     AgentErrorEvent,
     AnswerEvent,
+    CondensationSummaryEvent,
     MessageEvent,
     ObservationEvent,
-    SystemPromptEvent,
     UserRejectObservation,
 )
-from agent_core.events.messages import Message, TextContent
+from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
-from agent_core.memory.facts import facts_message
-
-_ANSWERS = (ObservationEvent, UserRejectObservation, AgentErrorEvent)
+from agent_core.memory.transcript import Transcript, ViewEvent, is_view_event
+from agent_core.memory.wholeness import CutPositions, belongs_to_batch, is_whole, without
 
 
 class View:
-    """The messages of a conversation.
+    """The events that a model is shown, in order, and their messages.
 
-    `settled` only ever grows, and what is in it never changes: callers may cache whatever they derive from its parts.
-    Neighbouring messages of the user are joined when they are read (`messages`), not in here.
+    Attributes:
+        events: an action only together with its batch, an answer only after its action; calls at the end may still
+            wait for their answers.
+        wants_condensation: whether a request for one is newer than the last one.
+        transcript: the messages; another object after a condensation, the same one otherwise.
     """
 
-    def __init__(self) -> None:
-        self.settled: list[Message] = []
-        self.wants_condensation = False
+    def __init__(self, events: Iterable[ViewEvent] = (), *, wants_condensation: bool = False) -> None:
+        self.events: list[ViewEvent] = list(events)
+        self.wants_condensation = wants_condensation
+        self._typed: dict[int, ActionEvent] = {}
         self._batch: list[ActionEvent] = []
-        self._answers: dict[int, AnswerEvent] = {}
-        self.held: list[Message] = []
-        self._user_commands: dict[int, str] = {}
+        self._waiting: set[int] = set()
+        self._read()
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    @classmethod
+    def from_log(cls, log: Iterable[AnyEvent]) -> View:
+        """The view of a whole log, given in the order of its ids."""
+        view = cls()
+        for event in log:
+            view.add(event)
+        return view
 
     def add(self, event: AnyEvent) -> None:
         """Take the next event of the log into account."""
         match event:
+            case Condensation():
+                self._condense(event)
+            case CondensationRequest():
+                self.wants_condensation = True
             case ActionEvent(tool_call=None):
-                self._add_user_command(event)
+                self._typed[event.id] = event  # the user's own; shown once it is answered
             case ActionEvent():
                 self._add_call(event)
             case ObservationEvent() | UserRejectObservation() | AgentErrorEvent():
                 self._add_answer(event)
-            case SystemPromptEvent():
-                self._say(_system_message(event))
-            case MessageEvent():
-                self._close_batch_before(event)
-                self._say(event.to_llm_message())
-            case RecallObservation():
-                if (message := facts_message(event)) is not None:
-                    self._say(message)
-            case CondensationRequest():
-                self.wants_condensation = True
+            case MessageEvent() if event.llm_message.role == "assistant":
+                self._abandon_batch()  # an agent that speaks after unanswered calls does not get their answers any more
+                self._show(event)
+            case _ if is_view_event(event):
+                self._show(event)  # type: ignore[arg-type] # which is what the line above asks
 
     def messages(self) -> list[Message]:
         """All messages as they may be sent now: calls that still wait for a result, and their batch, are left out."""
-        return join_user_messages([*self.settled, *self.held])
+        return self.transcript.messages()
 
-    def _say(self, message: Message) -> None:
-        # Between a call and its result nothing may stand: a message that comes while tools run follows the results.
-        (self.held if self._batch else self.settled).append(message)
+    def cut_positions(self) -> CutPositions:
+        """Where the view may be cut; costs a look at the whole view."""
+        return CutPositions(self.events)
+
+    def showing(self, events: Iterable[ViewEvent]) -> View:
+        """Another view that shows these events instead (masked ones, say); it knows the same requests."""
+        return View(events, wants_condensation=self.wants_condensation)
+
+    def _show(self, event: ViewEvent) -> None:
+        self.events.append(event)
+        self.transcript.add(event)
 
     def _add_call(self, event: ActionEvent) -> None:
-        if self._batch and self._batch[0].llm_response_id != event.llm_response_id:
-            self._drop_unanswered()
+        if self._batch and not belongs_to_batch(event, self._batch):
+            self._abandon_batch()
         self._batch.append(event)
+        self._waiting.add(event.id)
+        self._show(event)
 
     def _add_answer(self, event: AnswerEvent) -> None:
-        cause = event.cause
-        if cause is None:
+        if event.cause is None:
             return
-        if cause in self._user_commands:
-            command = self._user_commands.pop(cause)
-            self._say(_user_command_message(command, _answer_text(event)))
-        elif any(action.id == cause for action in self._batch) and cause not in self._answers:
-            self._answers[cause] = event
-            self._settle_if_complete()
+        if (typed := self._typed.pop(event.cause, None)) is not None:
+            self._show(typed)
+            self._show(event)
+        elif event.cause in self._waiting:  # the first answer counts, another one is not shown
+            self._waiting.remove(event.cause)
+            self._show(event)
+            if not self._waiting and is_whole(self._batch):
+                self._batch = []
 
-    def _settle_if_complete(self) -> None:
-        first = self._batch[0]
-        if len(self._batch) < first.calls_in_response or len(self._answers) < len(self._batch):
-            return
-        self.settled.append(_assistant_message(self._batch))
-        for action in self._batch:
-            answer = self._answers[action.id]
-            message = answer.to_llm_message()
-            self.settled.append(
-                message.model_copy(update={"tool_call_id": action.tool_call_id, "name": action.tool_name})
-            )
-        self._release()
+    def _abandon_batch(self) -> None:
+        if self._batch:
+            calls = {event.id for event in self._batch}
+            self.events = [event for event in self.events if event.id not in calls and event.cause not in calls]
+            self._batch, self._waiting = [], set()
+            self.transcript.abandon_batch()
 
-    def _close_batch_before(self, event: MessageEvent) -> None:
-        """An agent's message after unanswered calls means that they will never be answered."""
-        if self._batch and event.llm_message.role == "assistant":
-            self._drop_unanswered()
+    def _condense(self, event: Condensation) -> None:
+        self.wants_condensation = False
+        self.events = without(self.events, set(event.forgotten_event_ids))
+        if event.summary is not None and event.summary_offset is not None:
+            summary = CondensationSummaryEvent(id=event.id, timestamp=event.timestamp, summary=event.summary)
+            self.events.insert(self._place_for(event.summary_offset), summary)
+        self._read()
 
-    def _drop_unanswered(self) -> None:
-        self._release()
+    def _place_for(self, offset: int) -> int:
+        cuts = self.cut_positions()
+        try:
+            return cuts.find_next(min(offset, len(self.events)))
+        except ValueError:  # calls at the end wait for their answers: before them
+            return max(cuts)
 
-    def _release(self) -> None:
-        self._batch, self._answers = [], {}
-        self.settled.extend(self.held)
-        self.held = []
-
-    def _add_user_command(self, event: ActionEvent) -> None:
-        command = getattr(event.action, "command", "")
-        path = getattr(event.action, "path", "")
-        self._user_commands[event.id] = f"{event.tool_name}: {command} {path}".strip()
-
-
-def join_user_messages(messages: Sequence[Message]) -> list[Message]:
-    """`messages` with neighbouring plain messages of the user made one (agent-core 1.5, rule 3)."""
-    out: list[Message] = []
-    for message in messages:
-        if message.role == "user" and out and out[-1].role == "user":
-            out[-1] = out[-1].model_copy(update={"content": [*out[-1].content, *message.content]})
-        else:
-            out.append(message)
-    return out
-
-
-def _system_message(event: SystemPromptEvent) -> Message:
-    static = event.system_prompt.model_copy(update={"cache_prompt": True})
-    return Message(role="system", content=[static, event.dynamic_context] if event.dynamic_context else [static])
-
-
-def _assistant_message(batch: Sequence[ActionEvent]) -> Message:
-    first = batch[0]
-    return Message(
-        role="assistant",
-        content=list(first.thought) if first.thought_text.strip() else [],
-        tool_calls=[action.tool_call for action in batch if action.tool_call is not None],
-        reasoning_content=first.reasoning_content,
-        thinking_blocks=first.thinking_blocks,
-    )
-
-
-def _answer_text(answer: AnswerEvent) -> str:
-    return answer.to_llm_message().text
-
-
-def _user_command_message(command: str, output: str) -> Message:
-    return Message(
-        role="user",
-        content=[TextContent(text=f"[The user used a tool directly: {command}]\nResult:\n{output}")],
-    )
+    def _read(self) -> None:
+        """Derive the rest from the events."""
+        self.transcript = Transcript(self.events)
+        self._batch = list(self.transcript.batch)
+        answered = {event.cause for event in self.events}
+        self._waiting = {event.id for event in self._batch if event.id not in answered}

@@ -18,7 +18,7 @@ from agent_core.memory.view import View
 from agent_core.tools.terminal import TerminalAction
 
 
-def call(event_id: int, response: str, *, of: int = 1, thought: str = "") -> ActionEvent:
+def call(event_id: int, response: str, *, of: int = 1, thought: str = "", thinks: bool = False) -> ActionEvent:
     call_id = f"call_{event_id}"
     return ActionEvent(
         id=event_id,
@@ -29,6 +29,7 @@ def call(event_id: int, response: str, *, of: int = 1, thought: str = "") -> Act
         llm_response_id=response,
         calls_in_response=of,
         thought=[TextContent(text=thought)] if thought else [],
+        thinking_blocks=[{"type": "thinking", "thinking": "hm", "signature": "s"}] if thinks else [],
     )
 
 
@@ -129,8 +130,10 @@ def logs(draw: st.DrawFn) -> list[AnyEvent]:
             response += 1
             size = draw(st.integers(1, 4))
             written = size if kind == "batch" else draw(st.integers(1, size))
+            name = draw(st.sampled_from([f"r{response}", "always the same"]))
+            thinks = draw(st.booleans())
             for i in range(written):
-                events.append(call(event_id + i, f"r{response}", of=size))
+                events.append(call(event_id + i, name, of=size, thinks=thinks and i == 0))
                 calls.append(event_id + i)
         elif calls and kind in ("result", "error"):
             cause = calls.pop(draw(st.integers(0, len(calls) - 1)))
