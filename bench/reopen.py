@@ -7,8 +7,15 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from agent_core.events.control import AgentState, AgentStateChanged
-from agent_core.events.llm_events import ActionEvent, MessageEvent, MetricsSnapshot, ObservationEvent, TokenUsage
+from agent_core.events.control import AgentState, AgentStateChanged, RecallAction, RecallObservation
+from agent_core.events.llm_events import (
+    ActionEvent,
+    MessageEvent,
+    MetricsSnapshot,
+    ObservationEvent,
+    SystemPromptEvent,
+    TokenUsage,
+)
 from agent_core.events.messages import Message, MessageToolCall, TextContent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
@@ -76,25 +83,48 @@ async def _make(data_dir: Path, names: list[str], length: int) -> None:
 
 
 def _log(length: int) -> Iterator[AnyEvent]:
-    """A user's message, steps of the agent, and its end."""
-    yield MessageEvent(source="user", llm_message=Message.user("Look through all modules."))
-    for number in range(1, length - 1, 2):
-        command = f"grep -c def src/package/module_{number}.py"
-        call_id = f"call_{number}"
-        yield ActionEvent(
-            thought=[TextContent(text="The next module has to be looked at as well.")],
-            action=TerminalAction(command=command),
-            tool_name="terminal",
-            tool_call_id=call_id,
-            tool_call=MessageToolCall(id=call_id, name="terminal", arguments=json.dumps({"command": command})),
-            llm_response_id=f"resp_{number}",
-            metrics=MetricsSnapshot(usage=TokenUsage(model="scripted", prompt_tokens=number * 100)),
-        )
-        yield ObservationEvent(
-            source="agent",
-            cause=number,
-            observation=TerminalObservation.from_text(OUTPUT, command=command, exit_code=0, working_dir="/workspace"),
-            tool_name="terminal",
-            tool_call_id=call_id,
-        )
-    yield AgentStateChanged(agent_state=AgentState.FINISHED)
+    """A conversation that is done: what the agent was told, a user's message, and steps until it finished."""
+    events: list[AnyEvent] = [
+        AgentStateChanged(agent_state=AgentState.LOADING),
+        SystemPromptEvent(system_prompt=TextContent(text="You look through code.")),
+        AgentStateChanged(agent_state=AgentState.AWAITING_USER_INPUT),
+        MessageEvent(source="user", llm_message=Message.user("Look through all modules.")),
+        RecallAction(recall_type="workspace_context", query="Look through all modules.", cause=3),
+        AgentStateChanged(agent_state=AgentState.RUNNING),
+        RecallObservation(cause=4, recall_type="workspace_context", working_dir="/workspace"),
+    ]
+    yield from events
+    last = length - 2
+    for number in range(len(events), last - 1, 2):
+        yield from _step(number)
+    yield MessageEvent(
+        source="agent",
+        llm_message=Message.assistant("All modules have functions."),
+        llm_response_id="resp_last",
+        wait_for_response=True,
+        seen=last - 1,
+    )
+    yield AgentStateChanged(agent_state=AgentState.AWAITING_USER_INPUT)
+
+
+def _step(number: int) -> Iterator[AnyEvent]:
+    """The command that is event `number`, and its result."""
+    command = f"grep -c def src/package/module_{number}.py"
+    call_id = f"call_{number}"
+    yield ActionEvent(
+        thought=[TextContent(text="The next module has to be looked at as well.")],
+        action=TerminalAction(command=command),
+        tool_name="terminal",
+        tool_call_id=call_id,
+        tool_call=MessageToolCall(id=call_id, name="terminal", arguments=json.dumps({"command": command})),
+        llm_response_id=f"resp_{number}",
+        seen=number - 1,
+        metrics=MetricsSnapshot(usage=TokenUsage(model="scripted", prompt_tokens=number * 100)),
+    )
+    yield ObservationEvent(
+        source="agent",
+        cause=number,
+        observation=TerminalObservation.from_text(OUTPUT, command=command, exit_code=0, working_dir="/workspace"),
+        tool_name="terminal",
+        tool_call_id=call_id,
+    )

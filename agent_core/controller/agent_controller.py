@@ -65,7 +65,6 @@ class AgentController:
     def observe(self, event: AnyEvent) -> None:
         """Take a stored event into account, without acting on it."""
         self.state.fold(event)
-        self._step.view.add(event)
 
     async def begin(self, initial: Sequence[AnyEvent] = ()) -> None:
         """Enter the first state, with the `initial` events (a user's message) before it; `observe` has seen the log.
@@ -91,12 +90,13 @@ class AgentController:
     async def run(self) -> None:
         """Follow the log and act, until the stream is closed; waits for `begin` before it reads what that wrote."""
         await self._begun.wait()
-        try:
-            async with self._stream.subscribe(after=self.state.last_event_id) as events:
-                async for event in events:
-                    await self._on_event(event)  # type: ignore[arg-type] # no notices were asked for
-        finally:
-            await self._cancel_step()
+        with self._step.following():
+            try:
+                async with self._stream.subscribe(after=self.state.last_event_id) as events:
+                    async for event in events:
+                        await self._on_event(event)  # type: ignore[arg-type] # no notices were asked for
+            finally:
+                await self._cancel_step()
 
     async def _on_event(self, event: AnyEvent) -> None:
         self.observe(event)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from agent_core.agent.base import AgentBase, StepInput, StepOutcome
 from agent_core.controller.state import ConversationState
-from agent_core.errors import LLMRateLimitError
+from agent_core.errors import LLMRateLimitError, StreamClosedError
 from agent_core.events.control import AgentState, AgentStateChanged
 from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, MessageEvent, MetricsSnapshot, SystemPromptEvent
 from agent_core.events.masking import StreamingMask
 from agent_core.events.serialization import AnyEvent
-from agent_core.events.stream import EventStream
+from agent_core.events.stream import PAGE, EventStream
 from agent_core.events.transient import StatusNotice, TextDelta, TextDiscarded
 from agent_core.llm.llm import CallContext, RetryNotice
 from agent_core.llm.metrics import ConversationStats
@@ -36,7 +37,8 @@ class Step:
         max_budget: float | None,
         version: str,
     ) -> None:
-        self.view = View()
+        self._view = View()
+        self._unviewed = stream.subscribe(after=-1)
         self._stream = stream
         self._agent = agent
         self._tools = tools
@@ -57,6 +59,15 @@ class Step:
         """Go on counting from what the log says was spent."""
         self._stats = ConversationStats(metrics, max_budget=self._max_budget)
 
+    @contextmanager
+    def following(self) -> Iterator[None]:
+        """Within this, the stream keeps what the next step has still to read."""
+        self._stream.attach(self._unviewed)
+        try:
+            yield
+        finally:
+            self._stream.detach(self._unviewed)
+
     async def take(self, state: ConversationState) -> None:
         """Ask the model and store what comes of it.
 
@@ -67,12 +78,13 @@ class Step:
             EventStoreError: its answer could not be stored.
         """
         seen = state.last_event_id
+        await self._view_until(seen)
         deltas = _Deltas(self._stream)
         retries = _Retries(self._stream)
         try:
             outcome = await self._agent.astep(
                 StepInput(
-                    prompt=self._prompts.prompt(self.view),
+                    prompt=self._prompts.prompt(self._view),
                     tools=self._tools,
                     tool_schemas=self._schemas,
                     context=CallContext(conversation_id=self._stream.conversation_id),
@@ -87,6 +99,16 @@ class Step:
             await retries.settle()
         deltas.flush()
         await self._store(outcome, seen, was_limited=retries.was_limited)
+
+    async def _view_until(self, event_id: int) -> None:
+        """Bring the view up to this event: it is read when the model is asked, so to open a long log costs nothing."""
+        while self._unviewed.position < event_id:
+            event = await anext(self._unviewed, None)
+            if event is None:
+                raise StreamClosedError(f"the log of conversation {self._stream.conversation_id} is gone")
+            self._view.add(event)  # type: ignore[arg-type] # no notices were asked for
+            if self._unviewed.position % PAGE == 0:
+                self._prompts.render_settled(self._view)
 
     async def _store(self, outcome: StepOutcome, seen: int, *, was_limited: bool) -> None:
         common = {"seen": seen, "metrics": self._stats.add(outcome.response, self._agent.llm.usage_id)}

@@ -82,8 +82,8 @@ def _revive(value: Any, base: type[Tagged]) -> Any:
         return value
     kind = value.get("kind", "")
     found = Tagged.classes.get(kind)
-    if found is not None and issubclass(found, base):
-        return found.model_validate(value)
+    if found is not None and base in found.__mro__:
+        return found.__pydantic_validator__.validate_python(value)
     if base is Action:
         return UnknownAction(original_kind=kind, data={k: v for k, v in value.items() if k != "kind"})
     return UnknownObservation(

@@ -100,9 +100,15 @@ class EventStream:
         return stored
 
     def _remember(self, event: AnyEvent, size: int) -> None:
+        """Keep the event for the live readers, as long as one of them has still to read it and there is room."""
         self._recent.append((event, size))
         self._recent_bytes += size
-        while self._recent and (len(self._recent) > RECENT_EVENTS or self._recent_bytes > RECENT_BYTES):
+        read_by_all = min((reader.read_ahead for reader in self._subscriptions), default=self.last_id)
+        while self._recent and (
+            self._recent[0][0].id <= read_by_all
+            or len(self._recent) > RECENT_EVENTS
+            or self._recent_bytes > RECENT_BYTES
+        ):
             self._recent_bytes -= self._recent.popleft()[1]
 
     def _masked(self, event: AnyEvent) -> tuple[AnyEvent, bytes]:
@@ -174,7 +180,7 @@ class EventStream:
             subscription.offer(notice)
 
     def attach(self, subscription: Subscription) -> None:
-        """For `Subscription`: be woken by this stream."""
+        """For `Subscription`: be woken by this stream, which keeps what is new until it is read."""
         self._subscriptions.add(subscription)
 
     def detach(self, subscription: Subscription) -> None:
@@ -186,9 +192,3 @@ class EventStream:
         self.closed = True
         for subscription in self._subscriptions:
             subscription.wake()
-
-
-def _retrieve(task: asyncio.Task[list[AnyEvent]]) -> None:
-    """Mark a failure as seen: a caller who was cancelled meanwhile is not there to see it."""
-    if not task.cancelled():
-        task.exception()

@@ -39,6 +39,11 @@ class Subscription:
         self._events: deque[AnyEvent] = deque()
         self._more = asyncio.Event()
 
+    @property
+    def read_ahead(self) -> int:
+        """The last event that was fetched from the stream, delivered or not."""
+        return self._events[-1].id if self._events else self.position
+
     async def __aenter__(self) -> Self:
         self._stream.attach(self)
         return self

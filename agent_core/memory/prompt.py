@@ -29,13 +29,8 @@ class PromptCache:
 
     def prompt(self, view: View) -> list[dict[str, Any]]:
         """All messages of `view` in wire form. The list is the caller's own; the messages in it are shared."""
+        self.render_settled(view)
         transcript = view.transcript
-        if transcript is not self._transcript:
-            self._transcript = transcript
-            self._forget()
-        for message in transcript.settled[self._seen :]:
-            self._take(message)
-        self._seen = len(transcript.settled)
         prompt = list(self._rendered)
         if transcript.held:
             tail = list(transcript.held)
@@ -44,6 +39,16 @@ class PromptCache:
                 prompt.pop()
             prompt.extend(self._render(message) for message in join_user_messages(tail))
         return prompt
+
+    def render_settled(self, view: View) -> None:
+        """Render what `view` has settled since the last call: so a long log is rendered piece by piece."""
+        transcript = view.transcript
+        if transcript is not self._transcript:
+            self._transcript = transcript
+            self._forget()
+        for message in transcript.settled[self._seen :]:
+            self._take(message)
+        self._seen = len(transcript.settled)
 
     def _take(self, message: Message) -> None:
         if message.role == "user" and self._last is not None and self._last.role == "user":
