@@ -50,6 +50,16 @@ class SteppedStore(InMemoryEventStore):
         return found
 
 
+class CountingStore(InMemoryEventStore):
+    """A store that counts how often it is read."""
+
+    reads = 0
+
+    async def read(self, conversation_id: str, *, after: int = -1, limit: int = 100) -> list:  # type: ignore[type-arg]
+        self.reads += 1
+        return await super().read(conversation_id, after=after, limit=limit)
+
+
 class FailingStore(InMemoryEventStore):
     """A store that fails as long as it is told to."""
 
@@ -136,6 +146,23 @@ async def test_a_slow_reader_falls_back_to_the_store_and_misses_nothing() -> Non
         assert len(stream._recent) < 500
         seen = [await anext(events) for _ in range(500)]
     assert [text_of(event) for event in seen] == [str(i) for i in range(500)]
+
+
+async def test_only_what_a_live_reader_has_still_to_read_is_kept_in_memory() -> None:
+    store = CountingStore()
+    stream = await EventStream.open("c", store)
+    async with stream.subscribe() as quick, stream.subscribe() as slow:
+        await stream.add_events([message(str(n)) for n in range(10)])
+        assert [text_of(await anext(quick)) for _ in range(10)] == [str(n) for n in range(10)]
+        await stream.add_event(message("10"))
+        assert [text_of(await anext(slow)) for _ in range(11)] == [str(n) for n in range(11)]
+        assert text_of(await anext(quick)) == "10"
+        assert store.reads == 0
+        await stream.add_event(message("11"))
+        assert [text_of(await anext(reader)) for reader in (quick, slow)] == ["11", "11"]
+        assert store.reads == 0
+        assert len(await stream.page()) == 12
+        assert store.reads == 1
 
 
 async def test_nobody_sees_an_event_that_was_not_stored() -> None:
