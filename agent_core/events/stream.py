@@ -16,6 +16,7 @@ from agent_core.events.serialization import AnyEvent, encoded, from_data, from_p
 from agent_core.events.store import EventStore, NewEvent
 from agent_core.events.subscription import Subscription
 from agent_core.events.transient import Transient
+from agent_core.events.underway import Underway
 
 RECENT_EVENTS = 128
 RECENT_BYTES = 96 * 1024
@@ -41,6 +42,7 @@ class EventStream:
         self._recent_bytes = 0
         self._arrived: dict[int, tuple[AnyEvent, int]] = {}
         self._subscriptions: set[Subscription] = set()
+        self._underway = Underway()
         self.closed = False
 
     @classmethod
@@ -95,6 +97,7 @@ class EventStream:
         while (entry := self._arrived.pop(self.last_id + 1, None)) is not None:
             self.last_id = entry[0].id
             self._remember(*entry)
+            self._underway.settle(entry[0])
         for subscription in self._subscriptions:
             subscription.wake()
         return stored
@@ -170,18 +173,22 @@ class EventStream:
     def subscribe(self, *, after: int = -1, transients: bool = False) -> Subscription:
         """A cursor behind event `after`; with `transients` it also sees the transient notices published from now on.
 
+        Behind the history it is first told what is under way at this moment (see `Underway`).
         Use it as ``async with`` and iterate over it; it ends when the stream is closed and everything was read.
         """
         return Subscription(self, after=after, transients=transients)
 
     def publish(self, notice: Transient) -> None:
         """Show a transient notice to the subscriptions that asked for them; nothing is stored."""
+        self._underway.note(notice)
         for subscription in self._subscriptions:
             subscription.offer(notice)
 
     def attach(self, subscription: Subscription) -> None:
         """For `Subscription`: be woken by this stream, which keeps what is new until it is read."""
         self._subscriptions.add(subscription)
+        for notice in self._underway:
+            subscription.offer(notice)
 
     def detach(self, subscription: Subscription) -> None:
         """For `Subscription`: be woken no more."""
