@@ -32,11 +32,15 @@ class OutputDelta:
 
 @dataclass(frozen=True, slots=True)
 class StatusNotice:
-    """Progress or trouble to show to people: an id of wire-protocol section 5 and a text."""
+    """Progress or trouble to show to people: an id of wire-protocol section 5 and a text.
+
+    With `start_failed` the trouble is that there is no session: sandbox or agent could not be started.
+    """
 
     status_id: str
     message: str
     level: Literal["info", "error"] = "info"
+    start_failed: bool = False
 
 
 Transient = TextDelta | TextDiscarded | OutputDelta | StatusNotice

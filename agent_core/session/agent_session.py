@@ -127,7 +127,11 @@ class AgentSession:
             await self.sandbox.start(self._progress)
             await self._begin(initial_message, sandbox_existed=existed)
         except DrydockError as error:
-            await self._failed(error)
+            # One line: what a program said last may be many.
+            await self._failed(type(error).__name__, " ".join(str(error).split()))
+            raise
+        except Exception:
+            await self._failed("RuntimeError", "The conversation could not be started; the server's log says why.")
             raise
         self._set_status(READY)
         self.is_ready = True
@@ -251,6 +255,8 @@ class AgentSession:
         self.stream.publish(StatusNotice(FAILED, detail, "error"))
 
     def _progress(self, status_id: str, text: str) -> None:
+        if status_id == FAILED:
+            return  # the error that follows says it, once and for all
         self._set_status(status_id if status_id != READY else self.runtime_status)
         self.stream.publish(StatusNotice(status_id, text))
 
@@ -259,13 +265,12 @@ class AgentSession:
         if self._on_status is not None:
             self._on_status(status_id)
 
-    async def _failed(self, error: DrydockError) -> None:
+    async def _failed(self, kind: str, problem: str) -> None:
         self._set_status(FAILED)
-        self.stream.publish(StatusNotice(FAILED, str(error), "error"))
-        reason = f"{type(error).__name__}: {error}"
+        self.stream.publish(StatusNotice(FAILED, problem, "error", start_failed=True))
         try:
             await self.stream.add_event(
-                AgentStateChanged(agent_state=AgentState.ERROR, reason=reason, detail=str(error))
+                AgentStateChanged(agent_state=AgentState.ERROR, reason=f"{kind}: {problem}", detail=problem)
             )
         except (EventStoreError, StreamClosedError) as unwritten:
             logger.error("conversation %s: its failure was not stored: %s", self.conversation_id, unwritten)

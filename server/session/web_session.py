@@ -273,10 +273,11 @@ class WebSession:
             await agent.start()
         except DrydockError as error:
             # The log and the status say so already; a new message or a restart tries again.
-            logger.warning("conversation %s could not be started: %s", self.conversation_id, error)
+            problem = " ".join(str(error).split())
+            logger.warning("conversation %s could not be started: %s", self.conversation_id, problem)
         except Exception:
+            # A bug; the clients were told the same way.
             logger.exception("conversation %s could not be started", self.conversation_id)
-            agent.stream.publish(StatusNotice("STATUS$ERROR", "The conversation could not be started.", "error"))
         self._active()
 
     async def _unload(self, *, stopped: bool, sandbox: AfterClose, notice: StatusNotice | None) -> None:

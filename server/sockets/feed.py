@@ -22,7 +22,7 @@ from server.sockets.ports import JoinedConversation
 from server.sockets.replay import Replay, state_before
 from server.wire.encoding import to_json
 from server.wire.envelope import to_wire
-from server.wire.frames import closed_frame, delta_frame, error_frames, status_frame
+from server.wire.frames import closed_frame, delta_frame, error_frames, notice_frames
 
 EVENT: Final = "oh_event"
 DELTA: Final = "oh_delta"
@@ -146,7 +146,8 @@ class Feed:
     async def _show_notice(self, notice: Notice) -> None:
         match notice:
             case StatusNotice():
-                await self._send(EVENT, status_frame(notice, self._clock()))
+                for frame in notice_frames(notice, self._clock()):
+                    await self._send(EVENT, frame)
             case OutputDelta() if notice.cause in self._reissued:
                 # Clients know a confirmed action under the id with which it was sent again.
                 await self._send(DELTA, delta_frame(OutputDelta(self._reissued[notice.cause], notice.text)))

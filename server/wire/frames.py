@@ -13,6 +13,14 @@ GENERAL_ERROR: Final = "STATUS$ERROR"
 Frame = dict[str, Any]
 
 
+def notice_frames(notice: StatusNotice, now: datetime) -> list[Frame]:
+    """The status; where a session could not be started, also the protocol's error frame for that."""
+    status = status_frame(notice, now)
+    if not notice.start_failed:
+        return [status]
+    return [{"error": True, "message": f"Failed to create agent session: {notice.message}"}, status]
+
+
 def status_frame(notice: StatusNotice, now: datetime) -> Frame:
     """A status update. An error also says its source and time: only then does the client show it."""
     frame: Frame = {"status_update": True, "type": notice.level, "id": notice.status_id, "message": notice.message}

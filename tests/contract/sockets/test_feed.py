@@ -295,6 +295,63 @@ async def test_notices_keep_their_place_between_events() -> None:
         ]
 
 
+async def test_a_client_that_comes_in_the_middle_is_told_what_is_under_way() -> None:
+    async with serving() as loopback:
+        stream = stream_of(loopback)
+        stream.publish(StatusNotice("STATUS$STARTING_RUNTIME", "Fetching the image"))
+        await stream.add_events([said("go"), command("make"), command("ls")])
+        for text in ("one\n", "two\n"):
+            stream.publish(OutputDelta(1, text))
+        stream.publish(OutputDelta(2, "a.txt\n"))
+        stream.publish(TextDelta("r0", "An older answer"))
+        stream.publish(TextDelta("r1", "Hel"))
+        stream.publish(TextDelta("r1", "lo"))
+        await stream.add_event(output(2))
+        async with loopback.client() as client:
+            await client.until_id(3)
+            await until(lambda: len(client.deltas) == 2)
+            stream.publish(OutputDelta(1, "three\n"))
+            await until(lambda: len(client.deltas) == 3)
+        assert client.frames[-1]["message"] == "Fetching the image"
+        assert client.deltas == [
+            {"kind": "message", "response_id": "r1", "text": "Hello"},
+            {"kind": "output", "cause": 1, "text": "one\ntwo\n"},
+            {"kind": "output", "cause": 1, "text": "three\n"},
+        ]
+
+
+async def test_what_is_no_longer_under_way_is_not_told_again() -> None:
+    async with serving() as loopback:
+        stream = stream_of(loopback)
+        stream.publish(StatusNotice("STATUS$STARTING_RUNTIME", ""))
+        stream.publish(StatusNotice("STATUS$READY", ""))
+        stream.publish(StatusNotice("STATUS$LLM_RETRY", "Retrying"))
+        await stream.add_event(command())
+        stream.publish(OutputDelta(0, "x" * 100_000))
+        stream.publish(TextDelta("r1", "Hello"))
+        await stream.add_events([output(0), command()])
+        stream.publish(TextDelta("r2", "Hm"))
+        stream.publish(TextDiscarded("r2"))
+        async with loopback.client() as client:
+            await client.until_id(2)
+            await stream.add_event(said("end"))
+            await client.until_id(3)
+        assert client.deltas == []
+        assert [frame["id"] for frame in client.frames] == [0, 1, 2, 3]
+
+
+async def test_a_session_that_could_not_be_started_is_told_in_one_error_frame_and_one_status() -> None:
+    async with serving() as loopback, loopback.client() as client:
+        await until(lambda: loopback.conversations.known["c1"].connections)
+        await stream_of(loopback).add_event(said("go"))
+        await client.until_id(0)
+        stream_of(loopback).publish(StatusNotice("STATUS$ERROR", "No water.", "error", start_failed=True))
+        await until(lambda: len(client.frames) == 3)
+        assert client.frames[1] == {"error": True, "message": "Failed to create agent session: No water."}
+        assert client.frames[2]["type"] == "error"
+        assert client.frames[2]["message"] == "No water."
+
+
 async def test_a_new_title_is_told_to_the_conversations_clients_only() -> None:
     async with serving() as loopback:
         await loopback.conversations.create("c2")
