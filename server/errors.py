@@ -77,8 +77,14 @@ async def _invalid(request: Request, error: Exception) -> Response:
     """422: where the problem is and what it is; the input is left out, since it may hold a secret."""
     if not isinstance(error, RequestValidationError):
         raise error
-    problems = [{"type": e["type"], "loc": e["loc"], "msg": e["msg"]} for e in error.errors()]
+    problems = [{"type": e["type"], "loc": e["loc"], "msg": _problem(e)} for e in error.errors()]
     return JSONResponse({"detail": jsonable_encoder(problems)}, 422)
+
+
+def _problem(error: Mapping[str, Any]) -> str:
+    if error["type"] == "json_invalid":
+        return f"the body is no valid JSON: {error['ctx']['error']}"
+    return str(error["msg"])
 
 
 async def _known(request: Request, error: Exception) -> Response:

@@ -74,13 +74,13 @@ class SettingsChange(BaseModel):
 
     language: Text | None = None
     agent: Text | None = None
-    max_iterations: int | None = Field(None, ge=1)
+    max_iterations: int | None = Field(None, ge=1, le=1_000_000)
     security_analyzer: Text | None = None
     confirmation_mode: bool | None = None
     llm_model: Text | None = None
     llm_api_key: Text | None = None
     llm_base_url: Text | None = None
-    remote_runtime_resource_factor: int | None = None
+    remote_runtime_resource_factor: int | None = Field(None, ge=0, le=1000)
     enable_default_condenser: bool = True
     enable_sound_notifications: bool = False
     enable_proactive_conversation_starters: bool = True
@@ -91,8 +91,8 @@ class SettingsChange(BaseModel):
     mcp_config: McpConfig | None = None
     search_api_key: Text | None = None
     sandbox_api_key: Text | None = None
-    max_budget_per_task: float | None = Field(None, gt=0)
-    condenser_max_size: int | None = Field(None, ge=20)
+    max_budget_per_task: float | None = Field(None, gt=0, allow_inf_nan=False)
+    condenser_max_size: int | None = Field(None, ge=20, le=1_000_000)
     email: Text | None = None
     email_verified: bool | None = None
     git_user_name: Text | None = None

@@ -246,6 +246,7 @@ def _position(page_id: str) -> tuple[datetime, str]:
         created_at, last = json.loads(base64.urlsafe_b64decode(page_id + "=" * (-len(page_id) % 4)))
         if not isinstance(created_at, int) or not isinstance(last, str):
             raise TypeError("wrong types")
+        last.encode()  # a half character is not to reach the database
         return from_microseconds(created_at), last
     except (binascii.Error, ValueError, TypeError, OverflowError) as error:
         raise InvalidPageError("page_id is not valid; use the next_page_id of the page before, or none") from error

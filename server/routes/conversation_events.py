@@ -10,18 +10,18 @@ from pydantic import BaseModel, ConfigDict
 from starlette.responses import Response, StreamingResponse
 
 from agent_core.errors import DrydockError
-from agent_core.events.llm_events import MessageEvent
-from agent_core.events.messages import Message
-from agent_core.events.serialization import AnyEvent, from_payload
+from agent_core.events.serialization import from_payload
 from agent_core.events.store import EventStore
-from server.dependencies import OwnConversation, ServicesDependency
+from server.dependencies import OwnConversation, Services, ServicesDependency
 from server.errors import ReplyError
+from server.routes.event_filter import EventFilter, is_hidden
+from server.routes.json_route import JsonRoute
 from server.wire.encoding import to_json
-from server.wire.envelope import to_wire
+from server.wire.envelope import to_record
 from server.wire.errors import WireError
 from server.wire.incoming import from_wire
 
-router = APIRouter(prefix="/api/conversations/{conversation_id}")
+router = APIRouter(prefix="/api/conversations/{conversation_id}", route_class=JsonRoute)
 
 MAX_LIMIT = 100
 PAGE = 200
@@ -56,13 +56,16 @@ async def read_events(
     end_id: int | None = None,
     reverse: bool = False,
     limit: int = 20,
+    wanted: EventFilter | None = None,
 ) -> Response:
-    """A part of the log, whether or not the conversation runs."""
+    """A part of the log, whether or not the conversation runs; the body may say which events are wanted."""
     if limit < 0 or limit > MAX_LIMIT:
         raise ReplyError(400, {"detail": "Invalid limit"})
     found: list[dict[str, Any]] = []
     has_more = False
     async for wire in _events(services.database.events, record.id, start_id, end_id, reverse=reverse):
+        if wanted is not None and not wanted.takes(wire):
+            continue
         if len(found) == limit:
             has_more = True
             break
@@ -77,7 +80,7 @@ async def read_trajectory(record: OwnConversation, services: ServicesDependency)
     async def chunks() -> AsyncIterator[bytes]:
         separator = b'{"trajectory":['
         async for wire in _events(services.database.events, record.id, 0, None, reverse=False):
-            if (wire.get("args") or wire.get("extras") or {}).get("hidden") is True:
+            if is_hidden(wire):
                 continue
             if "extras" in wire:
                 extras = {k: v for k, v in wire["extras"].items() if k not in _LEFT_OUT_OF_TRAJECTORIES}
@@ -94,11 +97,7 @@ async def add_event(
     record: OwnConversation, services: ServicesDependency, body: Annotated[Any, Body()]
 ) -> dict[str, Any]:
     """Take an event as a socket would; a conversation that does not run is started."""
-    try:
-        event = from_wire(body)
-    except WireError as error:
-        raise ReplyError(400, {"success": False, "error": str(error), "detail": str(error)}) from error
-    return await _send(services, record.id, event)
+    return await _send(services, record.id, body)
 
 
 @router.post("/message")
@@ -106,11 +105,14 @@ async def add_message(record: OwnConversation, services: ServicesDependency, bod
     """Say something to the agent."""
     if not body.message.strip():
         raise ReplyError(400, {"success": False, "error": "message: is empty; write something"})
-    message = Message.user(body.message)
-    return await _send(services, record.id, MessageEvent(source="user", llm_message=message))
+    return await _send(services, record.id, {"action": "message", "args": {"content": body.message}})
 
 
-async def _send(services: Any, conversation_id: str, event: AnyEvent) -> dict[str, Any]:
+async def _send(services: Services, conversation_id: str, data: object) -> dict[str, Any]:
+    try:
+        event = from_wire(data, max_chars=services.settings.max_message_bytes)
+    except WireError as error:
+        raise ReplyError(400, {"success": False, "error": str(error), "detail": str(error)}) from error
     try:
         await services.manager.send(conversation_id, event)
     except DrydockError as error:
@@ -135,11 +137,7 @@ async def _events(
         if not page:
             return
         for stored in page:
-            event = from_payload(stored.payload, stored.id)
-            # No type is filtered here: what history leaves out for sockets is what only live readers see.
-            wire = to_wire(event, live=False) or to_wire(event, live=True)
-            if wire is not None:
-                yield wire
+            yield to_record(from_payload(stored.payload, stored.id))
         if reverse:
             last = page[-1].id - 1
         else:

@@ -14,8 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from agent_core.errors import DrydockError
 from agent_core.events.event import utc_now
-from agent_core.events.llm_events import MessageEvent
-from agent_core.events.messages import Message
+from agent_core.events.serialization import AnyEvent
 from server.auth.identity import Identity
 from server.conversation_manager.conversation_manager import ConversationStatus
 from server.db.conversations import ConversationRecord
@@ -29,12 +28,15 @@ from server.dependencies import (
     find_conversation,
 )
 from server.errors import ReplyError
+from server.routes.json_route import JsonRoute
 from server.session.conversation_info import conversation_info
 from server.session.settings_merge import choose_model
 from server.user_settings import McpConfig
+from server.wire.errors import WireError
+from server.wire.incoming import from_wire
 
 logger = logging.getLogger(__name__)
-router = APIRouter(prefix="/api/conversations")
+router = APIRouter(prefix="/api/conversations", route_class=JsonRoute)
 
 MAX_PAGE = 100
 CHOSEN_ID = r"(?!task-)[A-Za-z0-9_-]{1,100}"
@@ -105,6 +107,7 @@ async def create_conversation(
     """Make a conversation, start it, and put the first message in its log: all durable when the answer comes."""
     wish = body or NewConversation()
     _refuse_what_is_not_there(wish)
+    first = _first_message(wish, services.settings.max_message_bytes)
     user = await services.database.settings.get(identity.user_id)
     model = choose_model(user, services.settings)
     if model.lacks_key():
@@ -118,9 +121,8 @@ async def create_conversation(
         )
     record = await _store(services, identity, wish, model.model)
     try:
-        if wish.initial_user_msg or wish.image_urls:
-            message = Message.user(wish.initial_user_msg or "", image_urls=wish.image_urls)
-            await services.manager.send(record.id, MessageEvent(source="user", llm_message=message))
+        if first is not None:
+            await services.manager.send(record.id, first)
         else:
             await services.manager.maybe_start_agent_loop(record.id)
     except DrydockError:
@@ -144,12 +146,25 @@ def _refuse_what_is_not_there(wish: NewConversation) -> None:
         raise ReplyError(400, _error(f"{name}: this version knows no git providers; send initial_user_msg instead"))
 
 
+def _first_message(wish: NewConversation, max_chars: int) -> AnyEvent | None:
+    text = wish.initial_user_msg or ""
+    if not (text.strip() or wish.image_urls):
+        return None
+    try:
+        return from_wire(
+            {"action": "message", "args": {"content": text, "image_urls": wish.image_urls}}, max_chars=max_chars
+        )
+    except WireError as error:
+        raise ReplyError(400, _error(f"initial_user_msg, image_urls: {error}")) from error
+
+
 async def _store(services: Services, identity: Identity, wish: NewConversation, model: str) -> ConversationRecord:
     conversation_id = uuid.uuid4().hex
     if wish.conversation_id is not None:
         if not services.settings.allow_set_conversation_id:
+            # As for any other key that is not known here (wire-protocol 4.3).
             raise ReplyError(
-                400, _error("conversation_id: only the server chooses ids, unless allow_set_conversation_id is set")
+                422, _error("conversation_id: only the server chooses ids, unless allow_set_conversation_id is set")
             )
         if re.fullmatch(CHOSEN_ID, wish.conversation_id) is None:
             raise ReplyError(

@@ -10,10 +10,11 @@ from fastapi import APIRouter
 from agent_core.errors import DrydockError
 from server.dependencies import IdentityDependency, ServicesDependency
 from server.errors import ReplyError
+from server.routes.json_route import JsonRoute
 from server.user_settings import SettingsChange, merged, public_form
 
 logger = logging.getLogger(__name__)
-router = APIRouter(prefix="/api")
+router = APIRouter(prefix="/api", route_class=JsonRoute)
 
 
 @router.get("/settings")

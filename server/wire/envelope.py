@@ -44,6 +44,7 @@ LIVE_FROM_ENVIRONMENT: Final = frozenset({"run", "agent_state_changed", "recall"
 """Observations of the environment that a client sees live, as the agent's (wire-protocol 3.2)."""
 
 DEFAULT_USAGE_MODEL: Final = "default"
+_NULL: Final = ObservationForm("null", "", {})
 _UTC_OFFSET: Final = "+00:00"
 
 
@@ -65,6 +66,16 @@ def to_wire(event: AnyEvent, *, live: bool) -> dict[str, Any] | None:
     if not live and form.name == "recall" and isinstance(form, ActionForm):
         return None
     return _envelope(event, form, source)
+
+
+def to_record(event: AnyEvent) -> dict[str, Any]:
+    """The log's entry as it is read back: every event has one, so that ids are without gaps (wire-protocol 4.3).
+
+    What clients are never sent, and the log has all the same, is the protocol's null.
+    """
+    translate = _FORMS.get(type(event))
+    form = translate(event) if translate is not None else None
+    return _envelope(event, form or _NULL, _source(event))
 
 
 def wire_time(moment: datetime) -> str:

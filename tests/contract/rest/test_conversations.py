@@ -84,7 +84,7 @@ async def test_the_first_message_makes_the_title(server: Server) -> None:
         ({"image_urls": "x"}, 422),
         ({"git_provider": "sourcehut"}, 422),
         ([], 422),
-        ({"conversation_id": "mine"}, 400),
+        ({"conversation_id": "mine"}, 422),
         ({"replay_json": "[]"}, 400),
     ],
 )

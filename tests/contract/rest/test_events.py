@@ -109,6 +109,46 @@ async def test_an_event_that_makes_no_sense_is_refused_with_a_reason_and_not_sto
     assert await server.events(conversation_id) == before
 
 
+async def test_every_event_of_the_log_is_there_and_the_ids_have_no_gap(server: Server, conversation_id: str) -> None:
+    response = await server.post(f"/api/conversations/{conversation_id}/events", json={"action": "null"})
+    assert response.status_code == 200
+    events = await server.events(conversation_id)
+    assert [event["id"] for event in events] == list(range(len(events)))
+    assert (events[-1]["action"], events[-1]["message"], events[-1]["source"]) == ("null", "No action", "user")
+
+
+async def test_a_body_says_which_events_are_wanted(server: Server, conversation_id: str) -> None:
+    await say(server, conversation_id, "first thing")
+    await answers(server, conversation_id, 1)
+    hidden = {"action": "run", "args": {"command": "secret thing", "hidden": True}}
+    await server.post(f"/api/conversations/{conversation_id}/events", json=hidden)
+    await answers(server, conversation_id, 2)
+    events = await server.events(conversation_id)
+
+    async def found(**wanted: Any) -> list[int]:
+        response = await server.client.request(
+            "GET", f"/api/conversations/{conversation_id}/events", json=wanted, params={"limit": 100}
+        )
+        assert response.status_code == 200, response.text
+        assert response.json()["has_more"] is False
+        return [event["id"] for event in response.json()["events"]]
+
+    everything = [event["id"] for event in events]
+    assert await found() == everything
+    assert await found(source="user") == [event["id"] for event in events if event["source"] == "user"]
+    assert await found(query="FIRST") == [event["id"] for event in events if "first" in str(event)]
+    assert await found(exclude_hidden=True) == [event["id"] for event in events if "secret thing" not in str(event)]
+    middle = events[3]["timestamp"]
+    assert await found(start_date=middle) == everything[3:]
+    assert await found(end_date=middle.removesuffix("Z")) == everything[:4]
+
+
+@pytest.mark.parametrize("wanted", [{"source": "sky"}, {"start_date": "soon"}, {"colour": 1}, [], 5])
+async def test_a_filter_that_makes_no_sense_is_refused(server: Server, conversation_id: str, wanted: Any) -> None:
+    path = f"/api/conversations/{conversation_id}/events"
+    assert (await server.client.request("GET", path, json=wanted)).status_code == 422
+
+
 async def test_a_message_to_a_stopped_conversation_starts_it(server: Server, conversation_id: str) -> None:
     await server.post(f"/api/conversations/{conversation_id}/stop")
     response = await server.post(f"/api/conversations/{conversation_id}/message", json={"message": "go on"})

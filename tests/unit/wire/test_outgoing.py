@@ -39,7 +39,7 @@ from agent_core.tools.terminal import TerminalAction, TerminalObservation
 from agent_core.tools.think import ThinkAction, ThinkObservation
 from server.wire.action_fields import ACTIONS
 from server.wire.encoding import to_json
-from server.wire.envelope import to_wire, wire_time
+from server.wire.envelope import to_record, to_wire, wire_time
 from server.wire.observation_fields import OBSERVATIONS
 
 TIME = datetime(2025, 11, 15, 9, 43, 21, 123456, tzinfo=UTC)
@@ -642,6 +642,13 @@ def _public(frame: dict[str, Any]) -> dict[str, Any]:
 def test_who_is_said_to_have_done_it(event: AnyEvent, live: str | None, history: str | None) -> None:
     frames = [to_wire(event, live=True), to_wire(event, live=False)]
     assert [frame and frame["source"] for frame in frames] == [live, history]
+
+
+def test_read_back_from_the_log_an_event_that_clients_are_never_sent_is_a_null() -> None:
+    event = result_event(FinishObservation()).stored_as(5)
+    assert to_wire(event, live=True) is None
+    record = to_record(event)
+    assert (record["id"], record["observation"], record["message"]) == (5, "null", "No observation")
 
 
 def test_an_event_without_an_id_has_no_id_on_the_wire() -> None:

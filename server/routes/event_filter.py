@@ -1,0 +1,52 @@
+"""Which events of a log a client wants to see (wire-protocol 4.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from server.wire.encoding import to_json
+from server.wire.envelope import wire_time
+
+
+class EventFilter(BaseModel):
+    """The body of ``GET …/events``; all that is named has to hold.
+
+    Attributes:
+        query: a text that the event's JSON contains, in any case.
+        start_date: the earliest time, ISO 8601; without a zone it is UTC.
+        end_date: the latest time, likewise.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    exclude_hidden: bool = False
+    query: str | None = None
+    source: Literal["agent", "user", "environment"] | None = None
+    start_date: datetime | None = None
+    end_date: datetime | None = None
+
+    def takes(self, wire: Mapping[str, Any]) -> bool:
+        """Whether an event in its public form is among those wanted."""
+        if self.exclude_hidden and is_hidden(wire):
+            return False
+        if self.source is not None and wire["source"] != self.source:
+            return False
+        # Public times have one form and one zone: their texts order as they do.
+        if self.start_date is not None and wire["timestamp"] < _bound(self.start_date):
+            return False
+        if self.end_date is not None and wire["timestamp"] > _bound(self.end_date):
+            return False
+        return not self.query or self.query.lower() in to_json(wire).decode().lower()
+
+
+def is_hidden(wire: Mapping[str, Any]) -> bool:
+    """Whether an event in its public form is marked as hidden."""
+    return (wire.get("args") or wire.get("extras") or {}).get("hidden") is True
+
+
+def _bound(moment: datetime) -> str:
+    return wire_time(moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC))

@@ -1,0 +1,60 @@
+"""Routes that take JSON: only whole, sane JSON under its own content type ever reaches a handler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from email.message import Message
+from typing import Any
+
+import orjson
+from fastapi import Request
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from server.wire.errors import WireError
+from server.wire.json_data import check_json
+
+
+class JsonRoute(APIRoute):
+    """An `APIRoute` whose body is read strictly.
+
+    No NaN or infinite number, no NUL character, no half character, nothing nested without end: what no store and no
+    client could carry is a 422 that names the place. Another content type than JSON is one that says what to send.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The library's handler, given a request that reads strictly."""
+        handle = super().get_route_handler()
+        takes_body = self.body_field is not None
+
+        async def strictly(request: Request) -> Response:
+            strict = _StrictRequest(request.scope, request.receive)
+            if takes_body and not _is_json(request.headers.get("content-type", "")) and await strict.body():
+                raise _refusal(["header", "content-type"], "send JSON with the header Content-Type: application/json")
+            return await handle(strict)
+
+        return strictly
+
+
+class _StrictRequest(Request):
+    async def json(self) -> Any:
+        """The body's value; a body that is no JSON at all is left to the library to report."""
+        body = await self.body()
+        value = orjson.loads(body)
+        try:
+            check_json(value, max_chars=len(body))  # its size is the gate's business
+        except WireError as error:
+            raise _refusal(["body"], str(error)) from error
+        return value
+
+
+def _is_json(content_type: str) -> bool:
+    header = Message()
+    header["content-type"] = content_type or "text/plain"
+    subtype = header.get_content_subtype()
+    return header.get_content_maintype() == "application" and (subtype == "json" or subtype.endswith("+json"))
+
+
+def _refusal(place: list[str], problem: str) -> HTTPException:
+    return HTTPException(422, [{"type": "value_error", "loc": place, "msg": problem}])  # type: ignore[arg-type]

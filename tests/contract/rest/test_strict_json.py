@@ -1,0 +1,75 @@
+"""What is no sane JSON is refused in words, on every route that takes a body, and leaves nothing behind."""
+
+from __future__ import annotations
+
+from tests.contract.rest.conftest import MakeServer, Server
+
+JSON = {"content-type": "application/json"}
+
+
+BODIES = [
+    (b'{"%s": ', "valid JSON"),
+    (b"\xff\xfe{}", "valid JSON"),
+    (b'{"%s": NaN}', "valid JSON"),
+    (b'{"%s": 1e999}', "valid JSON"),
+    (b'{"%s": "\\ud800"}', "valid JSON"),
+    (b'{"%s": "a\\u0000b"}', "NUL"),
+    (b'{"%s": 99999999999999999}', "2^53"),
+    (b"[" * 5000 + b"]" * 5000, "depth"),
+    (b'{"%s":' + b"[" * 100 + b"]" * 100 + b"}", "deeper"),
+]
+ROUTES = [
+    ("POST", "/api/conversations", b"initial_user_msg"),
+    ("PATCH", "/api/conversations/c", b"title"),
+    ("POST", "/api/conversations/c/message", b"message"),
+    ("POST", "/api/conversations/c/events", b"action"),
+    ("POST", "/api/settings", b"llm_api_key"),
+]
+
+
+async def test_a_body_that_is_no_sane_json_is_a_422_that_says_why(make_server: MakeServer) -> None:
+    async with make_server(allow_set_conversation_id=True) as server:
+        await server.create(conversation_id="c")
+        for method, path, field in ROUTES:
+            for body, problem in BODIES:
+                content = body.replace(b"%s", field)
+                response = await server.client.request(method, path, content=content, headers=JSON)
+                assert response.status_code == 422, (path, body[:40])
+                assert problem in str(response.json()["detail"]), (path, body[:40])
+        assert (await server.get("/api/settings")).status_code == 404
+        assert len((await server.get("/api/conversations")).json()["results"]) == 1
+
+
+async def test_json_under_another_name_is_told_the_right_one(server: Server) -> None:
+    for content_type in ("text/plain", "application/x-www-form-urlencoded", None):
+        headers = {"content-type": content_type} if content_type else {}
+        response = await server.post("/api/conversations", content=b'{"initial_user_msg": "x"}', headers=headers)
+        assert response.status_code == 422
+        assert "Content-Type: application/json" in response.text
+
+
+async def test_a_message_over_the_limit_is_refused_over_http_too(make_server: MakeServer) -> None:
+    long = "x" * 2000
+    async with make_server(allow_set_conversation_id=True, max_message_bytes=1024) as server:
+        await server.create(conversation_id="c")
+        for path, body in (
+            ("/api/conversations", {"initial_user_msg": long}),
+            ("/api/conversations/c/message", {"message": long}),
+            ("/api/conversations/c/events", {"action": "message", "args": {"content": long}}),
+        ):
+            response = await server.post(path, json=body)
+            assert response.status_code == 400
+            assert "1024 bytes" in response.text
+
+
+async def test_numbers_beyond_all_reason_are_no_settings(server: Server) -> None:
+    huge = {"max_iterations": 10**12, "condenser_max_size": 10**12, "remote_runtime_resource_factor": -1}
+    for name, value in huge.items():
+        assert (await server.post("/api/settings", json={name: value})).status_code == 422
+    assert (await server.get("/api/settings")).status_code == 404
+
+
+async def test_a_page_id_with_half_a_character_is_refused(server: Server) -> None:
+    response = await server.get("/api/conversations", params={"page_id": "WzEsICJcdWQ4MDAiXQ"})
+    assert response.status_code == 400
+    assert "page_id" in response.json()["detail"]
