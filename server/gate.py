@@ -137,7 +137,12 @@ class Gate:
 
 
 def _headers(scope: Scope) -> dict[str, str]:
-    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+    headers: dict[str, str] = {}
+    for raw_name, raw_value in scope["headers"]:
+        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
+        # Several are one list (RFC 9110), so that none of them is checked in another's place.
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    return headers
 
 
 def _json(body: object) -> bytes:

@@ -76,7 +76,7 @@ class Settings(BaseModel):
         20, ge=1, description="Loaded conversations at a time; one more closes the least recently updated one."
     )
     max_feed_buffer_bytes: int = Field(
-        MEGABYTE, ge=64 * 1024, description="What may wait in the transport for a client before its feed pauses."
+        MEGABYTE // 4, ge=64 * 1024, description="What may wait in the transport for a client before its feed pauses."
     )
 
     # Conversations

@@ -22,6 +22,12 @@ MODEL_VARIABLES = {
 }
 """The common names of the model's variables; the same with the prefix wins over them."""
 
+PROTOCOL_VARIABLES = {
+    "SESSION_API_KEY": "token",
+    "ALLOW_SET_CONVERSATION_ID": "allow_set_conversation_id",
+}
+"""Names that the protocol gives to two settings (wire-protocol 1.2, 4.3); the same with the prefix wins here too."""
+
 
 def variable_name(field: str) -> str:
     """The environment variable of a setting."""
@@ -72,7 +78,7 @@ def _from_file(path: Path) -> dict[str, Any]:
 
 
 def _from_environment(environment: Mapping[str, str]) -> Iterable[tuple[str, str, str]]:
-    for variable, key in MODEL_VARIABLES.items():
+    for variable, key in (MODEL_VARIABLES | PROTOCOL_VARIABLES).items():
         if environment.get(variable):
             yield variable, key, environment[variable]
     known = {variable_name(field): field for field in Settings.model_fields}

@@ -9,7 +9,7 @@ from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
 from server.settings import Settings
-from server.settings_loading import CONFIG_VARIABLE, MODEL_VARIABLES, variable_name
+from server.settings_loading import CONFIG_VARIABLE, MODEL_VARIABLES, PROTOCOL_VARIABLES, variable_name
 
 _INTRODUCTION = f"""# Configuration
 
@@ -71,7 +71,7 @@ def _is_last_of_group(name: str, starts: dict[str, str]) -> bool:
 
 
 def _variables(name: str) -> str:
-    short = [variable for variable, field in MODEL_VARIABLES.items() if field == name]
+    short = [variable for variable, field in (MODEL_VARIABLES | PROTOCOL_VARIABLES).items() if field == name]
     return ", ".join(f"`{variable}`" for variable in [variable_name(name), *short])
 
 

@@ -203,7 +203,7 @@ class StandaloneConversationManager(ConversationManager):
                     concurrency=settings.resume_concurrency,
                     limit=settings.max_concurrent_conversations,
                 )
-            for conversation_id in await find_unattended(self._conversations, self.parts.sandboxes):
+            async for conversation_id in find_unattended(self._conversations, self.parts.sandboxes):
                 if conversation_id not in self._sessions:
                     self._unattended_since.setdefault(conversation_id, time.monotonic())
         except DrydockError as error:

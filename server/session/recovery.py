@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from agent_core.errors import DrydockError
 from agent_core.runtime.sandbox import SandboxStatus
@@ -18,7 +18,7 @@ MAX_RESUMES = 3
 RESUMES = "resumes"
 """Key in a conversation's options: how often it was resumed without coming to rest since."""
 
-RECENT = 100
+PAGE = 100
 
 
 async def resume_interrupted(
@@ -71,15 +71,22 @@ async def came_to_rest(conversations: ConversationRepository, conversation_id: s
         await conversations.update(conversation_id, options=options)
 
 
-async def find_unattended(conversations: ConversationRepository, sandboxes: Sandboxes) -> list[str]:
-    """The most recent conversations whose sandbox an earlier process left running or paused."""
-    found = []
-    for record in (await conversations.list_page(limit=RECENT)).results:
-        if record.sandbox is None:
-            continue
-        try:
-            if await (await sandboxes.sandbox(record)).poll() in (SandboxStatus.RUNNING, SandboxStatus.PAUSED):
-                found.append(record.id)
-        except DrydockError as error:
-            logger.debug("the sandbox of conversation %s could not be looked at: %s", record.id, error)
-    return found
+async def find_unattended(conversations: ConversationRepository, sandboxes: Sandboxes) -> AsyncIterator[str]:
+    """All conversations, newest first, whose sandbox an earlier process left running or paused."""
+    page_id = None
+    while True:
+        page = await conversations.list_page(limit=PAGE, page_id=page_id)
+        for record in page.results:
+            if record.sandbox is not None and await _is_up(record, sandboxes):
+                yield record.id
+        page_id = page.next_page_id
+        if page_id is None:
+            return
+
+
+async def _is_up(record: ConversationRecord, sandboxes: Sandboxes) -> bool:
+    try:
+        return await (await sandboxes.sandbox(record)).poll() in (SandboxStatus.RUNNING, SandboxStatus.PAUSED)
+    except DrydockError as error:
+        logger.debug("the sandbox of conversation %s could not be looked at: %s", record.id, error)
+        return False

@@ -99,6 +99,24 @@ async def test_a_foreign_host_or_origin_is_refused_everywhere() -> None:
         assert (await ask(path, headers={"origin": "http://evil.example"})).status == 403
 
 
+@pytest.mark.parametrize("name", ["host", "origin"])
+async def test_a_second_header_does_not_cover_up_the_first(name: str) -> None:
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    ours = {"host": "localhost:3000", "origin": "http://localhost:3000"}
+    headers = [(key.encode(), value.encode()) for key, value in ours.items()]
+    headers.insert(0, (name.encode(), b"http://evil.example" if name == "origin" else b"evil.example"))
+    scope = {"type": "http", "method": "GET", "path": "/health", "headers": headers, "client": ("127.0.0.1", 5)}
+    await make_gate(Settings())(scope, receive, send)
+    assert sent[0]["status"] == 403
+
+
 async def test_a_body_that_says_it_is_too_large_is_refused_before_it_is_read() -> None:
     answer = await ask(settings=Settings(max_request_bytes=1024), headers={"content-length": "1025"}, chunks=())
     assert answer.status == 413

@@ -369,6 +369,22 @@ async def test_a_sandbox_that_a_killed_process_left_running_is_stopped_when_nobo
         assert by_name["used"].status == "running"
 
 
+async def test_left_sandboxes_are_found_however_many_conversations_came_after(
+    make_house: MakeHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server.session.recovery.PAGE", 2)
+    async with make_house() as house:
+        await house.new("left", sandbox={"provider": "fake"})
+        spec = house.manager.parts.sandboxes.spec(ConversationRecord(id="left"))
+        await house.provider.create(spec).start(lambda *_: None)
+        for number in range(5):
+            await house.new(f"later{number}")
+        provider = house.provider
+    async with make_house(provider, sandbox_stop_seconds=0.1):
+        (sandbox,) = provider.sandboxes.values()
+        await until(lambda: sandbox.status == "stopped")
+
+
 async def test_a_slow_end_of_a_conversation_does_not_hold_up_the_server_for_long(make_house: MakeHouse) -> None:
     async with make_house(shutdown_seconds=0.1) as house:
         await house.new("a")

@@ -133,6 +133,13 @@ def test_the_models_common_variables_are_read_and_the_prefixed_ones_win() -> Non
     assert settings.llm_api_key.get_secret_value() == "key-1"
 
 
+def test_the_protocols_own_variables_are_read() -> None:
+    settings = load_settings(None, {"SESSION_API_KEY": "a-long-token", "ALLOW_SET_CONVERSATION_ID": "1"})
+    assert settings.token is not None
+    assert settings.token.get_secret_value() == "a-long-token"
+    assert settings.allow_set_conversation_id
+
+
 def test_lists_are_written_with_commas_in_the_environment() -> None:
     settings = load_settings(None, {"DRYDOCK_ALLOWED_ORIGINS": "https://A.example/, http://b.example:8080"})
     assert settings.allowed_origins == ("https://a.example", "http://b.example:8080")
