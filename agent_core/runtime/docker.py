@@ -8,7 +8,7 @@ import functools
 import os
 import socket
 import ssl
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -221,14 +221,17 @@ def labels_of(item: Mapping[str, Any]) -> Mapping[str, str]:
     return item.get("Labels") or {}
 
 
-def unless_gone(call: Callable[..., object], *args: object, **options: object) -> None:
-    """Make a call of the SDK (in a thread) that may find its object gone, going, or in use by something else."""
+def unless_gone(call: Callable[..., object], *args: object, also: Collection[int] = (), **options: object) -> None:
+    """Make a call of the SDK (in a thread) that may find its object gone, going, or in use by something else.
+
+    `also`: further answers of the engine that mean no harm.
+    """
     from docker.errors import APIError
 
     try:
         call(*args, **options)
     except APIError as error:
-        if error.status_code not in (404, 409):
+        if error.status_code not in (404, 409, *also):
             raise
 
 

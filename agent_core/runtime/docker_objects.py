@@ -54,6 +54,17 @@ class DockerObjects:
 
         await self._engine.call("start the sandbox", work)
 
+    async def connect(self, network: str) -> None:
+        """Put the container into this network, in the place of one of the same name that is gone."""
+        with ignoring(403, 404, 500):  # it was not in there, as far as the engine knows
+            await self._engine.call(
+                "disconnect the sandbox",
+                lambda client: client.disconnect_container_from_network(self.name, network, force=True),
+            )
+        await self._engine.call(
+            "connect the sandbox", lambda client: client.connect_container_to_network(self.name, network)
+        )
+
     async def open_exec(self) -> tuple[ExecStream, asyncio.Transport]:
         """A stream to the program that attaches to the runner."""
         return await self._engine.open_exec(

@@ -1,24 +1,21 @@
-"""The provider of sandboxes in Docker containers, and what its sandboxes share: the engine and the networks."""
+"""The provider of sandboxes in Docker containers, whose sandboxes share an engine and its networks."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection
 from typing import Any
 
 from agent_core.errors import SandboxError
-from agent_core.runtime.docker import DockerEngine, EngineRefusedError, ignoring, labels_of, unless_gone
+from agent_core.runtime.docker import DockerEngine, labels_of, unless_gone
 from agent_core.runtime.docker_config import GID, UID
+from agent_core.runtime.docker_networks import DockerNetworks
 from agent_core.runtime.docker_sandbox import DockerSandbox, docker_name
 from agent_core.runtime.images import check_image
 from agent_core.runtime.injection import runner_archive
-from agent_core.runtime.naming import LABEL_CONVERSATION, LABEL_INSTANCE, LABEL_ROLE, instance_name
+from agent_core.runtime.naming import LABEL_CONVERSATION, LABEL_INSTANCE
 from agent_core.runtime.sandbox import Availability, Sandbox, SandboxSpec, SandboxState
 
 PULL_SECONDS = 600.0
-_BRIDGE = {"com.docker.network.bridge.enable_icc": "false"}
-# Without an address on the bridge the host itself, with whatever listens on all its addresses, is out of reach too.
-_NO_HOST = {"com.docker.network.bridge.inhibit_ipv4": "true"}
 
 
 class DockerProvider:
@@ -44,7 +41,7 @@ class DockerProvider:
         pull_seconds: float = PULL_SECONDS,
     ) -> None:
         self._engine = DockerEngine(host, threads=threads, call_seconds=call_seconds, connect_seconds=connect_seconds)
-        self._networks = InstanceNetworks(self._engine)
+        self._networks = DockerNetworks(self._engine)
         self._pull_seconds = pull_seconds
 
     async def check(self) -> Availability:
@@ -91,59 +88,10 @@ class DockerProvider:
                 if conversation not in kept:
                     unless_gone(client.remove_volume, volume["Name"], force=True)
                     gone.add(conversation)
-            if not kept:
-                for network in client.networks(filters=filters):
-                    unless_gone(client.remove_network, network["Id"])
 
         await self._engine.call("remove what is left of former sandboxes", sweep)
-        if not kept:
-            self._networks.forget()
+        await self._networks.remove_unused(instance_id, all_of_instance=not kept)
         return sorted(gone - {""})
 
     async def close(self) -> None:
         await self._engine.close()
-
-
-class InstanceNetworks:
-    """The networks of an instance's sandboxes: bridges on which containers cannot reach one another."""
-
-    def __init__(self, engine: DockerEngine) -> None:
-        self._engine = engine
-        self._made: set[str] = set()
-        self._making = asyncio.Lock()
-
-    async def ensure(self, spec: SandboxSpec) -> str:
-        """Name of the network that a spec wishes for; ``none`` is the engine's own."""
-        if spec.network == "none":
-            return "none"
-        name = f"{instance_name(spec.instance_id)}-{spec.network}"
-        async with self._making:
-            if name not in self._made:
-                await self._make(name, spec)
-                self._made.add(name)
-        return name
-
-    def forget(self) -> None:
-        """Look anew next time, because somebody has removed a network."""
-        self._made.clear()
-
-    async def _make(self, name: str, spec: SandboxSpec) -> None:
-        try:
-            await self._engine.call("look for the sandboxes' network", lambda client: client.inspect_network(name))
-        except EngineRefusedError as error:
-            if error.status != 404:
-                raise
-        else:
-            return
-        with ignoring(409):  # another process was faster
-            await self._engine.call(
-                "create the sandboxes' network",
-                lambda client: client.create_network(
-                    name,
-                    driver="bridge",
-                    internal=spec.network == "internal",
-                    check_duplicate=True,
-                    options=_BRIDGE | (_NO_HOST if spec.network == "internal" else {}),
-                    labels={LABEL_INSTANCE: spec.instance_id, LABEL_ROLE: "network"},
-                ),
-            )

@@ -83,6 +83,11 @@ class DockerSandbox:
         self._fresh: tuple[ExecStream, asyncio.Transport] | None = None
         self._making = ""
         self._last_words = ""
+        self._survived = False
+
+    @property
+    def survived(self) -> bool:
+        return self._survived
 
     @property
     def state(self) -> SandboxState:
@@ -189,6 +194,7 @@ class DockerSandbox:
         progress("STATUS$STARTING_RUNTIME", "Starting the sandbox")
 
     async def _bring_up(self, status: SandboxStatus) -> None:
+        self._survived = status in (SandboxStatus.RUNNING, SandboxStatus.PAUSED)
         if status is SandboxStatus.PAUSED:
             await self.resume()
         if status is not SandboxStatus.STOPPED:
@@ -199,8 +205,8 @@ class DockerSandbox:
             except EngineRefusedError as error:
                 if error.status != 404 or "network" not in error.explanation:
                     raise
-                self._networks.forget()  # somebody has removed it; one of the same name will do
-                await self._networks.ensure(self.spec)
+                self._networks.forget()  # somebody has removed it; another one of the same name is not the same to it
+                await self._objects.connect(await self._networks.ensure(self.spec))
                 await self._objects.inject_and_start(with_workspace=not self._known)
         except EngineRefusedError as error:
             raise _EndedError(error.explanation, _code_of(error.explanation)) from error

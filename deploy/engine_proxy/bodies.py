@@ -223,3 +223,18 @@ def _named(rule: Rule) -> Rule:
 
 volume: Final[Rule] = _named(_volume_keys)
 network: Final[Rule] = _named(_network_keys)
+
+
+def _of_container(rule: Rule) -> Rule:
+    """By name only: whose container an id is would have to be asked first."""
+
+    def check(value: object, key: str) -> None:
+        rule(value, key)
+        if not isinstance(value, dict) or is_empty(value.get("Container")):
+            raise RefusedError("Container is missing")
+
+    return check
+
+
+connect: Final[Rule] = _of_container(object_of({"Container": own_name, "EndpointConfig": _plain_endpoint}))
+disconnect: Final[Rule] = _of_container(object_of({"Container": own_name, "Force": flag}))

@@ -78,6 +78,8 @@ ROUTES: Final = (
     Route("POST", r"/networks/create", body=bodies.network),
     Route("GET", rf"/networks/{_OWN}", "verbose scope", owner="networks"),
     Route("DELETE", rf"/networks/{_OWN}", owner="networks"),
+    Route("POST", rf"/networks/{_OWN}/connect", body=bodies.connect, owner="networks"),
+    Route("POST", rf"/networks/{_OWN}/disconnect", body=bodies.disconnect, owner="networks"),
 )  # fmt: skip
 
 

@@ -75,6 +75,7 @@ async def test_an_image_of_ours_that_was_not_built_is_not_pulled(docker_kit: San
     assert "make sandbox-image" in str(error)
     assert "STATUS$BUILDING_RUNTIME" not in docker_kit.statuses("failing")
     assert objects_of(engine, docker_kit) == []
+    assert engine.networks(filters={"label": f"drydock.instance={docker_kit.instance}"}) == []
 
 
 async def test_an_image_that_cannot_be_pulled_is_named_with_the_command(docker_kit: SandboxKit, engine: Any) -> None:
@@ -84,6 +85,7 @@ async def test_an_image_that_cannot_be_pulled_is_named_with_the_command(docker_k
     assert "docker pull 127.0.0.1:1/nobody/nothing:1" in str(error)
     assert "STATUS$BUILDING_RUNTIME" in docker_kit.statuses("failing")
     assert objects_of(engine, docker_kit) == []
+    assert engine.networks(filters={"label": f"drydock.instance={docker_kit.instance}"}) == []
 
 
 async def test_an_image_without_python_gets_one_command_that_derives_a_usable_one(
@@ -95,6 +97,7 @@ async def test_an_image_without_python_gets_one_command_that_derives_a_usable_on
     assert f"FROM {name}" in str(error)
     assert "docker build -t" in str(error)
     assert objects_of(engine, docker_kit) == []
+    assert engine.networks(filters={"label": f"drydock.instance={docker_kit.instance}"}) == []
 
 
 async def test_an_image_whose_python_is_too_old_is_told_so(docker_kit: SandboxKit, engine: Any, image: Any) -> None:
@@ -104,6 +107,7 @@ async def test_an_image_whose_python_is_too_old_is_told_so(docker_kit: SandboxKi
     assert error.code == "no_python"
     assert "3.6.9" in str(error)
     assert objects_of(engine, docker_kit) == []
+    assert engine.networks(filters={"label": f"drydock.instance={docker_kit.instance}"}) == []
 
 
 async def test_a_container_that_ends_at_once_is_reported_with_its_last_words(
@@ -115,6 +119,7 @@ async def test_a_container_that_ends_at_once_is_reported_with_its_last_words(
     assert "exit code 3" in str(error)
     assert "flux capacitor" in str(error)
     assert objects_of(engine, docker_kit) == []
+    assert engine.networks(filters={"label": f"drydock.instance={docker_kit.instance}"}) == []
 
 
 async def test_a_runner_that_never_answers_ends_the_start_in_time(
@@ -126,6 +131,7 @@ async def test_a_runner_that_never_answers_ends_the_start_in_time(
     assert error.code == "start_timeout"
     assert time.monotonic() - began < 10
     assert objects_of(engine, docker_kit) == []
+    assert engine.networks(filters={"label": f"drydock.instance={docker_kit.instance}"}) == []
 
 
 async def test_a_failed_start_keeps_an_older_workspace(docker_kit: SandboxKit, engine: Any, image: Any) -> None:
@@ -212,13 +218,40 @@ print(socket.create_connection((gateway, {port}), 1).recv(100))
         server.close()
 
 
-async def test_a_network_that_somebody_removed_is_made_again(docker_kit: SandboxKit, engine: Any) -> None:
+@pytest.mark.parametrize("when", ["before it is created", "before it is started again"])
+async def test_a_network_that_somebody_removed_is_made_again(docker_kit: SandboxKit, engine: Any, when: str) -> None:
     first = docker_kit.connect("first", network="internal")
-    await first.start()
+    await output(first, "echo kept > ~/file")
     network = engine.inspect_container(first.sandbox.state["container"])["HostConfig"]["NetworkMode"]
-    await first.destroy()
+    await (first.destroy() if when == "before it is created" else first.stop())
     engine.remove_network(network)
-    assert await output(docker_kit.connect("second", network="internal"), "echo fine") == "fine"
+    again = docker_kit.connect("first", network="internal")
+    assert await output(again, "tail -n +3 /proc/net/dev | wc -l") == "2"
+    if when != "before it is created":
+        assert await output(again, "cat ~/file") == "kept"
+
+
+async def test_networks_of_other_instances_are_removed_when_they_are_old_and_nothing_runs_in_them(
+    docker_kit: SandboxKit, engine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = SandboxKit(DockerProvider(), str(tmp_path))
+    stopped, running = other.connect("one", network="internal"), other.connect("two", network="full")
+    await asyncio.gather(stopped.start(), running.start())
+    await stopped.stop()
+
+    def left() -> list[str]:
+        return [found["Name"] for found in engine.networks(filters={"label": f"drydock.instance={other.instance}"})]
+
+    assert await docker_kit.provider.reap(docker_kit.instance, []) == []
+    assert len(left()) == 2
+    label = f"drydock.instance={other.instance}"
+    times = {found["Created"] for found in engine.networks(filters={"label": label})}
+    monkeypatch.setattr("agent_core.runtime.docker_networks._age", lambda created: 1e9 if created in times else 0)
+    assert await docker_kit.provider.reap(docker_kit.instance, []) == []
+    assert [name.rsplit("-", 1)[1] for name in left()] == ["full"]
+    assert await output(stopped, "tail -n +3 /proc/net/dev | wc -l") == "2"
+    await other.close()
+    assert left() == []
 
 
 async def test_reaping_everything_leaves_no_object_of_the_instance(docker_kit: SandboxKit, engine: Any) -> None:

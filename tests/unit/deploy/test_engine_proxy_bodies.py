@@ -155,6 +155,23 @@ def test_a_network_is_a_plain_one_of_ours(body: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
+    "body",
+    [
+        {"Container": "drydock_server_1"},
+        {"Container": "ab" * 32},
+        {},
+        {"Container": "drydock-a", "EndpointConfig": {"IPAMConfig": {"IPv4Address": "172.17.0.2"}}},
+        {"Container": "drydock-a", "EndpointConfig": {"Aliases": ["engine"]}},
+    ],
+)
+def test_only_a_sandbox_is_connected_to_a_network_and_without_options(body: dict[str, Any]) -> None:
+    bodies.connect({"Container": "drydock-a", "EndpointConfig": {}}, "body")
+    bodies.disconnect({"Container": "drydock-a", "Force": True}, "body")
+    with pytest.raises(RefusedError):
+        bodies.connect(body, "body")
+
+
+@pytest.mark.parametrize(
     "text",
     [
         b'{"HostConfig": {}, "HostConfig": {}}',

@@ -44,6 +44,8 @@ CONTAINER = "ab" * 32
         ("DELETE", "/v1.41/volumes/drydock-a-1-workspace?force=True"),
         ("POST", "/v1.41/networks/create"),
         ("DELETE", "/v1.41/networks/drydock-0123-full"),
+        ("POST", "/v1.41/networks/drydock-0123-full/connect"),
+        ("POST", "/v1.41/networks/drydock-0123-full/disconnect"),
     ],
 )
 def test_a_call_that_sandboxes_need_passes(method: str, target: str) -> None:
@@ -66,7 +68,8 @@ def test_a_call_that_sandboxes_need_passes(method: str, target: str) -> None:
         ("GET", "/v1.41/events"),
         ("GET", "/v1.41/secrets"),
         ("DELETE", "/v1.41/images/python:3.12"),
-        ("POST", "/v1.41/networks/drydock-n/connect"),
+        ("POST", "/v1.41/networks/drydock_engine/connect"),
+        ("POST", "/v1.41/networks/prune"),
         ("POST", "/session"),
         ("CONNECT", "/_ping"),
         ("POST", "/v1.41/images/create?fromSrc=http%3A%2F%2Fx%2Fy.tar"),

@@ -1,0 +1,83 @@
+"""The networks of Docker sandboxes: one for each instance and wish."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+
+from agent_core.runtime.docker import DockerEngine, EngineRefusedError, ignoring, unless_gone
+from agent_core.runtime.naming import LABEL_INSTANCE, LABEL_ROLE, instance_name
+from agent_core.runtime.sandbox import SandboxSpec
+
+_ROLE = "network"
+_OLD_SECONDS = 600.0
+_BRIDGE = {"com.docker.network.bridge.enable_icc": "false"}
+# Without an address on the bridge the host itself, with whatever listens on all its addresses, is out of reach too.
+_NO_HOST = {"com.docker.network.bridge.inhibit_ipv4": "true"}
+
+
+class DockerNetworks:
+    """Bridges on which containers cannot reach one another."""
+
+    def __init__(self, engine: DockerEngine) -> None:
+        self._engine = engine
+        self._made: set[str] = set()
+        self._making = asyncio.Lock()
+
+    async def ensure(self, spec: SandboxSpec) -> str:
+        """Name of the network that a spec wishes for; ``none`` is the engine's own."""
+        if spec.network == "none":
+            return "none"
+        name = f"{instance_name(spec.instance_id)}-{spec.network}"
+        async with self._making:
+            if name not in self._made:
+                await self._make(name, spec)
+                self._made.add(name)
+        return name
+
+    def forget(self) -> None:
+        """Look anew next time, because somebody has removed a network."""
+        self._made.clear()
+
+    async def remove_unused(self, instance_id: str, *, all_of_instance: bool) -> None:
+        """Remove networks of ours in which nothing runs: this instance's if wished, and old ones of any other.
+
+        An engine has room for some thirty networks, which instances that nobody starts again would use up. A sandbox
+        that is started again gets another network (`DockerObjects.connect`).
+        """
+
+        def sweep(client: Any) -> None:
+            for network in client.networks(filters={"label": [f"{LABEL_ROLE}={_ROLE}"]}):
+                own = (network.get("Labels") or {}).get(LABEL_INSTANCE) == instance_id
+                if all_of_instance if own else _age(network["Created"]) > _OLD_SECONDS:
+                    unless_gone(client.remove_network, network["Id"], also=(403,))  # 403: something runs in it
+
+        await self._engine.call("remove unused networks", sweep)
+        self.forget()
+
+    async def _make(self, name: str, spec: SandboxSpec) -> None:
+        try:
+            await self._engine.call("look for the sandboxes' network", lambda client: client.inspect_network(name))
+        except EngineRefusedError as error:
+            if error.status != 404:
+                raise
+        else:
+            return
+        with ignoring(409):  # another process was faster
+            await self._engine.call(
+                "create the sandboxes' network",
+                lambda client: client.create_network(
+                    name,
+                    driver="bridge",
+                    internal=spec.network == "internal",
+                    check_duplicate=True,
+                    options=_BRIDGE | (_NO_HOST if spec.network == "internal" else {}),
+                    labels={LABEL_INSTANCE: spec.instance_id, LABEL_ROLE: _ROLE},
+                ),
+            )
+
+
+def _age(created: str) -> float:
+    """Seconds since a time as the engine writes it; fractions of a second are left out."""
+    return (datetime.now(UTC) - datetime.fromisoformat(created[:19]).replace(tzinfo=UTC)).total_seconds()
