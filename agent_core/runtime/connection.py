@@ -22,7 +22,7 @@ __all__ = ["ConnectionLimits", "KeyState", "SandboxConnection"]
 
 logger = logging.getLogger(__name__)
 
-KeyState = Literal["unknown", "running", "done"]
+KeyState = Literal["unknown", "running", "done", "lost"]
 
 _REPEATABLE = frozenset({"ping", "workspace.facts", "file.read", "shell.interrupt", "shell.kill"})
 """Operations that may run again without harm, so that they need no key."""
@@ -43,6 +43,7 @@ class SandboxConnection:
         self.sandbox = sandbox
         self._limits = limits or ConnectionLimits()
         self._link = SandboxLink(sandbox, self._limits)
+        self._begun: dict[str, str] = {}
         if on_status is not None:
             self._link.listeners.append(on_status)
 
@@ -109,17 +110,25 @@ class SandboxConnection:
     async def lookup(self, key: str) -> KeyState:
         """What is known of a key: a new server process asks this about an action without an answer.
 
-        ``done`` and ``running``: asking again under the key gives the one result. ``unknown``: it never began here, or
-        the sandbox in which it did is gone. Does not make a new sandbox.
+        ``done`` and ``running``: asking again under the key gives the one result, or fails with `SandboxLostError`.
+        ``unknown``: it never began. ``lost``: there is no sandbox, or the one that there is was started since, so
+        nobody knows. Does not make a new sandbox.
         """
         if self._link.usable() is None and await self.sandbox.poll() is SandboxStatus.ABSENT:
-            return "unknown"
+            return "lost"
         reply = await self._repeat("journal.lookup", {"key": key})
         state = reply.result.get("state")
-        return state if state in ("running", "done") else "unknown"
+        if state not in ("running", "done"):
+            return "unknown" if self.sandbox.survived else "lost"
+        if self.hello is not None:
+            self._begun[key] = self.hello.boot
+        return "running" if state == "running" else "done"
 
     async def ack(self, keys: Iterable[str]) -> None:
         """Let the runner forget results that are stored by now, soon. Costs no round trip; lost with the sandbox."""
+        keys = list(keys)
+        for key in keys:
+            self._begun.pop(key, None)
         channel = self._link.usable()
         if channel is not None:
             channel.forget(keys)
@@ -165,7 +174,7 @@ class SandboxConnection:
         blob: bytes | None,
     ) -> RunnerReply:
         loop = asyncio.get_running_loop()
-        asked: str | None = None
+        asked = self._begun.get(key) if key is not None else None
         left = limit
         reason = ""
         for _ in range(self._limits.attempts):

@@ -45,6 +45,11 @@ class LocalSandbox:
         self._pool = pool
         self._group = ControlGroup(name)
         self._fresh: tuple[RunnerStream, asyncio.Transport] | None = None
+        self._survived = False
+
+    @property
+    def survived(self) -> bool:
+        return self._survived
 
     @property
     def state(self) -> SandboxState:
@@ -135,6 +140,7 @@ class LocalSandbox:
 
     async def _bring_up(self) -> None:
         status = await self.poll()
+        self._survived = status in (SandboxStatus.RUNNING, SandboxStatus.PAUSED)
         if status is SandboxStatus.PAUSED:
             await self.resume()
         elif status is not SandboxStatus.RUNNING:

@@ -24,11 +24,11 @@ from agent_core.events.llm_events import (
     ObservationEvent,
     UserRejectObservation,
 )
-from agent_core.events.masking import StreamingMask
 from agent_core.events.schema import UnknownAction
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
-from agent_core.events.transient import OutputDelta, StatusNotice
+from agent_core.events.transient import StatusNotice
+from agent_core.runtime.call_context import CallContext
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.spec import SandboxAccess
 
@@ -38,6 +38,10 @@ SUBSCRIBER = "runtime"
 
 STOPPED_ID = "AGENT_ERROR$ERROR_ACTION_NOT_EXECUTED_STOPPED"
 FAILED_ID = "AGENT_ERROR$ERROR_ACTION_NOT_EXECUTED_ERROR"
+LOST = (
+    "The server was restarted, and whoever knew about this action is gone: it is unknown whether it took effect, "
+    "wholly or in part. Look before you repeat it."
+)
 LAST_OUTPUT_SECONDS = 2.0
 LAST_OUTPUT_CHARS = 10_000
 FIRST_STORE_RETRIES = (0.2, 1.0, 5.0, 15.0)
@@ -52,8 +56,8 @@ _HALTED = frozenset({AgentState.STOPPED, AgentState.PAUSED, AgentState.REJECTED,
 class ActionSandbox(SandboxAccess, Protocol):
     """What the runtime needs of a conversation's sandbox beside requests."""
 
-    async def lookup(self, key: str) -> Literal["unknown", "running", "done"]:
-        """What the sandbox knows of a keyed request; ``unknown`` also when the sandbox is not the one of then."""
+    async def lookup(self, key: str) -> Literal["unknown", "running", "done", "lost"]:
+        """What the sandbox knows of a keyed request; ``lost`` when the sandbox is not the one of then."""
         ...
 
     async def ack(self, keys: Iterable[str]) -> None:
@@ -94,19 +98,28 @@ class Runtime:
     async def recover(self, *, resumes: bool, opened_at: int) -> None:
         """Settle the actions that an earlier process left without an answer; `observe` has seen the whole log.
 
-        What the sandbox still knows is taken over: a finished action's result, a running action's end. What it never
-        heard of is executed when the conversation `resumes`, because then nobody knows of a reason not to, or when it
-        came after the event `opened_at`, with which the present session began. Everything else is answered as
-        interrupted.
+        What the sandbox still knows is taken over: a finished action's result, a running action's end. What has
+        certainly not begun is executed when the conversation `resumes`, because then nobody knows of a reason not to,
+        or when it came after the event `opened_at`, with which the present session began; else it is answered as
+        interrupted. Of what is left nobody knows whether it ran: it is never run again, and the answer says so.
         """
         for action in list(self._unanswered.values()):
             if action.action is None or self._waits_for_user(action):
                 continue
-            is_new = action.id > opened_at
-            if not is_new and not resumes and await self._sandbox.lookup(self._key(action)) == "unknown":
+            found = "unknown" if action.id > opened_at else await self._what_became_of(action)
+            if found == "lost":
+                await self._answer(action, _error(action, LOST, classification="sandbox", error_id=FAILED_ID))
+            elif found == "unknown" and not resumes and action.id <= opened_at:
                 await self._answer(action, _interrupted(action, "The server was restarted before it could run."))
             else:
                 self._enqueue(action)
+
+    async def _what_became_of(self, action: ActionEvent) -> Literal["unknown", "running", "done", "lost"]:
+        """Of an action of an earlier process: see `ActionSandbox.lookup`; ``unknown`` also when it may run twice."""
+        definition = self._tools.get(action.tool_name)
+        if definition is None or definition.annotations.idempotentHint:
+            return "unknown"
+        return await self._sandbox.lookup(self._key(action)) if definition.journaled else "lost"
 
     async def run(self) -> None:
         """Follow the log and execute, until the stream is closed."""
@@ -239,7 +252,7 @@ class Runtime:
             return ""
         try:
             async with asyncio.timeout(LAST_OUTPUT_SECONDS):
-                if await self._sandbox.lookup(self._key(action)) == "unknown":
+                if await self._sandbox.lookup(self._key(action)) not in ("running", "done"):
                     return ""
                 observation = await definition(action.action, CallContext(self._stream, self._sandbox, action))
                 return observation.text
@@ -253,28 +266,6 @@ class Runtime:
             if task is not None and not task.done():
                 task.cancel()
                 await asyncio.wait([task])
-
-
-class CallContext:
-    """What an executor is told about its call (`agent_core.tools.spec.ToolContext`)."""
-
-    def __init__(self, stream: EventStream, sandbox: SandboxAccess, action: ActionEvent) -> None:
-        self.conversation_id = stream.conversation_id
-        self.action_id = action.id
-        self.hard_timeout = action.hard_timeout
-        self.sandbox = sandbox
-        self._stream = stream
-        self._mask = StreamingMask(stream.secrets)
-
-    @property
-    def idempotency_key(self) -> str:
-        """The same for each attempt at the same action."""
-        return f"{self.conversation_id}:{self.action_id}"
-
-    def emit_output(self, text: str) -> None:
-        """Show output live, masked."""
-        if shown := self._mask.feed(text):
-            self._stream.publish(OutputDelta(self.action_id, shown))
 
 
 def _interrupted(action: ActionEvent, text: str) -> AgentErrorEvent:

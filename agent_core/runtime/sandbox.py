@@ -91,6 +91,14 @@ class Sandbox(Protocol):
         """Absolute path of the workspace as processes in the sandbox see it."""
         ...
 
+    @property
+    def survived(self) -> bool:
+        """Whether the last `start` found it at work, or frozen in the middle of it.
+
+        Only then its runner knows of everything that was ever asked of this conversation's sandbox.
+        """
+        ...
+
     async def start(self, progress: Progress) -> None:
         """Bring it to READY from whatever it is (absent, stopped, paused, running); keeps the workspace.
 

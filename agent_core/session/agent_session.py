@@ -22,7 +22,6 @@ from agent_core.events.transient import StatusNotice
 from agent_core.memory.memory import Memory
 from agent_core.runtime.connection import SandboxConnection
 from agent_core.runtime.runtime import Runtime
-from agent_core.runtime.sandbox import SandboxStatus
 from agent_core.security.confirmation import ConfirmRisky, NeverConfirm
 from agent_core.session.settings import SessionSettings
 from agent_core.version import VERSION
@@ -122,10 +121,8 @@ class AgentSession:
         # Loading the client library takes seconds; the sandbox comes up in the meantime.
         self._warming = asyncio.create_task(self.settings.llm.warm_up(), name=f"warm-up:{self.conversation_id}")
         try:
-            # Only a sandbox that was there before can tell what became of actions begun before.
-            existed = await self.sandbox.sandbox.poll() is not SandboxStatus.ABSENT
             await self.sandbox.start(self._progress)
-            await self._begin(initial_message, sandbox_existed=existed)
+            await self._begin(initial_message)
         except DrydockError as error:
             # One line: what a program said last may be many.
             await self._failed(type(error).__name__, " ".join(str(error).split()))
@@ -136,7 +133,7 @@ class AgentSession:
         self._set_status(READY)
         self.is_ready = True
 
-    async def _begin(self, initial_message: MessageEvent | None, *, sandbox_existed: bool) -> None:
+    async def _begin(self, initial_message: MessageEvent | None) -> None:
         state = ConversationState(
             Limits(max_iterations=self.settings.max_iterations, max_budget=self.settings.max_budget)
         )
@@ -149,7 +146,7 @@ class AgentSession:
             memory.observe(event)
         self._step.restore(state.metrics)
         await controller.answer_invalid_calls()
-        resumes = state.resumable is AgentState.RUNNING and sandbox_existed
+        resumes = state.resumable is AgentState.RUNNING
         await runtime.recover(resumes=resumes, opened_at=self._opened_at)
         self._controller, self._runtime = controller, runtime
         for name, run in (("runtime", runtime.run), ("memory", memory.run), ("agent_controller", controller.run)):

@@ -62,6 +62,7 @@ class FakeSandbox:
         self.behaviour = behaviour or FakeBehaviour()
         self.runner = FakeRunner(handlers={name: self._lossy(handler) for name, handler in handlers.items()})
         self.status = SandboxStatus.ABSENT
+        self.survived = False
         self.starts = 0
         self.attaches = 0
         self._begun = 0
@@ -86,7 +87,8 @@ class FakeSandbox:
                 f"The sandbox was not ready within {self.spec.limits.start_seconds:g} s.", code="start_timeout"
             )
         await asyncio.sleep(self.behaviour.start_seconds)
-        if self.status in (SandboxStatus.ABSENT, SandboxStatus.STOPPED):
+        self.survived = self.status in (SandboxStatus.RUNNING, SandboxStatus.PAUSED)
+        if not self.survived:
             await self.runner.restart(keep_journal=self.status is SandboxStatus.STOPPED)
         self.runner.mute = self.behaviour.mute
         self.status = SandboxStatus.RUNNING

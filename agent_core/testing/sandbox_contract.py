@@ -52,6 +52,7 @@ class SandboxLifecycleContract:
         assert await output(second, "cat file; echo $KEPT") == "kept\nvariable"
         assert second.hello is not None
         assert second.hello.boot == boot
+        assert await second.lookup("first:never") == "unknown"
 
     async def test_an_object_made_anew_takes_over_the_sandbox_of_its_conversation(self, kit: SandboxKit) -> None:
         first = kit.connect()
@@ -155,7 +156,7 @@ class SandboxLifecycleContract:
 
     async def test_no_sandbox_is_made_to_look_something_up(self, kit: SandboxKit) -> None:
         sandbox = kit.connect()
-        assert await sandbox.lookup("first:1") == "unknown"
+        assert await sandbox.lookup("first:1") == "lost"
         await sandbox.cancel("first:1")
         await sandbox.ack(["first:1"])
         assert await sandbox.sandbox.poll() is SandboxStatus.ABSENT
@@ -172,7 +173,7 @@ class SandboxRequestContract:
         assert await output(sandbox, "wc -l < count") == "1"
         assert await sandbox.lookup("first:1") == "done"
         await sandbox.ack(["first:1"])
-        assert await sandbox.lookup("first:1") == "unknown"
+        assert await sandbox.lookup("first:1") == "lost"
 
     async def test_a_stream_that_drops_loses_and_repeats_nothing(self, kit: SandboxKit) -> None:
         sandbox = kit.connect()

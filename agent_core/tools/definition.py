@@ -44,6 +44,9 @@ class ToolDefinition(BaseModel):
     executor: ToolExecutor | None = Field(default=None, exclude=True, repr=False)
 
     tool_name: ClassVar[str] = ""
+    journaled: ClassVar[bool] = False
+    """Whether all that a call does are requests to the sandbox under its `idempotency_key`, so that after a crash of
+    the server it can be asked what became of the call. Other calls are never repeated, unless they are idempotent."""
 
     @classmethod
     def create(cls, conv_state: Any = None, **params: Any) -> Sequence[ToolDefinition]:

@@ -77,6 +77,7 @@ async def execute(action: FileEditorAction, conversation: ToolContext | None = N
 class FileEditorTool(ToolDefinition):
     """The `file_editor` tool."""
 
+    journaled: ClassVar[bool] = True
     tool_name: ClassVar[str] = "file_editor"
 
     def declared_resources(self, action: Action) -> DeclaredResources:

@@ -126,6 +126,7 @@ class TerminalExecutor:
 class TerminalTool(ToolDefinition):
     """The `terminal` tool."""
 
+    journaled: ClassVar[bool] = True
     tool_name: ClassVar[str] = "terminal"
 
     def declared_resources(self, action: Action) -> DeclaredResources:

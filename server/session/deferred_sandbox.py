@@ -29,6 +29,10 @@ class DeferredSandbox:
     def working_dir(self) -> str:
         return self._found.working_dir if self._found is not None else WORKSPACE
 
+    @property
+    def survived(self) -> bool:
+        return self._found is not None and self._found.survived
+
     async def _sandbox(self) -> Sandbox:
         # No lock: finding it twice gives two objects for the same sandbox, of which one is kept.
         found = self._found or await self._find()

@@ -325,6 +325,30 @@ async def test_a_server_that_dies_during_a_command_gets_its_one_result_from_the_
     assert set(answers_per_action(events).values()) == {1}
 
 
+@pytest.mark.parametrize("end", ["kill", "rm"])
+async def test_a_command_whose_server_and_sandbox_died_is_never_run_again_and_the_agent_is_told(
+    house: House, end: str
+) -> None:
+    script = [Turn(calls=(run("echo begun; echo x >> count; sleep 600"),)), Turn(calls=(run("cat count"),)), finish()]
+    model = await house.model(script)
+    conversation_id = f"{end}{house.instance_id}"
+    async with house.running(model, "go", conversation_id=conversation_id) as session:
+        async with asyncio.timeout(30), session.stream.subscribe(transients=True) as events:
+            async for event in events:
+                if isinstance(event, OutputDelta):
+                    break
+        container = session.sandbox.sandbox.state["container"]
+    words = ["rm", "--force"] if end == "rm" else ["kill"]
+    ended = await asyncio.create_subprocess_exec("docker", *words, container, stdout=asyncio.subprocess.DEVNULL)
+    assert await ended.wait() == 0
+    async with house.running(model, conversation_id=conversation_id) as session:
+        events_after = await until_state(session, AgentState.FINISHED)
+    [error] = [event for event in events_after if isinstance(event, AgentErrorEvent)]
+    assert "unknown whether it took effect" in error.error
+    assert outputs(events_after)[0].split() == ["x"]
+    assert set(answers_per_action(events_after).values()) == {1}
+
+
 async def test_a_stopped_session_says_so_and_starts_again(house: House) -> None:
     model = await house.model([Turn(calls=(run("sleep 600"),)), finish()])
     session = house.session("stop" + house.instance_id, model)

@@ -230,9 +230,9 @@ async def test_a_server_that_takes_over_is_not_fought_with() -> None:
         await other.close()
 
 
-async def test_lookup_tells_running_and_done_and_unknown_apart() -> None:
+async def test_lookup_tells_running_done_and_lost_apart() -> None:
     async with rig() as it:
-        assert await it.connection.lookup("c:1") == "unknown"
+        assert await it.connection.lookup("c:1") == "lost"
         assert it.sandbox.starts == 0
         asked = asyncio.create_task(it.connection.request("shell.run", {}, key="c:1"))
         await it.until_running()
@@ -241,7 +241,38 @@ async def test_lookup_tells_running_and_done_and_unknown_apart() -> None:
         await asked
         assert await it.connection.lookup("c:1") == "done"
         await it.connection.ack(["c:1"])
-        assert await it.connection.lookup("c:1") == "unknown"
+        assert await it.connection.lookup("c:1") == "lost"
+
+
+async def test_only_a_sandbox_that_was_at_work_all_the_time_knows_that_something_never_began() -> None:
+    async with rig() as it:
+        await it.connection.start()
+        for left, known in ((None, "unknown"), (SandboxStatus.STOPPED, "lost"), (SandboxStatus.ABSENT, "lost")):
+            await it.connection.close()
+            if left is not None:
+                await it.sandbox.kill(left)
+            it.connection = SandboxConnection(it.sandbox, limits=QUICK)
+            await it.connection.start()
+            assert await it.connection.lookup("c:1") == known
+
+
+@pytest.mark.parametrize("left", [SandboxStatus.STOPPED, SandboxStatus.ABSENT])
+async def test_what_was_found_begun_is_not_begun_again_in_another_sandbox(left: SandboxStatus) -> None:
+    async with rig() as it:
+        first = asyncio.create_task(it.connection.request("shell.run", {}, key="c:1"))
+        await it.until_running()
+        second = SandboxConnection(it.sandbox, limits=QUICK)
+        assert await second.lookup("c:1") == "running"
+        with pytest.raises(SandboxLostError, match="Another server"):
+            await first
+        await it.sandbox.kill(left)
+        with pytest.raises(SandboxLostError):
+            await second.request("shell.run", {}, key="c:1")
+        await second.request("echo", {}, key="c:2")
+        with pytest.raises(SandboxLostError):
+            await second.request("shell.run", {}, key="c:1")
+        assert [call.key for call in it.sandbox.runner.ran].count("c:1") == 1
+        await second.close()
 
 
 async def test_cancelling_the_caller_interrupts_what_runs() -> None:

@@ -1,0 +1,31 @@
+"""What a tool's executor is told about the call that it serves."""
+
+from __future__ import annotations
+
+from agent_core.events.llm_events import ActionEvent
+from agent_core.events.masking import StreamingMask
+from agent_core.events.stream import EventStream
+from agent_core.events.transient import OutputDelta
+from agent_core.tools.spec import SandboxAccess
+
+
+class CallContext:
+    """What an executor is told about its call (`agent_core.tools.spec.ToolContext`)."""
+
+    def __init__(self, stream: EventStream, sandbox: SandboxAccess, action: ActionEvent) -> None:
+        self.conversation_id = stream.conversation_id
+        self.action_id = action.id
+        self.hard_timeout = action.hard_timeout
+        self.sandbox = sandbox
+        self._stream = stream
+        self._mask = StreamingMask(stream.secrets)
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for each attempt at the same action."""
+        return f"{self.conversation_id}:{self.action_id}"
+
+    def emit_output(self, text: str) -> None:
+        """Show output live, masked."""
+        if shown := self._mask.feed(text):
+            self._stream.publish(OutputDelta(self.action_id, shown))
