@@ -17,6 +17,7 @@ from agent_core.events.messages import TextContent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.transient import TextDelta, TextDiscarded
 from agent_core.llm.llm import LLM, CallContext, LLMResponse, RetryNotice
+from agent_core.memory.condenser import AnyCondenser
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.presets import get_builtin_tools
 from agent_core.tools.registry import resolve_tools
@@ -65,6 +66,7 @@ class AgentBase(BaseModel):
     system_prompt_filename: str = "system_prompt.j2"
     security_policy_filename: str = "security_policy.j2"
     system_prompt_kwargs: dict[str, Any] = Field(default_factory=dict)
+    condenser: AnyCondenser | None = None
 
     classes: ClassVar[dict[str, type[AgentBase]]] = {}
 

@@ -13,6 +13,7 @@ from agent_core.events.control import (
     AgentStateChanged,
     ChangeAgentState,
     Condensation,
+    CondensationRequest,
     RecallAction,
     RecallObservation,
 )
@@ -130,7 +131,7 @@ class ConversationState:
             case RecallObservation():
                 self.pending_recalls.discard(event.cause)
                 self._due = event.id
-            case Condensation():
+            case Condensation() | CondensationRequest():
                 self._due = event.id
             case SystemPromptEvent():
                 self.has_system_prompt = True

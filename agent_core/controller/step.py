@@ -9,8 +9,8 @@ from typing import Any
 
 from agent_core.agent.base import AgentBase, StepInput, StepOutcome
 from agent_core.controller.state import ConversationState
-from agent_core.errors import LLMRateLimitError, StreamClosedError
-from agent_core.events.control import AgentState, AgentStateChanged
+from agent_core.errors import LLMContextWindowError, LLMMalformedHistoryError, LLMRateLimitError, StreamClosedError
+from agent_core.events.control import AgentState, AgentStateChanged, CondensationRequest
 from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, MessageEvent, MetricsSnapshot, SystemPromptEvent
 from agent_core.events.masking import StreamingMask
 from agent_core.events.serialization import AnyEvent
@@ -50,6 +50,10 @@ class Step:
         self._max_budget = max_budget
         self._version = version
         self._prompts = PromptCache(agent.llm.render)
+        self._context = CallContext(
+            conversation_id=stream.conversation_id,
+            on_response=lambda response, usage_id: self._stats.add(response, usage_id),
+        )
 
     def system_prompt_event(self) -> SystemPromptEvent:
         """What the agent is told at the beginning of its log."""
@@ -79,19 +83,29 @@ class Step:
         """
         seen = state.last_event_id
         await self._view_until(seen)
+        view = await self._fitting_view()
+        if view is None:
+            return
         deltas = _Deltas(self._stream)
         retries = _Retries(self._stream)
         try:
             outcome = await self._agent.astep(
                 StepInput(
-                    prompt=self._prompts.prompt(self._view),
+                    prompt=self._prompts.prompt(view),
                     tools=self._tools,
                     tool_schemas=self._schemas,
-                    context=CallContext(conversation_id=self._stream.conversation_id),
+                    context=self._context,
                     on_delta=deltas.offer,
                     on_retry=retries.note,
                 )
             )
+        except (LLMContextWindowError, LLMMalformedHistoryError):
+            deltas.discard()
+            condenser = self._agent.condenser
+            if condenser is None or not condenser.handles_condensation_requests():
+                raise
+            await self._stream.add_event(CondensationRequest())
+            return
         except BaseException:
             deltas.discard()
             raise
@@ -110,8 +124,18 @@ class Step:
             if self._unviewed.position % PAGE == 0:
                 self._prompts.render_settled(self._view)
 
+    async def _fitting_view(self) -> View | None:
+        """The view as the model is to see it; None when a condensation was stored, which is all that this step does."""
+        if self._agent.condenser is None:
+            return self._view
+        outcome = await self._agent.condenser.acondense(self._view, self._agent.llm, self._context)
+        if isinstance(outcome, View):
+            return outcome
+        await self._stream.add_event(outcome)
+        return None
+
     async def _store(self, outcome: StepOutcome, seen: int, *, was_limited: bool) -> None:
-        common = {"seen": seen, "metrics": self._stats.add(outcome.response, self._agent.llm.usage_id)}
+        common = {"seen": seen, "metrics": self._stats.snapshot()}
         events: list[AnyEvent] = [
             event.model_copy(update=common) if isinstance(event, ActionEvent | MessageEvent) else event
             for event in outcome.events

@@ -29,6 +29,21 @@ class Tagged(Frozen):
         cls.model_rebuild(force=True)
         Tagged.classes[cls.__name__] = cls
 
+    @classmethod
+    def revive(cls, value: Any) -> Any:
+        """`value`, or, if it is the data of a subclass, that subclass made from it; for a field's validator.
+
+        Raises:
+            ValueError: its `kind` names no known subclass.
+        """
+        if not isinstance(value, dict):
+            return value
+        found = Tagged.classes.get(value.get("kind", ""))
+        if found is None or not issubclass(found, cls):
+            known = sorted(name for name, one in Tagged.classes.items() if issubclass(one, cls) and one is not cls)
+            raise ValueError(f"kind: {value.get('kind')!r} is none of {known}")
+        return found.model_validate(value)
+
 
 class Action(Tagged):
     """The typed arguments of one tool call. Field descriptions become the parameter descriptions of the tool."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pydantic import SecretStr
+
+from agent_core.llm.response import LLMResponse
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,10 +16,12 @@ class CallContext:
     """Values of one conversation that go with a call but not into the shared configuration (agent-core 9.2).
 
     `conversation_id` is also the key under which a provider may cache the prompt; a sub-agent passes its parent's.
+    `on_response` hears of every finished call, with the usage id of its model: it counts the cost of the conversation.
     """
 
     conversation_id: str = ""
     session_id: str = ""
+    on_response: Callable[[LLMResponse, str], object] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,7 +173,10 @@ class LLM(BaseModel):
             on_delta=on_delta,
             on_retry=on_retry,
         )
-        return await completion.run()
+        response = await completion.run()
+        if context is not None and context.on_response is not None:
+            context.on_response(response, self.usage_id)
+        return response
 
     def _endpoint(self) -> Endpoint:
         # Keys and addresses are pasted, often with the end of a line.

@@ -29,6 +29,10 @@ class CutPositions:
     def __iter__(self) -> Iterator[int]:
         return iter(self._positions)
 
+    def whole(self, start: int, end: int) -> bool:
+        """Whether the stretch between two indices can be taken out."""
+        return start in self and end in self
+
     def find_next(self, threshold: int) -> int:
         """The smallest position that is not below `threshold`.
 

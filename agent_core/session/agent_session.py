@@ -223,9 +223,8 @@ class AgentSession:
 
     def _make_agent(self) -> AgentBase:
         made = agent_class(self.settings.agent_class or CodeActAgent.__name__)
-        if self.settings.tools is None:
-            return made(llm=self.settings.llm)
-        return made(llm=self.settings.llm, tools=list(self.settings.tools))
+        own = {} if self.settings.tools is None else {"tools": list(self.settings.tools)}
+        return made(llm=self.settings.llm, condenser=self.settings.condenser, **own)
 
     def _make_step(self) -> Step:
         return Step(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from agent_core.llm.llm import LLM
+from agent_core.memory.condenser import Condenser
 from agent_core.tools.spec import Tool
 
 
@@ -17,6 +18,7 @@ class SessionSettings:
         max_budget: US dollars until the agent waits for its user; None for no limit.
         confirmation_mode: whether risky actions wait for the user's word.
         conversation_instructions: told to the agent with the facts of the workspace.
+        condenser: shortens what the model is shown when it becomes too long; None never does.
         tools: replaces the tools of the agent class; None keeps them.
         secrets: values that are hidden wherever they appear in the log (the model's key is always hidden).
     """
@@ -27,5 +29,6 @@ class SessionSettings:
     max_budget: float | None = None
     confirmation_mode: bool = False
     conversation_instructions: str = ""
+    condenser: Condenser | None = None
     tools: tuple[Tool, ...] | None = None
     secrets: tuple[str, ...] = field(default=(), repr=False)

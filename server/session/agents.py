@@ -12,6 +12,7 @@ from agent_core.events.llm_events import MessageEvent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.llm.llm import LLM
+from agent_core.memory.condensers.presets import get_default_condenser
 from agent_core.runtime.connection import SandboxConnection
 from agent_core.runtime.sandbox import Sandbox
 from agent_core.session.agent_session import AfterClose, AgentSession
@@ -109,12 +110,14 @@ def session_settings(user: StoredSettings | None, server: Settings, record: Conv
     """What the agent session of this conversation is given."""
     merged = merge_settings(user, server)
     model = merged.model
+    llm = LLM(
+        model=model.model,
+        api_key=SecretStr(model.api_key) if model.api_key else None,
+        base_url=model.base_url,
+    )
     return SessionSettings(
-        llm=LLM(
-            model=model.model,
-            api_key=SecretStr(model.api_key) if model.api_key else None,
-            base_url=model.base_url,
-        ),
+        llm=llm,
+        condenser=get_default_condenser(llm, merged.condenser_max_size) if merged.condenser_max_size else None,
         agent_class=merged.agent_class,
         max_iterations=merged.max_iterations,
         max_budget=merged.max_budget,

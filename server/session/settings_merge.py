@@ -9,6 +9,7 @@ from typing import NamedTuple
 from pydantic import SecretStr
 
 from agent_core.agent.base import AgentBase
+from agent_core.memory.condensers.presets import DEFAULT_MAX_SIZE
 from server.db.user_settings import StoredSettings
 from server.settings import DEMO_MODEL, Settings
 
@@ -57,6 +58,8 @@ class ConversationOptions(NamedTuple):
     max_iterations: int
     max_budget: float | None
     confirmation_mode: bool
+    condenser_max_size: int | None
+    """Events that a model is shown before the older ones are summed up; None never does."""
 
 
 def choose_model(user: StoredSettings | None, server: Settings) -> ModelChoice:
@@ -82,10 +85,13 @@ def merge_settings(user: StoredSettings | None, server: Settings) -> Conversatio
     """What a conversation of this user runs with."""
     user_values = user or StoredSettings()
     confirmation = user_values.confirmation_mode
+    model = choose_model(user, server)
+    condenses = user_values.enable_default_condenser and not model.is_demo  # a script sums nothing up
     return ConversationOptions(
-        model=choose_model(user, server),
+        model=model,
         agent_class=user_values.agent if user_values.agent in AgentBase.classes else server.agent_class,
         max_iterations=user_values.max_iterations or server.max_iterations,
         max_budget=user_values.max_budget_per_task or server.max_budget_per_task,
         confirmation_mode=server.confirmation_mode if confirmation is None else confirmation,
+        condenser_max_size=(user_values.condenser_max_size or DEFAULT_MAX_SIZE) if condenses else None,
     )

@@ -1,0 +1,146 @@
+"""What condensers have in common: frozen configuration that shortens a view (agent-core 5.1, 5.3)."""
+
+from __future__ import annotations
+
+import logging
+from abc import abstractmethod
+from enum import Enum, auto
+from typing import Annotated, ClassVar
+
+from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
+
+from agent_core.errors import DrydockError, LLMError
+from agent_core.events.control import Condensation
+from agent_core.events.schema import Tagged
+from agent_core.llm.llm import LLM, CallContext
+from agent_core.memory.view import View
+
+logger = logging.getLogger(__name__)
+
+
+class NoCondensationError(DrydockError):
+    """The view cannot be shortened now: too short, no place to cut, or its summary could not be had."""
+
+
+class Requirement(Enum):
+    """How much a view needs to become shorter."""
+
+    HARD = auto()
+    """The next call fails otherwise, or it was asked for."""
+    SOFT = auto()
+    """It would be better."""
+
+
+class Condenser(Tagged):
+    """Makes a long view fit: another `View` for this step alone, or a `Condensation` that is stored and ends the step.
+
+    The view it is given is not changed. Subclasses are found again by their `kind`.
+    """
+
+    handles_requests: ClassVar[bool] = False
+
+    @abstractmethod
+    async def acondense(
+        self, view: View, agent_llm: LLM | None = None, context: CallContext | None = None
+    ) -> View | Condensation:
+        """The view to use, or the condensation to store first.
+
+        Raises:
+            NoCondensationError: one is needed and cannot be made.
+        """
+
+    def handles_condensation_requests(self) -> bool:
+        """Whether a `CondensationRequest` leads to a condensation; only then does an agent make one."""
+        return self.handles_requests
+
+
+AnyCondenser = Annotated[SerializeAsAny[Condenser], BeforeValidator(lambda value: Condenser.revive(value))]
+"""A field holding any condenser, restored to its own class when read back."""
+
+
+class NoOpCondenser(Condenser):
+    """Leaves the view as it is."""
+
+    async def acondense(
+        self, view: View, agent_llm: LLM | None = None, context: CallContext | None = None
+    ) -> View | Condensation:
+        return view
+
+
+class PipelineCondenser(Condenser):
+    """Each condenser gets the view of the one before it; the first `Condensation` ends the chain.
+
+    A condenser that must condense and cannot leaves it to those after it.
+    """
+
+    condensers: list[AnyCondenser] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _flat(self) -> PipelineCondenser:
+        if any(isinstance(one, PipelineCondenser) for one in self.condensers):
+            raise ValueError("condensers: a pipeline cannot be part of a pipeline; name its condensers instead")
+        return self
+
+    async def acondense(
+        self, view: View, agent_llm: LLM | None = None, context: CallContext | None = None
+    ) -> View | Condensation:
+        failed: NoCondensationError | None = None
+        for one in self.condensers:
+            try:
+                outcome = await one.acondense(view, agent_llm, context)
+            except NoCondensationError as error:
+                failed = failed or error
+                continue
+            if isinstance(outcome, Condensation):
+                return outcome
+            view = outcome
+        if failed is not None:
+            raise failed
+        return view
+
+    def handles_condensation_requests(self) -> bool:
+        return any(one.handles_condensation_requests() for one in self.condensers)
+
+
+class RollingCondenser(Condenser):
+    """Condenses when there is a reason to, and knows what to do when it cannot (agent-core 5.3)."""
+
+    handles_requests: ClassVar[bool] = True
+
+    async def acondense(
+        self, view: View, agent_llm: LLM | None = None, context: CallContext | None = None
+    ) -> View | Condensation:
+        requirement = self.requirement(view, agent_llm)
+        if requirement is None:
+            return view
+        try:
+            return await self.condensation(view, agent_llm, context)
+        except NoCondensationError as impossible:
+            if requirement is Requirement.SOFT:
+                logger.debug("the view is long and stays as it is: %s", impossible)
+                return view
+            try:
+                reset = await self.hard_context_reset(view, agent_llm, context)
+            except LLMError as error:
+                raise NoCondensationError(f"{impossible}; nor could everything be summarised: {error}") from error
+            if reset is None:
+                raise
+            return reset
+
+    @abstractmethod
+    def requirement(self, view: View, agent_llm: LLM | None) -> Requirement | None:
+        """Whether the view needs to become shorter."""
+
+    @abstractmethod
+    async def condensation(self, view: View, agent_llm: LLM | None, context: CallContext | None) -> Condensation:
+        """The condensation that makes it so.
+
+        Raises:
+            NoCondensationError: there is none.
+        """
+
+    async def hard_context_reset(
+        self, view: View, agent_llm: LLM | None, context: CallContext | None
+    ) -> Condensation | None:
+        """The last resort when a condensation must be and the usual one cannot; None where there is no such thing."""
+        return None

@@ -1,0 +1,165 @@
+"""`LLMSummarizingCondenser`: a model sums up the middle of a long view (agent-core 5.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from agent_core.errors import LLMError
+from agent_core.events.control import Condensation
+from agent_core.events.llm_events import CondensationSummaryEvent, SystemPromptEvent
+from agent_core.events.messages import Message
+from agent_core.llm.llm import LLM, CallContext, LLMResponse
+from agent_core.memory.condenser import NoCondensationError, Requirement, RollingCondenser
+from agent_core.memory.condensers.digest import as_text, shortened, token_estimate
+from agent_core.memory.transcript import ViewEvent
+from agent_core.memory.view import View
+
+PROMPT = """You keep the memory of an agent that works on a task with tools. Its history has become too long:
+what follows below is the part that will be removed. Write what the agent must still know, so that it can go on as if
+it had read everything. A former summary in it will be gone as well: take over what still matters.
+
+Use these headings, and leave out those that have nothing under them:
+USER_CONTEXT: what the user wants, in the user's own terms; decisions and corrections of the user
+TASK_TRACKING: every task with its id and its status, word for word, if a task list is kept
+COMPLETED: what is done, with the results that later steps need
+PENDING: what is still to be done
+CURRENT_STATE: values, paths, names, running processes, open questions
+For work on code also:
+CODE_STATE: files and what is in them that matters (functions, types, signatures)
+TESTS: which fail, which pass, how they are run, what the failures say
+CHANGES: edits made so far and why
+DEPENDENCIES: packages, versions, tools found or installed
+VERSION_CONTROL: branch, commits, state of the working tree, links
+
+Be exact and short. Write no introduction.
+"""
+
+
+class LLMSummarizingCondenser(RollingCondenser):
+    """Keeps the first `keep_first` events and a tail, and has `llm` sum up what is between.
+
+    It acts when the view is longer than `max_size` events (softly), when its tokens exceed `max_tokens` or what the
+    agent's model can take, or when asked to.
+    """
+
+    llm: LLM
+    max_size: int = Field(default=240, gt=0)
+    max_tokens: int | None = Field(default=None, gt=0)
+    keep_first: int = Field(default=2, ge=0)
+    minimum_progress: float = Field(default=0.1, gt=0, lt=1)
+    hard_context_reset_max_retries: int = Field(default=5, ge=1)
+    hard_context_reset_context_scaling: float = Field(default=0.8, gt=0, lt=1)
+
+    @model_validator(mode="after")
+    def _leaves_a_tail(self) -> Self:
+        if self.max_size // 2 - self.keep_first - 1 <= 0:
+            raise ValueError(
+                f"keep_first: {self.keep_first} leaves no room for a tail in half of max_size {self.max_size};"
+                f" give at most {max(0, self.max_size // 2 - 2)}, or a larger max_size"
+            )
+        return self
+
+    def requirement(self, view: View, agent_llm: LLM | None) -> Requirement | None:
+        if view.wants_condensation or self._exceeds_tokens(view, agent_llm):
+            return Requirement.HARD
+        return Requirement.SOFT if len(view) > self.max_size else None
+
+    async def condensation(self, view: View, agent_llm: LLM | None, context: CallContext | None) -> Condensation:
+        start, end = self._range(view, agent_llm)
+        forgotten = view.events[start:end]
+        response = await self._summary([as_text(event) for event in forgotten], context)
+        return Condensation(
+            forgotten_event_ids=[event.id for event in forgotten],
+            summary=response.message.text.strip(),
+            summary_offset=start,
+            llm_response_id=response.id,
+        )
+
+    async def hard_context_reset(
+        self, view: View, agent_llm: LLM | None, context: CallContext | None
+    ) -> Condensation | None:
+        """Sum up everything but the system prompt, cutting long events shorter at each attempt."""
+        start = 1 if view.events and isinstance(view.events[0], SystemPromptEvent) else 0
+        events = view.events[start:]
+        nothing_new = len(events) == 1 and isinstance(events[0], CondensationSummaryEvent)
+        if not events or nothing_new or not view.cut_positions().whole(start, len(view)):
+            return None
+        texts = [as_text(event) for event in events]
+        limit = max(len(text) for text in texts)
+        for attempt in range(self.hard_context_reset_max_retries + 1):
+            try:
+                response = await self._summary([shortened(text, limit) for text in texts], context)
+            except NoCondensationError:
+                if attempt == self.hard_context_reset_max_retries:
+                    raise
+                limit = max(1, int(limit * self.hard_context_reset_context_scaling))
+                continue
+            return Condensation(
+                forgotten_event_ids=[event.id for event in events],
+                summary=response.message.text.strip(),
+                summary_offset=start,
+                llm_response_id=response.id,
+            )
+        return None
+
+    async def _summary(self, texts: Sequence[str], context: CallContext | None) -> LLMResponse:
+        events = "\n".join(f"<EVENT>\n{text}\n</EVENT>" for text in texts)
+        try:
+            response = await self.llm.acompletion(
+                [self.llm.render(Message.user(f"{PROMPT}\n{events}"))], context=context
+            )
+        except LLMError as error:
+            raise NoCondensationError(f"the summary could not be had: {error}") from error
+        if not response.message.text.strip():
+            raise NoCondensationError("the summary came back empty")
+        return response
+
+    def _range(self, view: View, agent_llm: LLM | None) -> tuple[int, int]:
+        """First index to forget and the one after the last."""
+        size = len(view)
+        tails = []
+        if view.wants_condensation:
+            tails.append(size // 2 - self.keep_first - 1)
+        if size > self.max_size:
+            tails.append(self.max_size // 2 - self.keep_first - 1)
+        if self._exceeds_tokens(view, agent_llm):
+            tails.append(self._tail_for_tokens(view, agent_llm))
+        cuts = view.cut_positions()
+        try:
+            start = cuts.find_next(self.keep_first)
+            end = cuts.find_next(size - min(tails))
+        except ValueError as error:
+            raise NoCondensationError(str(error)) from error
+        if end - start < max(2, size * self.minimum_progress):  # a summary for one event would gain nothing
+            raise NoCondensationError(f"only {max(0, end - start)} of {size} events could be forgotten")
+        return start, end
+
+    def _limit(self, agent_llm: LLM | None) -> int | None:
+        limits = [self.max_tokens, agent_llm.features.max_input_tokens if agent_llm is not None else None]
+        known = [limit for limit in limits if limit]
+        return min(known) if known and agent_llm is not None else None
+
+    def _exceeds_tokens(self, view: View, agent_llm: LLM | None) -> bool:
+        limit = self._limit(agent_llm)
+        return limit is not None and token_estimate(view.events) > limit
+
+    def _tail_for_tokens(self, view: View, agent_llm: LLM | None) -> int:
+        """How many events may stay at the end so that about half of the limit is used."""
+        limit = self._limit(agent_llm) or 0
+        surplus = token_estimate(view.events) - limit // 2
+        rest = view.events[self.keep_first :]
+        return len(rest) - _shortest_prefix(rest, lambda prefix: token_estimate(prefix) > surplus)
+
+
+def _shortest_prefix(events: Sequence[ViewEvent], enough: Callable[[Sequence[ViewEvent]], bool]) -> int:
+    low, high = 0, len(events)
+    while low < high:
+        middle = (low + high) // 2
+        if enough(events[:middle]):
+            high = middle
+        else:
+            low = middle + 1
+    return low

@@ -1,0 +1,220 @@
+"""Condensers: when each acts, what it forgets, and what happens when it cannot (agent-core 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, SecretStr, ValidationError
+
+from agent_core.events.control import Condensation, CondensationRequest, RecallObservation
+from agent_core.events.llm_events import CondensationSummaryEvent, ObservationEvent, SystemPromptEvent
+from agent_core.events.messages import TextContent
+from agent_core.events.schema import Observation
+from agent_core.events.serialization import AnyEvent
+from agent_core.llm.llm import LLM
+from agent_core.memory.condenser import AnyCondenser, Condenser, NoCondensationError, NoOpCondenser, PipelineCondenser
+from agent_core.memory.condensers.forgetting import AmortizedForgettingCondenser, RecentEventsCondenser
+from agent_core.memory.condensers.masking import BrowserOutputCondenser, ObservationMaskingCondenser
+from agent_core.memory.condensers.summarizing import LLMSummarizingCondenser
+from agent_core.memory.condensers.window import ConversationWindowCondenser
+from agent_core.memory.view import View
+from agent_core.testing.model_server import ModelServer
+from agent_core.testing.model_turns import Turn, fail
+from tests.unit.memory.test_view import agent, call, result, user
+
+
+def talk(count: int) -> list[AnyEvent]:
+    """A system prompt and messages, `count` events in all, ids from 0."""
+    prompt = SystemPromptEvent(id=0, system_prompt=TextContent(text="be good"))
+    return [prompt, *((user if n % 2 else agent)(n, f"message {n}") for n in range(1, count))]
+
+
+def asked(log: Iterable[AnyEvent]) -> View:
+    events = list(log)
+    return View.from_log([*events, CondensationRequest(id=900)])
+
+
+def model(server: ModelServer, **options: Any) -> LLM:
+    return LLM(model="openai/scripted", base_url=server.url, api_key=SecretStr("k"), num_retries=1, **options)
+
+
+async def condensed(condenser: Condenser, view: View, agent_llm: LLM | None = None) -> View:
+    """The view after the condensation that the condenser is expected to make."""
+    outcome = await condenser.acondense(view, agent_llm)
+    assert isinstance(outcome, Condensation)
+    after = View(view.events)
+    after.add(outcome.stored_as(1000))
+    return after
+
+
+@pytest.mark.parametrize(("max_size", "keep_first", "left"), [(240, 2, 120), (80, 4, 40), (120, 4, 60)])
+async def test_a_summary_stands_for_the_middle_once_the_view_is_too_long(
+    max_size: int, keep_first: int, left: int
+) -> None:
+    async with ModelServer(lambda request: Turn(text="the short of it")) as server:
+        condenser = LLMSummarizingCondenser(llm=model(server), max_size=max_size, keep_first=keep_first)
+        full = View.from_log(talk(max_size))
+        assert await condenser.acondense(full) is full
+        view = View.from_log(talk(max_size + 1))
+        after = await condensed(condenser, view)
+    assert len(after) == left
+    assert after.events[:keep_first] == view.events[:keep_first]
+    assert isinstance(after.events[keep_first], CondensationSummaryEvent)
+    assert after.events[keep_first + 1 :] == view.events[-(left - keep_first - 1) :]
+
+
+async def test_a_former_summary_is_part_of_the_next_one() -> None:
+    async with ModelServer(lambda request: Turn(text="the short of it")) as server:
+        condenser = LLMSummarizingCondenser(llm=model(server), max_size=10, keep_first=2)
+        view = await condensed(condenser, View.from_log(talk(11)))
+        for event in [user(100 + n, "more") for n in range(10)]:
+            view.add(event)
+        await condensed(condenser, view)
+        assert "the short of it" in str(server.last_request.messages)
+
+
+async def test_a_request_condenses_a_short_view_and_its_absence_does_not() -> None:
+    async with ModelServer(lambda request: Turn(text="s")) as server:
+        condenser = LLMSummarizingCondenser(llm=model(server))
+        after = await condensed(condenser, asked(talk(20)))
+    assert len(after) == 2 + 1 + (20 // 2 - 2 - 1)
+
+
+async def test_too_many_tokens_condense_to_about_half_of_the_limit() -> None:
+    async with ModelServer(lambda request: Turn(text="s")) as server:
+        condenser = LLMSummarizingCondenser(llm=model(server))
+        log = [*talk(3), *(user(n, "x" * 4000) for n in range(3, 23))]
+        after = await condensed(condenser, View.from_log(log), model(server, max_input_tokens=16_000))
+    assert 5 <= len(after) - 3 <= 9
+
+
+async def test_when_the_summary_cannot_be_had_a_long_view_stays_and_a_request_fails() -> None:
+    async with ModelServer(lambda request: fail(400, "no")) as server:
+        condenser = LLMSummarizingCondenser(llm=model(server), max_size=10, hard_context_reset_max_retries=2)
+        long = View.from_log(talk(11))
+        assert await condenser.acondense(long) is long
+        assert server.request_count == 1
+        with pytest.raises(NoCondensationError):
+            await condenser.acondense(asked(talk(11)))
+        assert server.request_count == 1 + 1 + 3
+
+
+async def test_a_request_on_a_very_short_view_sums_up_everything_but_the_system_prompt() -> None:
+    async with ModelServer(lambda request: Turn(text="all of it")) as server:
+        after = await condensed(LLMSummarizingCondenser(llm=model(server)), asked(talk(4)))
+    assert [type(event) for event in after.events] == [SystemPromptEvent, CondensationSummaryEvent]
+
+
+async def test_the_last_resort_cuts_long_events_shorter_at_each_attempt() -> None:
+    def answer(request: Any) -> Turn:
+        size = len(str(request.messages))
+        return Turn(text="at last") if size < 6_000 else fail(400, "prompt is too long")
+
+    async with ModelServer(answer) as server:
+        condenser = LLMSummarizingCondenser(llm=model(server), hard_context_reset_context_scaling=0.5)
+        await condensed(condenser, asked([*talk(3), user(3, "x" * 20_000)]))
+        assert server.request_count > 2
+
+
+def test_a_summarising_condenser_needs_room_for_a_tail() -> None:
+    with pytest.raises(ValidationError, match="keep_first: 4 leaves no room"):
+        LLMSummarizingCondenser(llm=LLM(), max_size=10, keep_first=4)
+
+
+async def test_the_window_keeps_the_essential_events_and_the_newer_half_of_the_rest() -> None:
+    facts = RecallObservation(id=2, cause=1, recall_type="workspace_context", working_dir="/w")
+    log = [*talk(2), facts, *(user(n, str(n)) for n in range(3, 13))]
+    assert await ConversationWindowCondenser().acondense(view := View.from_log(log)) is view
+    after = await condensed(ConversationWindowCondenser(), asked(log))
+    assert [event.id for event in after.events] == [0, 1, 2, 8, 9, 10, 11, 12]
+
+
+async def test_the_window_does_not_begin_with_a_result_without_its_call() -> None:
+    log = [*talk(2), user(2, "x"), call(3, "r"), result(4, 3), user(5, "y")]
+    after = await condensed(ConversationWindowCondenser(), asked(log))
+    assert [event.id for event in after.events] == [0, 1, 5]
+
+
+async def test_a_window_with_nothing_to_spare_says_so_instead_of_condensing_nothing() -> None:
+    with pytest.raises(NoCondensationError):
+        await ConversationWindowCondenser().acondense(asked(talk(2)))
+
+
+class Page(Observation):
+    """What a browser showed."""
+
+    url: str = ""
+
+
+def page(event_id: int) -> list[AnyEvent]:
+    shown = Page(content=[TextContent(text=f"page {event_id}")], url=f"http://h/{event_id}")
+    return [
+        call(event_id, f"r{event_id}"),
+        ObservationEvent(id=event_id + 1, cause=event_id, observation=shown, tool_name="browser"),
+    ]
+
+
+async def test_only_the_newest_pages_are_shown_and_the_older_ones_stay_results_of_their_calls() -> None:
+    view = View.from_log([*page(0), *page(2), *page(4), user(6, "and?")])
+    shown = await BrowserOutputCondenser(attention_window=2).acondense(view)
+    assert isinstance(shown, View)
+    texts = [message.text for message in shown.messages() if message.role == "tool"]
+    assert texts[0].startswith("Visited http://h/0")
+    assert texts[1:] == ["page 2", "page 4"]
+    assert [m.tool_call_id for m in shown.messages()] == [m.tool_call_id for m in view.messages()]
+
+
+async def test_a_view_without_old_pages_is_not_even_copied() -> None:
+    view = View.from_log(page(0))
+    assert await BrowserOutputCondenser().acondense(view) is view
+
+
+async def test_observations_outside_the_window_are_masked() -> None:
+    view = View.from_log([user(0, "go"), call(1, "r1"), result(2, 1), call(3, "r2"), result(4, 3)])
+    shown = await ObservationMaskingCondenser(attention_window=2).acondense(view)
+    assert isinstance(shown, View)
+    assert [m.text for m in shown.messages() if m.role == "tool"] == ["<MASKED>", "out"]
+
+
+@pytest.mark.parametrize(("keep_first", "max_events", "ids"), [(1, 4, [0, 7, 8, 9]), (3, 3, [0, 1, 2]), (0, 2, [8, 9])])
+async def test_only_the_first_and_the_newest_events_are_shown(keep_first: int, max_events: int, ids: list[int]) -> None:
+    shown = await RecentEventsCondenser(keep_first=keep_first, max_events=max_events).acondense(View.from_log(talk(10)))
+    assert isinstance(shown, View)
+    assert [event.id for event in shown.events] == ids
+
+
+async def test_the_middle_is_forgotten_so_that_half_is_left() -> None:
+    condenser = AmortizedForgettingCondenser(max_size=10, keep_first=2)
+    after = await condensed(condenser, View.from_log(talk(11)))
+    assert [event.id for event in after.events] == [0, 1, 8, 9, 10]
+
+
+async def test_a_pipeline_hands_the_view_on_until_somebody_condenses() -> None:
+    view = View.from_log([*page(0), *page(2), *(user(n, "x") for n in range(4, 12))])
+    masks = PipelineCondenser(condensers=[NoOpCondenser(), BrowserOutputCondenser()])
+    assert await masks.acondense(view) is not view
+    assert not masks.handles_condensation_requests()
+    both = PipelineCondenser(condensers=[BrowserOutputCondenser(), AmortizedForgettingCondenser(max_size=10)])
+    assert both.handles_condensation_requests()
+    assert isinstance(await both.acondense(view), Condensation)
+
+
+def test_a_pipeline_is_not_part_of_a_pipeline() -> None:
+    with pytest.raises(ValidationError, match="cannot be part of a pipeline"):
+        PipelineCondenser(condensers=[PipelineCondenser(condensers=[NoOpCondenser()])])
+
+
+class Holder(BaseModel):
+    condenser: AnyCondenser
+
+
+def test_condensers_are_configuration_that_can_be_stored_and_read_back() -> None:
+    pipeline = PipelineCondenser(
+        condensers=[ConversationWindowCondenser(), LLMSummarizingCondenser(llm=LLM(), max_size=120, keep_first=4)]
+    )
+    holder = Holder(condenser=pipeline)
+    assert Holder.model_validate_json(holder.model_dump_json()) == holder
+    with pytest.raises(ValidationError, match="kind: 'Magic' is none of"):
+        Holder.model_validate({"condenser": {"kind": "Magic"}})
