@@ -7,7 +7,7 @@ from typing import Protocol
 
 from pydantic import SecretStr
 
-from agent_core.events.control import AgentState
+from agent_core.events.control import AgentState, ForeignEvent
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
@@ -21,8 +21,9 @@ from agent_core.tools.spec import SandboxAccess
 from server.db.conversations import ConversationRecord
 from server.db.database import Database
 from server.db.user_settings import StoredSettings
+from server.errors import ConversationNotFoundError
 from server.session.deferred_sandbox import DeferredSandbox
-from server.session.sandboxes import Sandboxes
+from server.session.sandboxes import OTHER_SANDBOXES, Sandboxes
 from server.session.settings_merge import merge_settings
 from server.settings import Settings
 from server.user_settings import secret_values
@@ -89,21 +90,48 @@ class AgentSessions:
         settings = session_settings(user, self._settings, record)
         if settings.llm.model != record.llm_model:
             self._database.conversations.touch(record.id, llm_model=settings.llm.model)
-        sandbox = DeferredSandbox(self._sandboxes.spec(record), lambda: self._find(record))
-        return AgentSession(
+        sandbox = DeferredSandbox(self._sandboxes.spec(record), lambda: self._find(record.id, session))
+        session = AgentSession(
             record.id,
             store=self._database.events,
             settings=settings,
             sandbox=SandboxConnection(sandbox),
         )
+        return session
 
-    async def _find(self, record: ConversationRecord) -> Sandbox:
+    async def _find(self, conversation_id: str, session: AgentSession) -> Sandbox:
+        conversations = self._database.conversations
+        record = await conversations.get(conversation_id)
+        if record is None:
+            raise ConversationNotFoundError(conversation_id)
         sandbox = await self._sandboxes.sandbox(record)
         state = dict(sandbox.state)
-        if state != record.sandbox:
-            # Before anything of it exists: a sandbox that nobody knows of would have no owner after a crash.
-            await self._database.conversations.update(record.id, sandbox=state)
+        if state == record.sandbox:
+            return sandbox
+        # Before anything of it exists: a sandbox that nobody knows of would have no owner after a crash.
+        others = dict(record.options.get(OTHER_SANDBOXES, {}))
+        before = record.sandbox.get("provider") if record.sandbox is not None else None
+        now = state.get("provider")
+        if before is None or before == now:
+            await conversations.update(record.id, sandbox=state)
+            return sandbox
+        is_known = others.pop(now, None) is not None
+        options = {**record.options, OTHER_SANDBOXES: {**others, before: dict(record.sandbox or {})}}
+        await conversations.update(record.id, sandbox=state, options=options)
+        await session.stream.add_event(_moved(str(before), str(now), is_known=is_known))
         return sandbox
+
+
+def _moved(before: str, now: str, *, is_known: bool) -> AnyEvent:
+    """Tells the user, for good, that the files are elsewhere; the agent sees what is there."""
+    where = "goes on in the workspace that it had there" if is_known else "begins with an empty workspace there"
+    text = (
+        f"The sandbox of this conversation was made by {before!r}, and this server uses {now!r} by now: the "
+        f"conversation {where}. The workspace of {before!r} is kept; it is used again when the server runs with "
+        f"--sandbox {before}."
+    )
+    payload = {"content": text, "extras": {"error_id": ""}}
+    return ForeignEvent(source="environment", name="error", is_action=False, payload=payload)
 
 
 def session_settings(user: StoredSettings | None, server: Settings, record: ConversationRecord) -> SessionSettings:

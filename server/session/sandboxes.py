@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from agent_core.errors import DrydockError, SandboxError
 from agent_core.runtime.sandbox import Sandbox, SandboxLimits, SandboxProvider, SandboxSpec
@@ -17,6 +17,10 @@ logger = logging.getLogger(__name__)
 
 REAP_SECONDS = 20.0
 DESTROY_SECONDS = 30.0
+
+
+OTHER_SANDBOXES = "other_sandboxes"
+"""Key in a conversation's options: the states of its sandboxes with providers that are not in use, by their names."""
 
 
 class Choice(NamedTuple):
@@ -92,15 +96,15 @@ class Sandboxes:
         return choice.provider
 
     async def sandbox(self, record: ConversationRecord) -> Sandbox:
-        """The sandbox of this conversation, new or found again; nothing is started.
+        """This provider's sandbox of this conversation, new or found again; nothing is started.
 
         Raises:
             SandboxError: no provider can work here.
         """
         provider = await self.provider()
         spec = self.spec(record)
-        state = record.sandbox
-        if state is not None and state.get("provider", provider.name) == provider.name:
+        state = _kept_state(record, provider.name)
+        if state is not None:
             return provider.restore(spec, {key: str(value) for key, value in state.items()})
         return provider.create(spec)
 
@@ -166,3 +170,11 @@ class Sandboxes:
             return
         if removed:
             logger.info("removed the sandboxes of %d deleted conversations", len(removed))
+
+
+def _kept_state(record: ConversationRecord, provider: str) -> Mapping[str, Any] | None:
+    state = record.sandbox
+    if state is not None and state.get("provider", provider) == provider:
+        return state
+    others: Mapping[str, Mapping[str, Any]] = record.options.get(OTHER_SANDBOXES, {})
+    return others.get(provider)

@@ -300,6 +300,33 @@ async def test_a_sandbox_that_cannot_be_had_is_told_in_the_log_and_starting_agai
         await server.until(ready)
 
 
+async def test_a_sandbox_of_another_provider_is_kept_and_the_user_is_told(server: Server) -> None:
+    conversation_id = await server.create()
+    await server.until_running(conversation_id)
+    conversations = server.app.services.database.conversations
+    elsewhere = {"provider": "docker", "container": "c"}
+
+    async def move(**options: Any) -> str:
+        await server.post(f"/api/conversations/{conversation_id}/stop")
+        await conversations.update(conversation_id, sandbox=elsewhere, options=options)
+        await server.post(f"/api/conversations/{conversation_id}/start", json={})
+        await server.until_running(conversation_id)
+        events = await server.events(conversation_id)
+        return [str(event["content"]) for event in events if event.get("observation") == "error"][-1]
+
+    told = await move()
+    assert "made by 'docker'" in told
+    assert "empty workspace" in told
+    assert "--sandbox docker" in told
+    record = await conversations.get(conversation_id)
+    assert record is not None
+    assert record.sandbox is not None
+    assert record.sandbox["provider"] == "fake"
+    assert record.options["other_sandboxes"] == {"docker": elsewhere}
+    told = await move(other_sandboxes={"fake": dict(record.sandbox)})
+    assert "goes on in the workspace that it had there" in told
+
+
 async def test_one_conversation_too_many_closes_the_one_that_rested_longest(make_server: MakeServer) -> None:
     async with make_server(max_concurrent_conversations=2) as server:
         made = []
