@@ -80,6 +80,10 @@ class SandboxConnection:
             if progress is not None:
                 self._link.listeners.remove(progress)
 
+    def listen(self, progress: Progress) -> None:
+        """Tell this listener too, from now on."""
+        self._link.listeners.append(progress)
+
     async def request(
         self,
         op: str,

@@ -132,6 +132,7 @@ class AgentSession:
             raise
         self._set_status(READY)
         self.is_ready = True
+        self.sandbox.listen(self._sandbox_changed)
 
     async def _begin(self, initial_message: MessageEvent | None) -> None:
         state = ConversationState(
@@ -255,6 +256,13 @@ class AgentSession:
             return  # the error that follows says it, once and for all
         self._set_status(status_id if status_id != READY else self.runtime_status)
         self.stream.publish(StatusNotice(status_id, text))
+
+    def _sandbox_changed(self, status_id: str, text: str) -> None:
+        """Tell of a sandbox that is lost, and of its next start."""
+        if not self.stream.closed:
+            self._set_status(status_id)
+            level: Literal["info", "error"] = "error" if status_id.startswith(FAILED) else "info"
+            self.stream.publish(StatusNotice(status_id, text, level))
 
     def _set_status(self, status_id: str) -> None:
         self.runtime_status = status_id

@@ -349,6 +349,35 @@ async def test_a_command_whose_server_and_sandbox_died_is_never_run_again_and_th
     assert set(answers_per_action(events_after).values()) == {1}
 
 
+async def test_a_sandbox_killed_under_a_session_is_told_and_so_is_its_next_start(house: House) -> None:
+    command = TerminalAction(command="echo begun; sleep 600")
+    told: list[StatusNotice] = []
+    async with house.running(None, llm=LLM()) as session, session.stream.subscribe(transients=True) as events:
+        await session.send(ActionEvent(source="user", action=command, tool_name="terminal"))
+        async with asyncio.timeout(60):
+            async for event in events:
+                if isinstance(event, OutputDelta):
+                    container = session.sandbox.sandbox.state["container"]
+                    killing = await asyncio.create_subprocess_exec("docker", "kill", container, stdout=-3)
+                    assert await killing.wait() == 0
+                if isinstance(event, AgentErrorEvent):
+                    assert "unknown whether it took effect" in event.error
+                    again = TerminalAction(command="echo again")
+                    await session.send(ActionEvent(source="user", action=again, tool_name="terminal"))
+                if isinstance(event, StatusNotice):
+                    told.append(event)
+                if isinstance(event, ObservationEvent):
+                    assert event.observation.text.strip() == "again"
+                    break
+        assert session.runtime_status == "STATUS$READY"
+    assert [(notice.status_id, notice.level) for notice in told] == [
+        ("STATUS$ERROR_RUNTIME_DISCONNECTED", "error"),
+        ("STATUS$STARTING_RUNTIME", "info"),
+        ("STATUS$RUNTIME_STARTED", "info"),
+        ("STATUS$READY", "info"),
+    ]
+
+
 async def test_a_stopped_session_says_so_and_starts_again(house: House) -> None:
     model = await house.model([Turn(calls=(run("sleep 600"),)), finish()])
     session = house.session("stop" + house.instance_id, model)
