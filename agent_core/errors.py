@@ -144,5 +144,9 @@ class LLMBudgetExceededError(LLMError):
     status_id = "STATUS$ERROR_LLM_OUT_OF_CREDITS"
 
 
+class AgentStuckInLoopError(DrydockError):
+    """The agent repeats itself without getting anywhere; a message of its user sets it going again."""
+
+
 class LimitReachedError(DrydockError):
     """The conversation reached its iteration or budget limit; a new message extends it."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from agent_core.controller.state import ConversationState
-from agent_core.errors import DrydockError, LimitReachedError, LLMError
+from agent_core.controller.stuck import StuckDetector
+from agent_core.errors import AgentStuckInLoopError, DrydockError, LimitReachedError, LLMError
+from agent_core.events.llm_events import MessageEvent
+from agent_core.events.messages import Message
 
 MAX_EMPTY_REPLIES = 3
 
@@ -31,10 +34,35 @@ def check_limits(state: ConversationState) -> None:
         )
 
 
+def check_progress(detector: StuckDetector) -> None:
+    """Whether the agent still gets anywhere.
+
+    Raises:
+        AgentStuckInLoopError: it repeats itself.
+    """
+    if (pattern := detector.pattern()) is not None:
+        raise AgentStuckInLoopError(str(pattern))
+
+
+def nudge(detector: StuckDetector) -> MessageEvent | None:
+    """A word of warning to an agent that is about to get stuck, once per occasion."""
+    error_id = detector.to_nudge()
+    if error_id is None:
+        return None
+    text = (
+        "The same call has failed several times now. Do not repeat it: read the error again, change the call, or try"
+        " another way. If there is none, say so to the user."
+    )
+    return MessageEvent(source="environment", cause=error_id, llm_message=Message.user(text))
+
+
 def failure_of(error: Exception) -> tuple[str, str]:
     """The public reason of a failed step, and the text for people: what happened and what to do."""
     if isinstance(error, LimitReachedError):
         return f"RuntimeError: {error}", f"{error}. Send a message to let the agent go on."
+    if isinstance(error, AgentStuckInLoopError):
+        text = f"The agent got stuck in a loop: {error}. Send a message to set it on another course."
+        return f"{type(error).__name__}: Agent got stuck in a loop", text
     if isinstance(error, LLMError):
         reason = error.status_id if error.status_id != "STATUS$ERROR" else f"{type(error).__name__}: {error}"
         return reason, str(error)

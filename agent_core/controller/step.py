@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from agent_core.agent.base import AgentBase, StepInput, StepOutcome
+from agent_core.controller.guards import check_progress, nudge
 from agent_core.controller.state import ConversationState
+from agent_core.controller.stuck import StuckDetector
 from agent_core.errors import LLMContextWindowError, LLMMalformedHistoryError, LLMRateLimitError, StreamClosedError
 from agent_core.events.control import AgentState, AgentStateChanged, CondensationRequest
 from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, MessageEvent, MetricsSnapshot, SystemPromptEvent
@@ -36,8 +38,10 @@ class Step:
         policy: ConfirmationPolicy,
         max_budget: float | None,
         version: str,
+        stuck_detection: bool = True,
     ) -> None:
         self._view = View()
+        self._stuck = StuckDetector() if stuck_detection else None
         self._unviewed = stream.subscribe(after=-1)
         self._stream = stream
         self._agent = agent
@@ -78,11 +82,14 @@ class Step:
         Cancelling it ends the request; the text streamed so far is declared void.
 
         Raises:
+            AgentStuckInLoopError: the agent only repeats itself.
             LLMError: the model could not be asked.
             EventStoreError: its answer could not be stored.
         """
         seen = state.last_event_id
         await self._view_until(seen)
+        if await self._warned():
+            return
         view = await self._fitting_view()
         if view is None:
             return
@@ -121,8 +128,20 @@ class Step:
             if event is None:
                 raise StreamClosedError(f"the log of conversation {self._stream.conversation_id} is gone")
             self._view.add(event)  # type: ignore[arg-type] # no notices were asked for
+            if self._stuck is not None:
+                self._stuck.fold(event)  # type: ignore[arg-type] # likewise
             if self._unviewed.position % PAGE == 0:
                 self._prompts.render_settled(self._view)
+
+    async def _warned(self) -> bool:
+        """Stop an agent that is stuck; warn one that is about to be, which is all that this step does."""
+        if self._stuck is None:
+            return False
+        check_progress(self._stuck)
+        warning = nudge(self._stuck)
+        if warning is not None:
+            await self._stream.add_event(warning)
+        return warning is not None
 
     async def _fitting_view(self) -> View | None:
         """The view as the model is to see it; None when a condensation was stored, which is all that this step does."""

@@ -235,6 +235,7 @@ class AgentSession:
             policy=ConfirmRisky() if self.settings.confirmation_mode else NeverConfirm(),
             max_budget=self.settings.max_budget,
             version=VERSION,
+            stuck_detection=self.settings.stuck_detection,
         )
 
     async def _supervised(self, name: str, run: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -19,6 +19,7 @@ class SessionSettings:
         confirmation_mode: whether risky actions wait for the user's word.
         conversation_instructions: told to the agent with the facts of the workspace.
         condenser: shortens what the model is shown when it becomes too long; None never does.
+        stuck_detection: whether an agent that only repeats itself is stopped.
         tools: replaces the tools of the agent class; None keeps them.
         secrets: values that are hidden wherever they appear in the log (the model's key is always hidden).
     """
@@ -30,5 +31,6 @@ class SessionSettings:
     confirmation_mode: bool = False
     conversation_instructions: str = ""
     condenser: Condenser | None = None
+    stuck_detection: bool = True
     tools: tuple[Tool, ...] | None = None
     secrets: tuple[str, ...] = field(default=(), repr=False)

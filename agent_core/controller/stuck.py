@@ -1,0 +1,151 @@
+"""Stuck agents: patterns of repetition that no model comes out of by itself (agent-core 8.4).
+
+A fold like the state: it takes the events in the order of their ids, keeps digests of the newest ones only, and says
+when asked whether the agent goes round in circles.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from agent_core.events.control import Condensation
+from agent_core.events.llm_events import (
+    ActionEvent,
+    AgentErrorEvent,
+    AnswerEvent,
+    MessageEvent,
+    ObservationEvent,
+    UserRejectObservation,
+)
+from agent_core.events.serialization import AnyEvent
+
+WINDOW = 20
+SAME_RESULT = 4
+SAME_ERROR = 3
+MONOLOGUE = 3
+ALTERNATING = 6
+CONDENSATIONS = 10
+
+
+class Pattern(StrEnum):
+    """In what way an agent is stuck."""
+
+    SAME_RESULT = "it repeats the same action and gets the same result"
+    SAME_ERROR = "it repeats an action that fails"
+    MONOLOGUE = "it talks to itself and does nothing"
+    ALTERNATING = "it alternates between two actions"
+    CONDENSATIONS = "its history does not fit however often it is condensed"
+
+
+@dataclass(slots=True)
+class _Round:
+    """An action with its answer, as digests."""
+
+    action_id: int
+    action: bytes
+    answer: bytes = b""
+    error_id: int | None = None
+
+
+class StuckDetector:
+    """Looks at the last twenty events since the user's last message."""
+
+    def __init__(self) -> None:
+        self._rounds: deque[_Round] = deque(maxlen=WINDOW // 2)
+        self._messages = 0
+        self._condensations = 0
+        self._nudged: set[int] = set()
+
+    def fold(self, event: AnyEvent) -> None:
+        """Take the next event into account."""
+        match event:
+            case MessageEvent(source="user"):
+                self._rounds.clear()
+                self._nudged.clear()
+                self._messages = self._condensations = 0
+            case MessageEvent(source="agent"):
+                self._messages += 1
+                self._condensations = 0
+            case MessageEvent(source="environment") if event.cause is not None:
+                self._nudged.add(event.cause)
+            case ActionEvent(source="agent"):
+                self._messages = self._condensations = 0
+                self._rounds.append(_Round(event.id, _digest_of_action(event)))
+            case ObservationEvent() | UserRejectObservation() | AgentErrorEvent():
+                self._answer(event)
+            case Condensation():
+                self._condensations += 1
+
+    def pattern(self) -> Pattern | None:
+        """How the agent is stuck, if it is."""
+        rounds = [one for one in self._rounds if one.answer]
+        if self._condensations >= CONDENSATIONS:
+            return Pattern.CONDENSATIONS
+        if self._messages >= MONOLOGUE:
+            return Pattern.MONOLOGUE
+        if _all_same(rounds[-SAME_RESULT:], SAME_RESULT):
+            return Pattern.SAME_RESULT
+        if self._failing(rounds) > SAME_ERROR:
+            return Pattern.SAME_ERROR
+        if _alternate(rounds[-ALTERNATING:]):
+            return Pattern.ALTERNATING
+        return None
+
+    def to_nudge(self) -> int | None:
+        """Id of the error after which the agent deserves a word of warning, once; None when there is no reason."""
+        rounds = [one for one in self._rounds if one.answer]
+        if self._failing(rounds) != SAME_ERROR:
+            return None
+        last = rounds[-1].error_id
+        return last if last not in self._nudged else None
+
+    def _answer(self, event: AnswerEvent) -> None:
+        for one in reversed(self._rounds):
+            if one.action_id == event.cause and not one.answer:
+                one.answer = _digest_of_answer(event)
+                one.error_id = event.id if isinstance(event, AgentErrorEvent) else None
+                return
+
+    def _failing(self, rounds: Sequence[_Round]) -> int:
+        """How often the last action was tried in a row, with an error each time."""
+        count = 0
+        for one in reversed(rounds):
+            if one.error_id is None or one.action != rounds[-1].action:
+                break
+            count += 1
+        return count
+
+
+def _all_same(rounds: Sequence[_Round], wanted: int) -> bool:
+    return len(rounds) == wanted and len({(one.action, one.answer) for one in rounds}) == 1
+
+
+def _alternate(rounds: Sequence[_Round]) -> bool:
+    pairs = [(one.action, one.answer) for one in rounds]
+    return (
+        len(pairs) == ALTERNATING
+        and pairs[0] != pairs[1]
+        and all(pairs[index] == pairs[index - 2] for index in range(2, ALTERNATING))
+    )
+
+
+def _digest_of_action(event: ActionEvent) -> bytes:
+    action = event.action.model_dump(mode="json") if event.action is not None else None
+    return _digest([event.tool_name, action, event.thought_text])
+
+
+def _digest_of_answer(event: AnswerEvent) -> bytes:
+    if isinstance(event, ObservationEvent):
+        seen = event.observation
+        content = [part.model_dump(mode="json") for part in seen.content]
+        return _digest([seen.kind, content, seen.is_error, getattr(seen, "exit_code", None)])
+    return _digest([event.kind, event.to_llm_message().text])
+
+
+def _digest(value: object) -> bytes:
+    return hashlib.blake2b(json.dumps(value, sort_keys=True).encode("utf-8", "replace"), digest_size=16).digest()

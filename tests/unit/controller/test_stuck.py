@@ -1,0 +1,130 @@
+"""Stuck agents: each pattern is found at its number, and nothing before it (agent-core 8.4)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from agent_core.controller.stuck import Pattern, StuckDetector
+from agent_core.events.control import Condensation, CondensationRequest
+from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, MessageEvent, ObservationEvent
+from agent_core.events.messages import Message, TextContent
+from agent_core.events.serialization import AnyEvent
+from agent_core.tools.terminal import TerminalAction, TerminalObservation
+
+Round = Callable[[int], list[AnyEvent]]
+
+
+def does(command: str, output: str = "", *, thought: str = "", code: int = 0, pid: int = -1) -> Round:
+    def make(at: int) -> list[AnyEvent]:
+        action = ActionEvent(
+            id=at,
+            action=TerminalAction(command=command),
+            tool_name="terminal",
+            tool_call_id=f"call_{at}",
+            thought=[TextContent(text=thought)] if thought else [],
+        )
+        seen = TerminalObservation(content=[TextContent(text=output)], command=command, exit_code=code, pid=pid)
+        return [action, ObservationEvent(id=at + 1, cause=at, observation=seen, tool_name="terminal")]
+
+    return make
+
+
+def fails(error: str = "no", *, thought: str = "") -> Round:
+    def make(at: int) -> list[AnyEvent]:
+        action = ActionEvent(id=at, tool_name="terminal", thought=[TextContent(text=thought)] if thought else [])
+        return [action, AgentErrorEvent(id=at + 1, cause=at, error=error, tool_name="terminal")]
+
+    return make
+
+
+def says(text: str, source: str = "agent") -> Round:
+    def make(at: int) -> list[AnyEvent]:
+        message = Message.assistant(text) if source == "agent" else Message.user(text)
+        return [MessageEvent(id=at, source=source, llm_message=message)]
+
+    return make
+
+
+def condenses(at: int) -> list[AnyEvent]:
+    return [CondensationRequest(id=at), Condensation(id=at + 1, forgotten_event_ids=[])]
+
+
+def after(*rounds: Round | Iterable[Round]) -> StuckDetector:
+    detector = StuckDetector()
+    flat = itertools.chain.from_iterable(one if isinstance(one, Iterable) else [one] for one in rounds)
+    for number, make in enumerate(flat):
+        for event in make(number * 10):
+            detector.fold(event)
+    return detector
+
+
+@pytest.mark.parametrize(
+    ("rounds", "enough", "pattern"),
+    [
+        ([does("ls", "a")], 4, Pattern.SAME_RESULT),
+        ([fails("one")], 4, Pattern.SAME_RESULT),
+        ([says("hm")], 3, Pattern.MONOLOGUE),
+        ([condenses], 10, Pattern.CONDENSATIONS),
+    ],
+)
+def test_a_repetition_is_a_loop_at_its_number_and_not_before(
+    rounds: list[Round], enough: int, pattern: Pattern
+) -> None:
+    assert after(rounds * (enough - 1)).pattern() is None
+    assert after(rounds * enough).pattern() is pattern
+
+
+def test_the_same_action_failing_differently_is_warned_of_once_and_then_a_loop() -> None:
+    tries = [fails(str(number)) for number in range(4)]
+    assert after(tries[:2]).to_nudge() is None
+    third = after(tries[:3])
+    assert (third.pattern(), third.to_nudge()) == (None, 21)
+    warning = MessageEvent(id=25, source="environment", cause=21, llm_message=Message.user("stop that"))
+    third.fold(warning)
+    assert third.to_nudge() is None
+    assert after(tries).pattern() is Pattern.SAME_ERROR
+
+
+def test_alternating_between_two_actions_is_a_loop_after_three_rounds() -> None:
+    two = [does("a", "1"), does("b", "2")]
+    assert after(two, two, two[:1]).pattern() is None
+    assert after(two, two, two).pattern() is Pattern.ALTERNATING
+
+
+@pytest.mark.parametrize(
+    "other",
+    [does("ls", "b"), does("ls", "a", code=1), does("ls ", "a"), does("ls", "a", thought="once more"), fails()],
+    ids=["output", "exit code", "command", "thought", "error"],
+)
+def test_anything_new_is_progress(other: Round) -> None:
+    same = does("ls", "a")
+    assert after(same, same, same, other).pattern() is None
+
+
+def test_ids_and_processes_do_not_make_a_difference() -> None:
+    assert after([does("ls", "a", pid=number) for number in range(4)]).pattern() is Pattern.SAME_RESULT
+
+
+def test_a_message_of_the_user_begins_a_new_count() -> None:
+    same = does("ls", "a")
+    detector = after([same] * 4, says("go on", "user"), [same] * 3)
+    assert detector.pattern() is None
+    for event in same(900):
+        detector.fold(event)
+    assert detector.pattern() is Pattern.SAME_RESULT
+
+
+def test_results_of_parallel_calls_are_matched_to_their_calls() -> None:
+    detector = StuckDetector()
+    for base in range(0, 40, 10):
+        (one, first), (two, second) = does("a", "1")(base), does("b", "2")(base + 2)
+        for event in (one, two, second, first):
+            detector.fold(event)
+    assert detector.pattern() is Pattern.ALTERNATING
+
+
+def test_an_old_loop_is_out_of_sight_once_the_agent_has_gone_on() -> None:
+    assert after([does("ls", "a")] * 4, [does(str(number)) for number in range(4)]).pattern() is None
