@@ -17,6 +17,7 @@ from agent_core.tools.spec import DeclaredResources, ToolAnnotations, ToolContex
 SOFT_TIMEOUT_SECONDS = 30.0
 MAX_OUTPUT_CHARS = 30_000
 OUTER_MARGIN_SECONDS = 30.0
+RESET_SHOWN_AS = "[RESET]"
 
 TerminalStatus = Literal[
     "completed", "soft_timeout", "hard_timeout", "interrupted", "not_executed", "reset", "shell_lost"
@@ -45,12 +46,14 @@ class TerminalObservation(Observation):
     """What a command printed, and the state of the shell after it.
 
     `exit_code` is -1 while the command is still running or when it is unknown. `content` holds the output alone;
-    what a model is told beside it (directory, status, what to do) is added by `to_llm_content`.
+    what a model is told beside it (directory, status, what to do) is added by `to_llm_content`: `prefix` before the
+    output (it continues that of an earlier call), `suffix` after it.
     """
 
     command: str = ""
     exit_code: int = -1
     status: TerminalStatus = "completed"
+    prefix: str = ""
     working_dir: str = ""
     pid: int = -1
     username: str = ""
@@ -62,7 +65,10 @@ class TerminalObservation(Observation):
     @property
     def suffix(self) -> str:
         """The lines that follow the output: what became of the command, and where the shell is."""
-        lines = [f"[{self.notice}]"] if self.notice else []
+        ended = self.status == "completed" and self.exit_code != -1
+        said = [f"The command completed with exit code {self.exit_code}."] if ended else []
+        said += [self.notice] if self.notice else []
+        lines = [f"[{' '.join(said)}]"] if said else []
         if self.working_dir:
             lines.append(f"[Current working directory: {self.working_dir}]")
         if self.python:
@@ -73,7 +79,7 @@ class TerminalObservation(Observation):
 
     @property
     def to_llm_content(self) -> list[TextContent | ImageContent]:
-        text = self.text.removesuffix("\n")
+        text = self.prefix + self.text.removesuffix("\n")
         joined = f"{text}\n{self.suffix}" if text and self.suffix else text or self.suffix
         return [TextContent(text=joined)]
 
@@ -110,7 +116,8 @@ class TerminalExecutor:
         return TerminalObservation.from_text(
             result["output"],
             is_error=status in ("not_executed", "shell_lost"),
-            command=action.command,
+            command=action.command if status != "reset" else RESET_SHOWN_AS,
+            prefix=result.get("prefix", ""),
             exit_code=result["exit_code"],
             status=status,
             working_dir=result["working_dir"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import os
+import re
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
@@ -13,6 +14,8 @@ from .loop import Loop, Timer
 from .output import Cut, LiveFeed, Transcript
 from .shell_events import Ended
 from .terminal import TerminalText
+
+_LITERAL = re.compile(r"""\s*(?:\[\{|\["|\[\[(?=[^\s(])|\{")""")
 
 Result = Dict[str, Any]
 
@@ -27,6 +30,11 @@ class Order(NamedTuple):
     reset: bool = False
     max_output: int = 30000
     env: Dict[str, str] = {}  # noqa: RUF012 - a NamedTuple's default, never changed
+
+    @property
+    def is_literal(self) -> bool:
+        """True when the command is a Python or JSON value by mistake (agent-core 4.1); no shell command begins so."""
+        return not self.is_input and _LITERAL.match(self.command) is not None
 
 
 class Asker:
@@ -48,10 +56,11 @@ class Asker:
 class Wait:
     """An asker waiting for the command that runs, or for the shell that is to run it."""
 
-    def __init__(self, loop: Loop, asker: Asker, order: Order) -> None:
+    def __init__(self, loop: Loop, asker: Asker, order: Order, prefix: str = "") -> None:
         self.asker = asker
         self.order = order
         self.notices: List[str] = []
+        self.prefix = prefix
         self.active = time.monotonic()
         self._feed = LiveFeed(loop, asker.live)
         self._loop = loop
@@ -117,11 +126,13 @@ def make_result(
     running: bool,
     directory: str,
     path: str,
+    prefix: str,
 ) -> Result:
     """Return the result of ``shell.run``; ``directory`` and ``path`` are the shell's."""
     return {
         "status": status,
         "exit_code": exit_code,
+        "prefix": prefix,
         "output": output.text,
         "omitted": output.omitted,
         "working_dir": directory,

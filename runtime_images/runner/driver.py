@@ -84,16 +84,20 @@ def run(command: str, terminal: str, last_status: int) -> str:
 
 
 def report(word: str, pipe: str, terminal: str) -> str:
-    """Return the line that reports how the command ended.
+    """Return the two lines that report how the command ended.
 
-    Its second ``printf`` leaves a variable behind: if it does not, somebody has replaced the built-in commands, and
-    the shell puts them back (in its POSIX mode functions cannot hide ``unset``) and tries again, or else ends.
-    The empty field at the beginning ends whatever an interrupted writer has left in the pipe; the ``printf`` of
-    nothing takes the blame for a write that an interrupt has made fail, which bash puts on the next that writes.
+    A shell reads its lines byte by byte, so the first holds only what the answer waits for: the marker behind the
+    command's output and, last, the fields of the report. Their ``printf`` leaves a variable behind. If it does not,
+    somebody has replaced the built-in commands, and the second line puts them back (in the shell's POSIX mode
+    functions cannot hide ``unset``) and tries again, or else the shell ends.
+
+    The ``printf`` of nothing takes the blame for a write that an interrupt has made fail, which bash puts on the next
+    that writes; the empty field at the beginning ends whatever an interrupted writer has left in the pipe.
     """
     send = (
-        f'\\builtin printf \'%s\\0\' "" {word} "$_{word}s" "${{!-}}" "${{PWD-}}" "${{PATH-}}" "$-" >|{pipe} '
-        f"&& \\builtin printf '\\e]{word}\\a%n' _{word} >|{terminal} || [[ 1 ]]"
+        f"{{ \\builtin printf ''; \\builtin printf '\\e]{word}\\a' >|{terminal}; "
+        "\\builtin printf '\\0%s\\0%s\\0%s\\0%s\\0%s\\0%s\\0%n' "
+        f'{word} "$_{word}s" "${{!-}}" "${{PWD-}}" "${{PATH-}}" "$-" _{word} >|{pipe}; }} || [[ 1 ]]'
     )
     done = f"[[ ${{_{word}-}} ]]"
     clean = f"\\builtin unset -v _{word} _{word}s"
@@ -102,8 +106,8 @@ def report(word: str, pipe: str, terminal: str) -> str:
         "\\enable builtin printf eval export unset declare; \\unset -v POSIXLY_CORRECT; "
         f"{send}; {done} || \\exit $_{word}s; {clean}; }}"
     )
-    ready = f"_{word}s=$?; \\builtin printf '' || [[ 1 ]]"
-    return f"{ready}; {send}; {done} && \\builtin enable eval export declare && {clean} || {repair}\n"
+    restore = f"{done} && \\builtin enable eval export declare && {clean} || {repair}"
+    return f"_{word}s=$?; {send}\n{restore}\n"
 
 
 def snapshot(word: str, pipe: str) -> str:

@@ -14,6 +14,8 @@ BYTES = 32 * 1024 * 1024
 _COMPACT_AFTER = 16 * 1024 * 1024
 _RETRY_SECONDS = 5.0
 
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
+
 Answer = Dict[str, Any]
 
 _INTERRUPTED: Answer = {
@@ -83,18 +85,18 @@ class Journal:
     def begin(self, key: str) -> None:
         """Note that a request is about to be carried out."""
         self._answers[key] = None
-        self._append([{"k": key}])
+        self._append(b'{"k":%s}\n' % _encode(key))
 
     def finish(self, key: str, answer: Answer) -> None:
         """Keep the answer of a request."""
-        self._keep(key, answer)
+        line = b'{"k":%s,"a":%s}\n' % (_encode(key), self._keep(key, answer))
         self._trim()
-        self._append([{"k": key, "a": answer}])
+        self._append(line)
 
     def withdraw(self, key: str) -> None:
         """Forget a request that was not carried out at all."""
         self._drop(key)
-        self._append([{"f": [key]}])
+        self._append(b'{"f":%s}\n' % _encode([key]))
 
     def acknowledge(self, keys: Iterable[str]) -> int:
         """Forget requests whose answers are safe elsewhere; return how many were known and done."""
@@ -102,7 +104,7 @@ class Journal:
         for key in known:
             self._drop(key)
         if known:
-            self._append([{"f": known}])
+            self._append(b'{"f":%s}\n' % _encode(known))
         return len(known)
 
     def _apply(self, line: bytes) -> None:
@@ -118,11 +120,12 @@ class Journal:
         except (ValueError, TypeError, KeyError):
             return  # the last line of a runner that was killed in the middle of writing it
 
-    def _keep(self, key: str, answer: Answer) -> None:
+    def _keep(self, key: str, answer: Answer) -> bytes:
         self._drop(key)
-        kept = json.dumps(answer, separators=(",", ":")).encode("ascii")
+        kept = _encode(answer)
         self._answers[key] = kept
         self._held += len(kept)
+        return kept
 
     def _drop(self, key: str) -> None:
         kept = self._answers.pop(key, None)
@@ -134,8 +137,8 @@ class Journal:
             for key, kept in list(self._answers.items()):
                 if kept is not None and len(kept) > 512:
                     self._held -= len(kept)
-                    self._answers[key] = json.dumps(_FORGOTTEN).encode("ascii")
-                    self._held += len(self._answers[key] or b"")
+                    self._answers[key] = forgotten = _encode(_FORGOTTEN)
+                    self._held += len(forgotten)
                 if self._held <= self._bytes_limit:
                     break
         while len(self._answers) > self._entries_limit:
@@ -153,8 +156,7 @@ class Journal:
         except OSError:
             return []
 
-    def _append(self, records: List[Dict[str, Any]]) -> None:
-        data = b"".join(json.dumps(record, separators=(",", ":")).encode("ascii") + b"\n" for record in records)
+    def _append(self, data: bytes) -> None:
         if self._descriptor < 0 or self._written + len(data) > max(_COMPACT_AFTER, 2 * self._held):
             self._rewrite()  # holds the news already
             return
@@ -184,7 +186,7 @@ class Journal:
         try:
             size = 0
             for key, kept in self._answers.items():
-                line = b'{"k":' + json.dumps(key).encode("ascii")
+                line = b'{"k":' + _encode(key)
                 line += b"}\n" if kept is None else b',"a":' + kept + b"}\n"
                 if os.write(descriptor, line) < len(line):
                     raise OSError(0, "only part of a line was written")
@@ -202,3 +204,7 @@ class Journal:
             sys.stderr.write(trouble + "\n")
         self.trouble = trouble
         self._retry_at = time.monotonic() + _RETRY_SECONDS
+
+
+def _encode(value: object) -> bytes:
+    return _ENCODER.encode(value).encode("ascii")

@@ -9,6 +9,16 @@ STILL_RUNNING = (
     "The command was NOT executed: the previous command is still running in this terminal. Wait for it with an empty "
     "command, give it input with is_input (text, or a key such as C-c, C-z, C-d), or reset the terminal."
 )
+LITERAL = (
+    "The command was NOT executed: it looks like a Python or JSON value and not like a shell command. Write data to a "
+    "file, or hand it to a program through a heredoc."
+)
+CONTINUED = "[Below is the output of the previous command.]\n"
+_OPTIONS = (
+    "It is still running in this terminal: send an empty command to wait for more output, input with is_input, or a "
+    "key with is_input (C-c to interrupt it, C-z to suspend it, C-d to end its input), or give the next command that "
+    "needs long a timeout."
+)
 NOTHING_TO_WAIT_FOR = "There is no previous running command to retrieve logs from."
 NOTHING_TO_INTERACT_WITH = "There is no previous running command to interact with: the input was not sent."
 FROM_BACKGROUND = "The output shown was printed by background jobs since the last command."
@@ -16,6 +26,16 @@ INPUT_SENT = "The input was sent to the running command, for which another reque
 INPUT_NOT_SENT = "The input was not sent."
 INPUT_NOT_READ = "The input was not sent: the command has not read what it was sent before."
 REPLACED = "The shell was replaced by a program (exec); when that ends, the next command gets a new shell."
+
+
+def soft_limit(seconds: float) -> str:
+    """Say why the answer comes although the command has not ended: it is silent."""
+    return f"The command has no new output after {seconds:g} seconds. {_OPTIONS}"
+
+
+def hard_limit(seconds: float) -> str:
+    """Say why the answer comes although the command has not ended: the time that was given is over."""
+    return f"The command timed out after {seconds:g} seconds. {_OPTIONS}"
 
 
 def ended_meanwhile(status: int, output: str) -> str:

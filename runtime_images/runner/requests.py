@@ -57,15 +57,16 @@ class Request(Asker):
         return self.connection.send_live({"id": self.number, "output": output})
 
     def answer(self, answer: Answer, blob: Optional[bytes] = None) -> None:
-        """Answer, once."""
+        """Answer, once. The journal is written while the answer travels: both are lost only if the runner dies now."""
         if self._answered:
             return
         self._answered = True
-        self._done(self, answer)
         try:
             self.connection.send({"id": self.number, **answer}, blob)
         except ProtocolError as error:
             self.connection.send({"id": self.number, **_error("too_large", f"the result does not fit: {error}")})
+        finally:
+            self._done(self, answer)
 
 
 Operation = Callable[[Request, Dict[str, Any], Optional[bytes]], None]

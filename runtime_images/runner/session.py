@@ -119,11 +119,12 @@ class Session(ShellEvents):
             self.destroy(notices.RESET_MEANWHILE)
             said.append(notices.RESET)
             if not order.command:
-                asker.finish(self._result("reset", 0, _NOTHING, said))
-                self._next()
+                self._answer(asker, self._result("reset", 0, _NOTHING, said))
                 return
         command = self._command
-        if command is not None and command.ended is None:
+        if order.is_literal:
+            self._answer(asker, self._result("not_executed", -1, _NOTHING, [*said, notices.LITERAL]))
+        elif command is not None and command.ended is None:
             self._serve_while_running(command, order, asker)
         elif command is not None and command.ended is not None:
             self._serve_after_end(command, command.ended, order, asker)
@@ -135,10 +136,9 @@ class Session(ShellEvents):
     def _serve_while_running(self, command: Command, order: Order, asker: Asker) -> None:
         if order.command and not order.is_input:
             cut = command.take(order.max_output)
-            asker.finish(self._result("not_executed", -1, cut, [notices.STILL_RUNNING]))
-            self._next()
+            self._answer(asker, self._result("not_executed", -1, cut, [notices.STILL_RUNNING], notices.CONTINUED))
             return
-        wait = Wait(self._loop, asker, order)
+        wait = Wait(self._loop, asker, order, notices.CONTINUED)
         self._watch(wait)
         if order.command:
             wait.notices += self._type(order.command)
@@ -147,13 +147,11 @@ class Session(ShellEvents):
         """The command ended while nobody was waiting for it."""
         self._command = None
         if not order.command:
-            self._answer_end(command, ended, order, asker, [])
+            self._answer_end(command, ended, Wait(self._loop, asker, order, notices.CONTINUED))
             return
         said = [notices.ended_meanwhile(ended.status, command.take(_IDLE_CHARACTERS).text)]
         if order.is_input:
-            said.append(notices.INPUT_NOT_SENT)
-            asker.finish(self._result("not_executed", -1, _NOTHING, said))
-            self._next()
+            self._answer(asker, self._result("not_executed", -1, _NOTHING, [*said, notices.INPUT_NOT_SENT]))
         else:
             self._begin(order, asker, said)
 
@@ -161,8 +159,7 @@ class Session(ShellEvents):
         idle, self._idle = self._idle, ""
         notice = notices.NOTHING_TO_INTERACT_WITH if order.is_input else notices.NOTHING_TO_WAIT_FOR
         said = [notice, notices.FROM_BACKGROUND] if idle else [notice]
-        asker.finish(self._result("not_executed", -1, Cut(idle, 0), said))
-        self._next()
+        self._answer(asker, self._result("not_executed", -1, Cut(idle, 0), said))
 
     def _type(self, text: str) -> List[str]:
         named = keys.key(text)
@@ -222,9 +219,11 @@ class Session(ShellEvents):
             return
         self._waiting = None
         wait.close()
-        said = [*wait.notices, notices.REPLACED] if self._shell.replaced else wait.notices
-        wait.asker.finish(self._result(status, -1, command.take(wait.order.max_output), said))
-        self._next()
+        said = [*wait.notices, notices.REPLACED] if self._shell.replaced else list(wait.notices)
+        hard, soft = wait.order.timeout, wait.order.soft_timeout
+        said.append(notices.soft_limit(soft) if hard is None else notices.hard_limit(hard))
+        cut = command.take(wait.order.max_output)
+        self._answer(wait.asker, self._result(status, -1, cut, said, wait.prefix))
 
     # What the shell says
 
@@ -271,23 +270,25 @@ class Session(ShellEvents):
             return  # the result is kept until somebody asks
         self._command = None
         wait.close()
-        self._answer_end(command, ended, wait.order, wait.asker, wait.notices)
+        self._answer_end(command, ended, wait)
 
     # Answers
 
-    def _answer_end(self, command: Command, ended: Ended, order: Order, asker: Asker, said: List[str]) -> None:
+    def _answer_end(self, command: Command, ended: Ended, wait: Wait) -> None:
         status = "interrupted" if command.interrupted else "shell_lost" if ended.killed else "completed"
-        if ended.reason:
-            said = [*said, notices.shell_lost(ended.reason, self._shell.directory)]
-        cut = command.take(order.max_output)
-        asker.finish(self._result(status, ended.status, cut, said, ended.background))
+        lost = [notices.shell_lost(ended.reason, self._shell.directory)] if ended.reason else []
+        cut, said = command.take(wait.order.max_output), [*wait.notices, *lost]
+        self._answer(wait.asker, self._result(status, ended.status, cut, said, wait.prefix, ended.background))
+
+    def _answer(self, asker: Asker, result: Result) -> None:
+        asker.finish(result)
         self._next()
 
-    def _result(self, status: str, exit_code: int, output: Cut, said: List[str], background: int = -1) -> Result:
-        running = self._command is not None and self._command.ended is None
-        return make_result(
-            status, exit_code, output, said, background, running, self._shell.directory, self._shell.path
-        )
+    def _result(
+        self, status: str, exit_code: int, output: Cut, said: List[str], prefix: str = "", background: int = -1
+    ) -> Result:
+        running, shell = self._command is not None and self._command.ended is None, self._shell
+        return make_result(status, exit_code, output, said, background, running, shell.directory, shell.path, prefix)
 
     def _tell_stopped(self) -> None:
         stopped, self._stopped_by = self._stopped_by, []

@@ -17,6 +17,7 @@ MAX_BLOB = 64 * 1024 * 1024
 
 Message = Dict[str, Any]
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 _LENGTH = struct.Struct(">I")
 _COMPACT_AFTER = 256 * 1024
 
@@ -43,7 +44,7 @@ def encode(message: Message, blob: Optional[bytes] = None) -> bytes:
             raise ProtocolError(f"attachment of {len(blob)} bytes is over the limit of {MAX_BLOB}")
         message = dict(message, blob=len(blob))
     try:
-        text = json.dumps(message, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        text = _ENCODER.encode(message)
         try:
             body = text.encode("utf-8")
         except UnicodeEncodeError:  # lone surrogates have no UTF-8 form, but JSON can escape them

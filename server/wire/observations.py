@@ -82,7 +82,7 @@ def _run(observation: TerminalObservation, event: ObservationEvent) -> Observati
         "hostname": observation.hostname or None,
         "working_dir": observation.working_dir or None,
         "py_interpreter_path": observation.python,
-        "prefix": "",
+        "prefix": observation.prefix,
         "suffix": f"\n{suffix}" if suffix else "",
     }
     extras = {"command": observation.command, "metadata": metadata, "hidden": event.hidden}

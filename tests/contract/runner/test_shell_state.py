@@ -48,6 +48,7 @@ def test_a_result_has_the_facts_of_its_shell(client: Client, workspace: Path) ->
         "hostname": os.uname().nodename,
         "running": False,
         "notice": "",
+        "prefix": "",
     }
     assert result["python"] == client.output("type -P python || type -P python3").strip()
 

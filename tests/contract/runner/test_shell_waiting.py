@@ -15,11 +15,14 @@ def test_no_new_output_for_the_soft_limit_hands_back_what_there_is(client: Clien
     result = client.run("echo begun; until [ -e go ]; do sleep 0.01; done; echo ended; (exit 6)", soft_timeout=0.3)
     assert 0.3 <= time.monotonic() - begun < 2
     assert (result["status"], result["exit_code"], result["running"]) == ("soft_timeout", -1, True)
-    assert result["output"] == "begun\n"
+    assert (result["output"], result["prefix"]) == ("begun\n", "")
+    for words in ("no new output after 0.3 seconds", "empty command", "is_input", "C-c", "C-z", "C-d", "timeout"):
+        assert words in result["notice"]
     (workspace / "go").touch()
     result = client.run("")
     assert (result["status"], result["exit_code"], result["running"]) == ("completed", 6, False)
-    assert result["output"] == "ended\n"
+    assert (result["prefix"], result["output"]) == ("[Below is the output of the previous command.]\n", "ended\n")
+    assert client.run("true")["prefix"] == ""
 
 
 def test_output_that_goes_on_holds_the_soft_limit_off(client: Client) -> None:
@@ -32,6 +35,8 @@ def test_a_timeout_is_a_hard_limit_and_ignores_the_soft_one(client: Client) -> N
     result = client.run("echo begun; sleep 60", soft_timeout=0.05, timeout=0.4)
     assert time.monotonic() - begun >= 0.4
     assert (result["status"], result["exit_code"], result["running"]) == ("hard_timeout", -1, True)
+    for words in ("timed out after 0.4 seconds", "empty command", "is_input", "C-c", "C-z", "C-d", "timeout"):
+        assert words in result["notice"]
     assert client.run("C-c", is_input=True)["exit_code"] == 130
 
 
@@ -242,3 +247,19 @@ def test_a_script_that_is_stopped_while_the_shell_still_reads_it_is_not_run_from
     assert client.wait(number).result["status"] == "interrupted"
     assert client.output("echo $kept; ls") == "1\n"
     assert not (workspace / "executed").exists()
+
+
+@pytest.mark.parametrize("command", ['[{"a": 1}]', '["ls"]', '{"command": "ls"}', "[[1, 2], [3]]", '  ["ls", "-l"]'])
+def test_a_literal_is_no_command(client: Client, command: str) -> None:
+    result = client.run(command)
+    assert (result["status"], result["exit_code"], result["output"]) == ("not_executed", -1, "")
+    assert "heredoc" in result["notice"]
+
+
+def test_what_only_begins_like_a_literal_is_run(client: Client) -> None:
+    assert client.output("[[ 1 ]] && echo yes") == "yes\n"
+    assert client.output("[[(1 -eq 1)]] || echo no; [ x ] && echo yes") in ("yes\n", "no\nyes\n")
+    assert client.output("{ echo yes; }") == "yes\n"
+    client.run("cat", soft_timeout=0.1)
+    assert '["text"]' in client.run('["text"]', is_input=True, soft_timeout=0.2)["output"]
+    assert client.run("C-d", is_input=True)["exit_code"] == 0

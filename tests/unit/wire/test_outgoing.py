@@ -401,8 +401,8 @@ CASES: list[tuple[str, AnyEvent, dict[str, Any] | None]] = [
                     "working_dir": "/workspace",
                     "py_interpreter_path": "/usr/bin/python3",
                     "prefix": "",
-                    "suffix": "\n[Current working directory: /workspace]\n[Python interpreter: /usr/bin/python3]\n"
-                    "[Command finished with exit code 0]",
+                    "suffix": "\n[The command completed with exit code 0.]\n[Current working directory: /workspace]\n"
+                    "[Python interpreter: /usr/bin/python3]\n[Command finished with exit code 0]",
                 },
                 "hidden": False,
             },

@@ -1,0 +1,119 @@
+"""The terminal tool: what a model is told of a result (agent-core 4.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from agent_core.events.messages import TextContent
+from agent_core.tools.terminal import TerminalAction, TerminalExecutor, TerminalObservation
+
+RESULT: dict[str, Any] = {
+    "status": "completed",
+    "exit_code": 0,
+    "prefix": "",
+    "output": "",
+    "omitted": 0,
+    "working_dir": "/workspace",
+    "pid": -1,
+    "python": None,
+    "username": "me",
+    "hostname": "here",
+    "running": False,
+    "notice": "",
+}
+
+
+@dataclass
+class Reply:
+    result: dict[str, Any]
+    blob: bytes | None = None
+
+
+@dataclass
+class Sandbox:
+    """A sandbox whose shell always answers the same."""
+
+    result: dict[str, Any]
+    asked: list[dict[str, Any]] = field(default_factory=list)
+    working_dir: str = "/workspace"
+
+    async def request(
+        self,
+        op: str,
+        args: Mapping[str, Any],
+        *,
+        key: str | None = None,
+        limit_seconds: float | None = None,
+        on_output: Callable[[str], None] | None = None,
+        blob: bytes | None = None,
+    ) -> Reply:
+        self.asked.append({"op": op, "key": key, "limit_seconds": limit_seconds, **args})
+        return Reply(self.result)
+
+
+class Call:
+    """One call's context."""
+
+    conversation_id = "c"
+    action_id = 3
+    hard_timeout: float | None = None
+    idempotency_key = "c:3"
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self.sandbox = sandbox
+
+    def emit_output(self, text: str) -> None:
+        """Nobody looks."""
+
+
+async def observe(action: TerminalAction, **changes: Any) -> TerminalObservation:
+    return await TerminalExecutor()(action, Call(Sandbox({**RESULT, **changes})))
+
+
+def told(observation: TerminalObservation) -> str:
+    (content,) = observation.to_llm_content
+    assert isinstance(content, TextContent)
+    return content.text
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        (
+            {"output": "a\n", "python": "/usr/bin/python"},
+            "a\n[The command completed with exit code 0.]\n[Current working directory: /workspace]\n"
+            "[Python interpreter: /usr/bin/python]\n[Command finished with exit code 0]",
+        ),
+        (
+            {"output": "^C\n", "exit_code": 130, "notice": "CTRL+C was sent.", "prefix": "[Below.]\n"},
+            "[Below.]\n^C\n[The command completed with exit code 130. CTRL+C was sent.]\n"
+            "[Current working directory: /workspace]\n[Command finished with exit code 130]",
+        ),
+        (
+            {"status": "soft_timeout", "exit_code": -1, "notice": "The command has no new output."},
+            "[The command has no new output.]\n[Current working directory: /workspace]",
+        ),
+        (
+            {"status": "interrupted", "exit_code": 130, "output": "begun"},
+            "begun\n[Current working directory: /workspace]\n[Command finished with exit code 130]",
+        ),
+    ],
+)
+async def test_a_model_is_told_the_output_and_what_became_of_the_command(changes: dict[str, Any], text: str) -> None:
+    assert told(await observe(TerminalAction(command="x"), **changes)) == text
+
+
+async def test_a_bare_reset_is_shown_as_such() -> None:
+    observation = await observe(TerminalAction(command="", reset=True), status="reset", notice="A new shell.")
+    assert (observation.command, observation.exit_code, observation.is_error) == ("[RESET]", 0, False)
+    observation = await observe(TerminalAction(command="ls", reset=True))
+    assert observation.command == "ls"
+
+
+@pytest.mark.parametrize("status", ["not_executed", "shell_lost"])
+async def test_a_command_that_did_not_run_to_its_end_is_an_error(status: str) -> None:
+    assert (await observe(TerminalAction(command="x"), status=status, exit_code=-1)).is_error
