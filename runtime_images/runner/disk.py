@@ -103,6 +103,8 @@ def replace(path: str, data: bytes, mode: Optional[int] = None) -> bool:
         before = os.stat(target) if found == "file" else None
         os.makedirs(os.path.dirname(target), exist_ok=True)
         _write_beside(target, data, before, mode)
+    except (FileExistsError, NotADirectoryError):  # from making the folders
+        raise FileError("not_found", f"{path}: a part of the path before the last is not a directory") from None
     except OSError as error:
         if found == "file" and error.errno in (errno.EACCES, errno.EPERM, errno.EBUSY, errno.EXDEV, errno.EROFS):
             _write_in_place(target, data, mode)  # the folder may be read-only, or the file a mount of its own

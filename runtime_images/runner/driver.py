@@ -131,7 +131,7 @@ def start(word: str, pipe: str, terminal: str, directory: str, state: Optional[b
         lines.append(f"[[ -r /etc/bash.bashrc ]] && \\builtin source /etc/bash.bashrc {streams}\n")
         lines.append(f"[[ -r ~/.bashrc ]] && \\builtin source ~/.bashrc {streams}\n")
     lines.append("\\builtin unset -v HISTFILE MAILCHECK TMOUT PROMPT_COMMAND PS0\n")
-    lines.append("\\builtin set +o history +H\n")
+    lines.append("\\builtin set +o history +H\n\\builtin history -c\n")
     at_exit = (
         f'{{ \\builtin printf "%s\\0" "" {exit_word(word)} "$?" "${{!-}}" "${{PWD-}}" "${{PATH-}}" "$-"; '
         f'{_STATE}; \\builtin printf "\\0%s\\0" {exit_word(word)}.state; }} >|{pipe} 2>|/dev/null'

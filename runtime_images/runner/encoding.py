@@ -7,11 +7,12 @@ from typing import NamedTuple, Optional, Pattern
 
 _MARKS = (
     (b"\xef\xbb\xbf", "utf-8-sig"),
-    (b"\xff\xfe\x00\x00", "utf-32"),
-    (b"\x00\x00\xfe\xff", "utf-32"),
+    (b"\xff\xfe\x00\x00", "utf-32-le"),
+    (b"\x00\x00\xfe\xff", "utf-32-be"),
     (b"\xff\xfe", "utf-16-le"),
     (b"\xfe\xff", "utf-16-be"),
 )
+BYTE_ORDER_MARK = "\ufeff"
 _SAMPLE = 64 * 1024
 _TEXT_CONTROLS = b"\x07\x08\t\n\x0b\x0c\r\x1b"
 _CONTROLS = bytes(set(range(32)) - set(_TEXT_CONTROLS)) + b"\x7f"
@@ -32,10 +33,11 @@ _RUN = re.compile(rb"[\x80-\xff]{3,}")
 
 
 class Decoded(NamedTuple):
-    """A file's text and the codec that gives its bytes back."""
+    """A file's text and the codec that gives its bytes back; ``mark`` is what stands before the text in them."""
 
     text: str
     encoding: str
+    mark: str = ""
 
 
 def is_binary(data: bytes) -> bool:
@@ -53,7 +55,8 @@ def decode(data: bytes) -> Decoded:
     for encoding in (_mark(data), "utf-8"):
         text = _exactly(data, encoding) if encoding is not None else None
         if text is not None:
-            return Decoded(text, encoding or "utf-8")
+            mark = BYTE_ORDER_MARK if text.startswith(BYTE_ORDER_MARK) else ""
+            return Decoded(text[len(mark) :], encoding or "utf-8", mark)
     return _decode_old(data)
 
 

@@ -16,7 +16,7 @@ class TextFile:
     """
 
     def __init__(self, data: bytes) -> None:
-        self._raw, self.encoding = encoding.decode(data)
+        self._raw, self.encoding, self._mark = encoding.decode(data)
         self.text = self._raw.replace("\r\n", "\n")
         self._returns = self._find_returns() if len(self.text) != len(self._raw) else []
 
@@ -32,7 +32,7 @@ class TextFile:
         raw_start, raw_end = self._raw_position(start), self._raw_position(end)
         if "\r" not in new and self._ends_with_return(raw_start, raw_end):
             new = new.replace("\n", "\r\n")
-        return encoding.encode(self._raw[:raw_start] + new + self._raw[raw_end:], self.encoding)
+        return encoding.encode(self._mark + self._raw[:raw_start] + new + self._raw[raw_end:], self.encoding)
 
     def line_start(self, number: int) -> int:
         """Return the position at which the line after the first ``number`` lines begins."""

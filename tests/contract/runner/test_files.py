@@ -427,3 +427,19 @@ def test_editing_is_quick(client: Client, workspace: Path) -> None:
         )
         times.append(time.perf_counter() - begun)
     assert sorted(times)[20] < 0.1  # about 2 ms on a quiet machine
+
+
+@pytest.mark.parametrize("codec", ["utf-8", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
+def test_a_byte_order_mark_is_no_part_of_the_text_and_stays_first(client: Client, workspace: Path, codec: str) -> None:
+    path = workspace / "file"
+    path.write_bytes("\ufeffone\ntwo\n".encode(codec))
+    assert edit(client, "view", path)["text"].endswith(":\n" + numbered("one", "two"))
+    result = edit(client, "insert", path, insert_line=0, new_str="top")
+    assert (result["old_content"], result["new_content"]) == ("one\ntwo\n", "top\none\ntwo\n")
+    assert path.read_bytes() == "\ufefftop\none\ntwo\n".encode(codec)
+
+
+def test_a_file_in_the_way_of_a_new_ones_folder_is_named_as_what_it_is(client: Client, workspace: Path) -> None:
+    (workspace / "file").write_text("x")
+    fails(edit(client, "create", workspace / "file/below/it", file_text="y"), "is not a directory")
+    assert client.call("file.write", path=str(workspace / "file/it"), blob=b"y").error["code"] == "not_found"

