@@ -1,7 +1,7 @@
 """Secrets never reach the log: every string of an event is masked before it is stored (architecture section 4).
 
 A secret is hidden in each form in which it commonly shows: as it is, base64 (at any alignment, standard and
-URL-safe), URL-encoded, and escaped inside a JSON string.
+URL-safe, broken into lines or not), URL-encoded, and escaped inside a JSON string.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import base64
 import json
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -21,6 +22,13 @@ MIN_SECRET_LENGTH = 4
 
 _MIN_BASE64_CORE = 8
 
+_PROBE = 16
+_MIN_BASE64_LINE = 64
+"""The command ``base64`` breaks lines at 76 characters, ``openssl`` and mail at 64. So of the first two times `_PROBE`
+characters of a form at most one can be torn apart, which tells whether to look for it closely."""
+
+_JS_UNESCAPED = "!~*'()"
+
 
 class SecretMasker:
     """Replaces the registered secret values in strings and in JSON data.
@@ -30,45 +38,58 @@ class SecretMasker:
     """
 
     def __init__(self, values: Iterable[str] = ()) -> None:
-        self._forms: set[str] = set()
-        self._pattern: re.Pattern[str] | None = None
+        self._forms: dict[str, tuple[str, ...]] = {}
         self._initials: frozenset[str] = frozenset()
         self._in_json: tuple[bytes, ...] = ()
         self.longest = 0
         self.add(values)
 
     def __bool__(self) -> bool:
-        return self._pattern is not None
+        return bool(self._forms)
 
     def add(self, values: Iterable[str]) -> None:
         """Mask these values from now on; values shorter than `MIN_SECRET_LENGTH` are left out."""
-        forms = {form for value in values for form in _forms_of(value)}
-        if forms <= self._forms:
+        forms = {form: probes for value in values for form, probes in _forms_of(value).items()}
+        if forms.keys() <= self._forms.keys():
             return
-        self._forms |= forms
-        ordered = sorted(self._forms, key=len, reverse=True)
-        self._pattern = re.compile("|".join(map(re.escape, ordered)))
-        self._initials = frozenset(form[0] for form in ordered)
-        self._in_json = tuple({json.dumps(form, ensure_ascii=False)[1:-1].encode() for form in ordered})
-        self.longest = len(ordered[0])
+        forms = {**forms, **self._forms}
+        self._forms = {form: forms[form] for form in sorted(forms, key=lambda form: (-len(form), form))}
+        self._initials = frozenset(form[0] for form in forms)
+        probes = {probe for found in forms.values() for probe in found}
+        self._in_json = tuple(
+            {json.dumps(probe, ensure_ascii=False)[1:-1].encode("utf-8", "replace") for probe in probes}
+        )
+        longest = max(map(len, forms))
+        self.longest = longest + 2 * (longest // _MIN_BASE64_LINE + 1)
 
     def text(self, text: str) -> str:
         """`text` with every registered value replaced by `MASK`."""
-        return self._pattern.sub(MASK, text) if self._pattern is not None else text
+        # To look for plain strings is far quicker than one pattern of them all, and most texts hold none.
+        found = tuple(form for form, probes in self._forms.items() if any(probe in text for probe in probes))
+        return (
+            _pattern(tuple((form, self._forms[form] != (form,)) for form in found)).sub(MASK, text) if found else text
+        )
 
     def may_be_in(self, document: bytes) -> bool:
         """Whether a registered value may stand in a JSON document (UTF-8, only escaped where it must be).
 
         No is certain. Yes may be wrong, where a value looks like a part of JSON itself.
         """
-        return any(form in document for form in self._in_json)
+        return any(probe in document for probe in self._in_json)
 
     def start_of_unfinished(self, text: str) -> int:
         """Where the end of `text` begins that may be the beginning of a secret; its length when there is none."""
         for start in range(max(0, len(text) - self.longest + 1), len(text)):
-            if text[start] in self._initials and any(form.startswith(text[start:]) for form in self._forms):
+            if text[start] in self._initials and self._may_begin(text[start:]):
                 return start
         return len(text)
+
+    def _may_begin(self, text: str) -> bool:
+        joined = text.replace("\r", "").replace("\n", "")
+        return any(
+            form.startswith(text) or (probes != (form,) and form.startswith(joined))
+            for form, probes in self._forms.items()
+        )
 
     def data(self, value: Any) -> Any:
         """JSON data with every string in it masked, at any depth, keys of objects included."""
@@ -103,12 +124,16 @@ class StreamingMask:
         return out
 
 
-def _forms_of(value: str) -> set[str]:
+def _forms_of(value: str) -> dict[str, tuple[str, ...]]:
+    """The forms in which the value shows, and for each the strings one of which is there wherever the form is."""
     if len(value.strip()) < MIN_SECRET_LENGTH:
-        return set()
-    raw = value.encode()
-    forms = {value, quote(value, safe=""), quote(value), quote_plus(value), json.dumps(value)[1:-1]}
-    forms |= {_lower_escapes(form) for form in (quote(value, safe=""), quote_plus(value))}
+        return {}
+    raw = value.encode("utf-8", "replace")
+    plain = {value, quote(raw, safe=""), quote(raw), quote(raw, safe=_JS_UNESCAPED), quote_plus(raw)}
+    plain |= {_lower_escapes(form) for form in plain if form != value}
+    plain |= {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
+    alone = base64.b64encode(raw).decode().rstrip("=")
+    cores = {alone} if len(alone) < _MIN_BASE64_CORE else set()
     for offset in range(3):
         padded = base64.b64encode(b"\0" * offset + raw).decode().rstrip("=")
         # The first characters mix with whatever precedes the secret, the last ones with whatever follows it.
@@ -116,8 +141,19 @@ def _forms_of(value: str) -> set[str]:
         end = len(padded) if (len(raw) + offset) % 3 == 0 else len(padded) - 1
         core = padded[start:end]
         if len(core) >= _MIN_BASE64_CORE:
-            forms |= {core, core.replace("+", "-").replace("/", "_")}
-    return {form for form in forms if len(form) >= MIN_SECRET_LENGTH}
+            cores.add(core)
+    cores |= {core.replace("+", "-").replace("/", "_") for core in cores}
+    forms: dict[str, tuple[str, ...]] = {form: (form,) for form in plain | cores if len(form) >= MIN_SECRET_LENGTH}
+    for core in cores:
+        if len(core) >= 2 * _PROBE:
+            forms[core] = (core[:_PROBE], core[_PROBE : 2 * _PROBE])
+    return forms
+
+
+@lru_cache(maxsize=256)
+def _pattern(forms: tuple[tuple[str, bool], ...]) -> re.Pattern[str]:
+    """Matches these forms, the first of them that fits; those marked so may be broken into lines."""
+    return re.compile("|".join((r"(?:\r?\n)?" if lines else "").join(map(re.escape, form)) for form, lines in forms))
 
 
 def _lower_escapes(quoted: str) -> str:

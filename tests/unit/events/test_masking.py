@@ -57,6 +57,37 @@ def test_base64_hides_it_at_any_alignment(secret: str, before: bytes, after: byt
         assert MASK in SecretMasker([secret]).text(encoded)
 
 
+@given(st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=4, max_size=11))
+def test_base64_hides_a_short_one_that_stands_alone(secret: str) -> None:
+    encoded = base64.b64encode(secret.encode()).decode()
+    assert encoded.rstrip("=") not in SecretMasker([secret]).text(f"key: {encoded}.")
+
+
+@given(st.binary(min_size=24, max_size=150), st.binary(max_size=90), st.sampled_from([64, 76]), st.data())
+def test_base64_in_lines_hides_it(noise: bytes, before: bytes, width: int, data: st.DataObject) -> None:
+    secret = noise.hex()
+    encoded = base64.b64encode(before + secret.encode() + b"rest").decode()
+    end = data.draw(st.sampled_from(["\n", "\r\n"]))
+    lines = end.join(encoded[start : start + width] for start in range(0, len(encoded), width))
+    masker = SecretMasker([secret])
+    assert masker.may_be_in(to_json({"text": lines}))
+    shown = masker.text(lines)
+    core = base64.b64encode(b"\0" * (len(before) % 3) + secret.encode()).decode()[4:-4]
+    left = shown.replace("\r", "").replace("\n", "")
+    assert not any(core[start : start + 12] in left for start in range(len(core) - 12))
+    streaming = StreamingMask(masker)
+    pieces = [lines[start : start + 7] for start in range(0, len(lines), 7)]
+    assert "".join(map(streaming.feed, pieces)) + streaming.flush() == shown
+
+
+def test_the_url_encoding_of_browsers_hides_it() -> None:
+    assert SecretMasker(["it's (a) /secret!*"]).text("?k=it's%20(a)%20%2Fsecret!*&x") == f"?k={MASK}&x"
+
+
+def test_a_value_with_half_a_character_is_no_reason_to_fail() -> None:
+    assert SecretMasker(["half\ud800secret"]).text("a half\ud800secret b") == f"a {MASK} b"
+
+
 @given(secrets)
 def test_url_encoding_hides_it(secret: str) -> None:
     for form in (quote(secret), quote(secret, safe=""), quote_plus(secret)):
