@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Annotated, Any
 
-from pydantic import Field, TypeAdapter
-from pydantic_core import PydanticSerializationError
+from pydantic import Field, TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError, from_json
 
 from agent_core.events.control import (
     AgentStateChanged,
@@ -45,7 +46,15 @@ AnyEvent = (
     | ForeignEvent
 )
 
+UNREADABLE = "null"
+"""The public name of nothing."""
+
+_log = logging.getLogger(__name__)
 _adapter: TypeAdapter[AnyEvent] = TypeAdapter(Annotated[AnyEvent, Field(discriminator="kind")])
+
+
+CERTAIN_DEPTH = 150
+"""Lists and objects that lie in one another so deeply can be read again; not much deeper than that they cannot."""
 
 
 def to_payload(event: AnyEvent) -> bytes:
@@ -54,12 +63,23 @@ def to_payload(event: AnyEvent) -> bytes:
 
 
 def encoded(event: AnyEvent) -> tuple[AnyEvent, bytes]:
-    """The event with its payload; half characters, which UTF-8 cannot express, have become ``?`` in both."""
+    """The event with its payload; half characters, which UTF-8 cannot express, have become ``?`` in both.
+
+    Raises:
+        ValueError: it holds what JSON cannot express, or what could not be read again.
+    """
     try:
-        return event, to_payload(event)
+        payload = to_payload(event)
     except PydanticSerializationError:
-        whole = _adapter.validate_python(_whole_characters(event.model_dump(mode="python")))
-        return whole, to_payload(whole)
+        event = _adapter.validate_python(_whole_characters(event.model_dump(mode="python")))
+        payload = to_payload(event)
+    # Counting is quick, and hardly any event has so many brackets.
+    if payload.count(b"[") + payload.count(b"{") > CERTAIN_DEPTH:
+        try:
+            from_json(payload)
+        except ValueError as error:
+            raise ValueError(f"the event holds data that could not be read again ({error}); make it flatter") from error
+    return event, payload
 
 
 def _whole_characters(value: Any) -> Any:
@@ -75,10 +95,16 @@ def _whole_characters(value: Any) -> Any:
 def from_payload(payload: bytes, event_id: int) -> AnyEvent:
     """The event that `payload` holds, under its id.
 
-    Raises:
-        pydantic.ValidationError: when the bytes are not an event of a kind that this version knows.
+    What is no event of a kind that this version knows (a newer one may have written it) becomes a `ForeignEvent`
+    called ``null``, which nobody is shown: one such event must not make its whole log unreadable.
     """
-    return _adapter.validate_json(b'{"id":%d,' % event_id + payload.lstrip()[1:])
+    try:
+        return _adapter.validate_json(b'{"id":%d,' % event_id + payload.lstrip()[1:])
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(str(part) for part in problem["loc"])
+        _log.error("event %d cannot be read and is passed over: %s %s", event_id, place, problem["msg"])
+        return ForeignEvent(id=event_id, name=UNREADABLE, is_action=False)
 
 
 def from_data(data: object) -> AnyEvent:

@@ -10,13 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_core.errors import EventStoreError, StaleOwnerError, StreamClosedError
-from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState
+from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState, ForeignEvent
+from agent_core.events.event import utc_now
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import InMemoryEventStore, NewEvent
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import OutputDelta, StatusNotice, TextDelta, Transient
+from server.wire.envelope import to_wire
 
 
 def message(text: str) -> MessageEvent:
@@ -281,3 +283,39 @@ async def test_notices_reach_only_those_who_asked_for_them() -> None:
         stream.publish(StatusNotice("STATUS$READY", "ready"))
         await stream.add_event(ChangeAgentState(agent_state=AgentState.RUNNING))
         assert isinstance(await anext(events), ChangeAgentState)
+
+
+async def test_data_that_could_not_be_read_again_is_refused() -> None:
+    store = InMemoryEventStore()
+    stream = await EventStream.open("c", store)
+
+    async def add(depth: int) -> None:
+        deep: dict[str, object] = {}
+        for _ in range(depth):
+            deep = {"a": deep}
+        await stream.add_event(ForeignEvent(name="x", is_action=True, payload=deep))
+
+    await add(150)
+    for depth in (210, 250):
+        with pytest.raises(ValueError, match="make it flatter"):
+            await add(depth)
+    with pytest.raises(ValueError, match="depth"):
+        await add(400)
+    await stream.add_events([message("wide" * 100)] * 3)
+    another = await EventStream.open("c", store)
+    assert [event.id async for event in another.history()] == [0, 1, 2, 3]
+
+
+async def test_an_event_that_cannot_be_read_hides_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    store = InMemoryEventStore()
+    await (await EventStream.open("c", store)).add_event(message("first"))
+    newer = b'{"timestamp":"2030-01-01T00:00:00Z","source":"agent","cause":null,"kind":"Telepathy","thought":"x"}'
+    foreign = [NewEvent("Telepathy", "agent", None, utc_now(), payload) for payload in (newer, b"{")]
+    await store.append("c", foreign, epoch=1)
+    stream = await EventStream.open("c", store)
+    await stream.add_event(message("last"))
+    events = [event async for event in stream.history()]
+    assert [event.id for event in events] == [0, 1, 2, 3]
+    assert [event.kind for event in events] == ["MessageEvent", "ForeignEvent", "ForeignEvent", "MessageEvent"]
+    assert [to_wire(event, live=False) for event in events[1:3]] == [None, None]
+    assert "event 1 cannot be read and is passed over" in caplog.text
