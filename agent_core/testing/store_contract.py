@@ -23,6 +23,7 @@ from agent_core.errors import StaleOwnerError
 from agent_core.events.store import EventStore, NewEvent, StoredEvent
 
 LOG = "4f1c0e5a9d6b4b1d8a7e3c2f10987654"
+FAR = 10**30
 OTHER = "other"
 MEGABYTE = 1024 * 1024
 _MOMENT = datetime(2025, 11, 21, 12, 30, 15, 123456, tzinfo=UTC)
@@ -87,7 +88,17 @@ class EventStoreContract:
 
     @pytest.mark.parametrize(
         ("after", "limit", "ids"),
-        [(-1, 3, [0, 1, 2]), (2, 3, [3, 4, 5]), (7, 3, [8, 9]), (9, 3, []), (99, 3, []), (-50, 2, [0, 1]), (4, 0, [])],
+        [
+            (-1, 3, [0, 1, 2]),
+            (2, 3, [3, 4, 5]),
+            (7, 3, [8, 9]),
+            (9, 3, []),
+            (99, 3, []),
+            (-50, 2, [0, 1]),
+            (4, 0, []),
+            (FAR, 3, []),
+            (-FAR, FAR, list(range(10))),
+        ],
     )
     async def test_reading_goes_forward_from_a_position(
         self, store: EventStore, after: int, limit: int, ids: Sequence[int]
@@ -98,7 +109,16 @@ class EventStoreContract:
 
     @pytest.mark.parametrize(
         ("before", "limit", "ids"),
-        [(10, 3, [9, 8, 7]), (3, 5, [2, 1, 0]), (99, 2, [9, 8]), (0, 3, []), (-5, 3, []), (5, 0, [])],
+        [
+            (10, 3, [9, 8, 7]),
+            (3, 5, [2, 1, 0]),
+            (99, 2, [9, 8]),
+            (0, 3, []),
+            (-5, 3, []),
+            (5, 0, []),
+            (FAR, 1, [9]),
+            (-FAR, 1, []),
+        ],
     )
     async def test_reading_goes_backward_from_a_position(
         self, store: EventStore, before: int, limit: int, ids: Sequence[int]

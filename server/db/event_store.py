@@ -15,6 +15,8 @@ from server.db.writer import Writer
 MAX_PAGE_BYTES = 4 * 1024 * 1024
 """Payloads of one page together, unless a single one is larger: what one reader may cost in memory."""
 
+_MAX_INTEGER = 2**63 - 1
+
 # A page is at most :limit events and ends before the one that would take it over :budget; it has one event at least.
 _SELECT_AFTER = """
     SELECT id, blob, payload FROM events WHERE conversation_id = :log AND id > :position AND id <= (
@@ -75,7 +77,11 @@ class SqlEventStore:
 
     async def _read(self, statement: str, conversation_id: str, position: int, limit: int) -> list[StoredEvent]:
         rows = await self._engines.fetch(
-            statement, log=conversation_id, position=position, limit=max(limit, 0), budget=MAX_PAGE_BYTES
+            statement,
+            log=conversation_id,
+            position=max(-_MAX_INTEGER, min(position, _MAX_INTEGER)),
+            limit=max(0, min(limit, _MAX_INTEGER)),
+            budget=MAX_PAGE_BYTES,
         )
         return [
             StoredEvent(event_id, payload if blob is None else await self._blobs.get(conversation_id, blob))
