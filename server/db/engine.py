@@ -18,8 +18,8 @@ from server.db.errors import DatabaseError
 from server.db.event_rows import EventRow
 from server.db.failures import database_error, is_database_failure
 
-_WRITE_CACHE_KIB = 1024
-_READ_CACHE_KIB = 512
+_WRITE_CACHE_KIB = 512
+_READ_CACHE_KIB = 256
 """SQLite's own cache of each connection. More is no faster, since the system keeps the file in memory anyway, and each
 conversation would seem to leave something behind until the caches are full."""
 
@@ -57,6 +57,8 @@ class DatabaseSettings(BaseModel):
 class Engines:
     """One engine for the single writer, one with a pool for the readers, and this database's ways to use them.
 
+    `check` raises `DatabaseGoneError` where what is written now would be lost.
+
     A read runs to its end even when whoever wanted it has gone: to stop it half way would cost its connection.
     """
 
@@ -65,6 +67,7 @@ class Engines:
     insert_events: InsertEvents
     max_rows: int
     fetch_rows: FetchRows
+    check: Callable[[], None] = lambda: None
     _reads: set[asyncio.Task[Any]] = field(default_factory=set, init=False, repr=False)
     _closed: bool = field(default=False, init=False, repr=False)
 
@@ -175,7 +178,8 @@ def create_engines(url: URL | str, settings: DatabaseSettings) -> Engines:
             cache_kib=cache_kib,
         )
     sqlite.begin_as_writer(write)
-    return Engines(write, read, sqlite.insert_events, sqlite.MAX_ROWS, sqlite.fetch_rows)
+    file = sqlite.DatabaseFile(Path(str(url.database)))
+    return Engines(write, read, sqlite.insert_events, sqlite.MAX_ROWS, sqlite.fetch_rows, file.check)
 
 
 def _checked_url(url: URL | str) -> URL:

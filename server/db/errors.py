@@ -9,6 +9,10 @@ class DatabaseError(EventStoreError):
     """The database could not be read or written; nothing of the failed change was stored."""
 
 
+class DatabaseGoneError(OSError):
+    """The database's file was removed or replaced while it is open: what is written to it would be lost."""
+
+
 class DatabaseVersionError(DrydockError):
     """The database was made by a version of Drydock that this one does not know."""
 

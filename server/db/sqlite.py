@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Literal
 
 import aiosqlite
@@ -12,7 +14,7 @@ from sqlalchemy import Connection, event
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlalchemy.pool import PoolProxiedConnection
 
-from server.db.errors import DatabaseError
+from server.db.errors import DatabaseError, DatabaseGoneError
 from server.db.event_rows import EventRow
 
 _OLDEST_VERSION = (3, 35)
@@ -59,6 +61,32 @@ def check_version() -> None:
             f"the SQLite library is version {sqlite3.sqlite_version}, {wanted} or newer is needed; "
             "use a Python that is built with a newer one"
         )
+
+
+class DatabaseFile:
+    """The file that was opened. When it is removed, whoever has it open notices nothing, and writes what is lost."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._identity: tuple[int, int] | None = None
+
+    def check(self) -> None:
+        """See that the file of the first call is still there.
+
+        Raises:
+            DatabaseGoneError: it is not.
+        """
+        try:
+            found = os.stat(self._path)
+            identity = (found.st_dev, found.st_ino)
+        except FileNotFoundError:
+            identity = None
+        if identity is None or identity != (self._identity or identity):
+            raise DatabaseGoneError(
+                f"the file {self._path} was removed or replaced while it is in use; "
+                "stop the server, restore the file and start again"
+            )
+        self._identity = identity
 
 
 def configure(engine: AsyncEngine, *, synchronous: Synchronous, busy_timeout_seconds: float, cache_kib: int) -> None:
@@ -124,6 +152,8 @@ async def insert_events(connection: AsyncConnection, rows: Sequence[EventRow]) -
 
 def reason(error: BaseException) -> str | None:
     """What `error` means for the user, when it is an error of SQLite whose cause is known."""
+    if isinstance(error, DatabaseGoneError):
+        return str(error)
     code = getattr(error, "sqlite_errorcode", None)
     return _REASONS.get(code & 0xFF) if isinstance(code, int) else None
 

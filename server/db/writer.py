@@ -235,6 +235,7 @@ class Writer:
                 item.done.set_result(result)
 
     async def _connect(self) -> AsyncConnection:
+        self._engines.check()
         if self._connection is None:
             self._connection = await self._engines.write.connect()
         return self._connection

@@ -88,6 +88,21 @@ async def test_a_locked_database_fails_the_append_and_names_the_cause(database: 
     assert await database.events.append("log", new_events("b")) == 0
 
 
+async def test_a_database_whose_file_was_removed_takes_nothing_more_and_says_so(database: Database) -> None:
+    await database.events.append("log", new_events("before"))
+    file = database.data_dir / DATABASE_FILE
+    kept = file.rename(file.with_suffix(".kept"))
+    with pytest.raises(DatabaseError, match="removed or replaced while it is in use; stop the server"):
+        await database.events.append("log", new_events("lost"))
+    with pytest.raises(DatabaseError, match="removed or replaced"):
+        await database.conversations.update("c", title="lost")
+    file.write_bytes(b"")
+    with pytest.raises(DatabaseError, match="removed or replaced"):
+        await database.events.append("log", new_events("lost"))
+    kept.rename(file)
+    assert await database.events.append("log", new_events("after")) == 1
+
+
 async def test_a_lock_that_ends_in_time_is_waited_for(tmp_path: Path) -> None:
     async with open_database(tmp_path, DatabaseSettings(busy_timeout_seconds=10)) as database:
         with another_program(database) as other:
