@@ -110,7 +110,7 @@ class Gate:
         except _BodyTooLargeError:
             if started:
                 raise
-            await _reply(guarded_send, 413, self._too_large(), [(b"connection", b"close")])
+            await _reply(guarded_send, 413, self._too_large(), [])
 
     def _refuse(
         self, scope: Scope, path: str, headers: Mapping[str, str]
@@ -128,7 +128,8 @@ class Gate:
             return 401, {"detail": "Unauthorized"}, [(b"www-authenticate", b"Bearer")]
         length = headers.get("content-length", "")
         if length.isdecimal() and int(length) > self._max_body:
-            return 413, self._too_large(), [(b"connection", b"close")]
+            # The connection stays: closed under a client that still sends, it would never see the reply.
+            return 413, self._too_large(), []
         return None
 
     def _too_large(self) -> dict[str, str]:

@@ -121,6 +121,7 @@ async def test_a_body_that_says_it_is_too_large_is_refused_before_it_is_read() -
     answer = await ask(settings=Settings(max_request_bytes=1024), headers={"content-length": "1025"}, chunks=())
     assert answer.status == 413
     assert "max_request_bytes" in answer.json()["message"]
+    assert "connection" not in answer.headers, "closed while the client still sends, it would not see the reply"
 
 
 async def test_a_body_that_grows_too_large_is_refused() -> None:
