@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 NPM = """#!/bin/sh
-echo "npm $*" >>"$CALLS"
+echo "npm $* cache:$npm_config_cache" >>"$CALLS"
 case "$*" in
   *" ci "*) rm -rf frontend_stub/node_modules/* && mkdir -p frontend_stub/node_modules/new ;;
   *) mkdir -p frontend_stub/dist && touch frontend_stub/dist/index.html ;;
@@ -56,7 +56,12 @@ class Checkout:
         self.calls.write_text("")
         return subprocess.run(
             [self.folder / "scripts" / "setup", *arguments],
-            env={"PATH": f"{self.programs}:/usr/bin:/bin", "CALLS": str(self.calls), "HOME": "/", **environment},
+            env={
+                "PATH": f"{self.programs}:/usr/bin:/bin",
+                "CALLS": str(self.calls),
+                "HOME": str(self.folder),
+                **environment,
+            },
             capture_output=True,
             text=True,
             timeout=60,
@@ -108,6 +113,12 @@ def test_links_are_replaced_and_what_they_lead_to_is_left_alone(checkout: Checko
     assert [file.name for file in (shared / "venv").iterdir()] == ["kept"]
     assert [file.name for file in (shared / "node_modules").iterdir()] == ["kept"]
     assert not (checkout.folder / "frontend_stub" / "node_modules").is_symlink()
+
+
+def test_a_home_that_cannot_be_written_is_not_needed(checkout: Checkout) -> None:
+    done = checkout.set_up("--no-sandbox", HOME="/proc/nobody")
+    assert done.returncode == 0, done.stderr
+    assert f"cache:{checkout.folder}/build/npm-cache" in checkout.calls.read_text()
 
 
 def test_a_python_that_is_too_old_is_told_with_what_to_do(checkout: Checkout) -> None:
