@@ -46,3 +46,15 @@ def test_every_declared_dependency_is_locked() -> None:
         for requirement in project["project"]["optional-dependencies"]["dev"]
     ]
     assert set(developed) <= set(pinned("requirements-dev.lock"))
+
+
+def test_every_declared_dependency_has_its_reason_in_the_decisions() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    declared = [
+        *project["project"]["dependencies"],
+        *project["project"]["optional-dependencies"]["dev"],
+        *project["build-system"]["requires"],
+    ]
+    reasons = (ROOT / "docs" / "decisions.md").read_text("utf-8").partition("## Dependencies")[2]
+    names = {re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0] for requirement in declared}
+    assert {name for name in names if not re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", reasons)} == set()
