@@ -19,9 +19,9 @@ import pytest
 import socketio
 
 ROOT = Path(__file__).parents[3]
-START_SECONDS = 30.0
-WAIT_SECONDS = 30.0
-CLOSE_SECONDS = 60.0
+START_SECONDS = 90.0
+WAIT_SECONDS = 60.0
+CLOSE_SECONDS = 120.0
 ADDRESS = re.compile(r" is at (http://\S+?)(/#token=(\S+))?\s")
 
 
@@ -108,6 +108,8 @@ class ServerProcess:
     async def close(self) -> None:
         """End it and leave nothing behind: conversations go with their sandboxes, those of killed servers too."""
         if not self.url:
+            if self._process is not None:
+                await self.kill()
             return
         if self._process is None or self._process.returncode is not None:
             self.environment = {**self.environment, "DRYDOCK_RESUME_ON_START": "false"}
