@@ -93,18 +93,24 @@ class AnnouncingServer(uvicorn.Server):
         await super().shutdown(sockets)
 
     async def _announce(self) -> None:
-        """What it runs on; the sandboxes' provider is found out meanwhile."""
+        """What it runs on; the sandboxes' provider is found out meanwhile, and told later where that takes long."""
         app = self._app
+        reason: str | None = None
         try:
             async with asyncio.timeout(SANDBOX_SECONDS):
                 reason = (await app.services.sandboxes.chosen()).reason
         except TimeoutError:
-            reason = "still being looked for"
-        # Why it is not another one may take several sentences.
-        indent = " " * 12
-        self._say(textwrap.fill(reason, LINE_WIDTH, initial_indent="  sandbox   ", subsequent_indent=indent))
+            self._say_sandbox("still being looked for")
+        else:
+            self._say_sandbox(reason)
         self._say(f"  model     {_model(app.settings)}")
         self._say(f"  database  {_database(app.services.database)}")
+        if reason is None:
+            self._say_sandbox((await app.services.sandboxes.chosen()).reason)
+
+    def _say_sandbox(self, reason: str) -> None:
+        # Why it is not another one may take several sentences.
+        self._say(textwrap.fill(reason, LINE_WIDTH, initial_indent="  sandbox   ", subsequent_indent=" " * 12))
 
     def _say(self, line: str) -> None:
         self._out.write(line + "\n")
