@@ -124,7 +124,9 @@ class Settings(BaseModel):
         "drydock/sandbox:base", min_length=1, description="Docker image of the sandboxes: any with Python 3.8 or newer."
     )
     sandbox_network: Literal["none", "internal", "full"] = Field(
-        "full", description="What sandboxes reach: nothing, one another without a way out, or the internet."
+        "full",
+        description="`none`: no network; `internal`: one without a way out, not to other sandboxes either; "
+        "`full`: the internet.",
     )
     sandbox_memory_mb: int = Field(4096, ge=64, description="Memory of one sandbox, in MiB.")
     sandbox_cpus: float = Field(2.0, gt=0, description="Processors of one sandbox.")

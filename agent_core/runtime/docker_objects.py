@@ -14,6 +14,7 @@ from agent_core.runtime.docker_stream import ExecStream
 from agent_core.runtime.naming import LABEL_CONVERSATION, LABEL_INSTANCE, LABEL_MAKING, RUNNER_ROOT
 from agent_core.runtime.sandbox import SandboxSpec
 
+_PAUSE_ATTEMPTS = 4
 _LOG_LINES = 15
 _LOG_KEPT = 1500
 
@@ -73,8 +74,14 @@ class DockerObjects:
 
     async def pause(self) -> None:
         """Freeze the container, if it runs."""
-        with ignoring(404, 409):  # not there, not running, or paused already
-            await self._engine.call("pause the sandbox", lambda client: client.pause(self.name))
+        for left in reversed(range(_PAUSE_ATTEMPTS)):
+            try:
+                with ignoring(404, 409):  # not there, not running, or paused already
+                    await self._engine.call("pause the sandbox", lambda client: client.pause(self.name))
+                return
+            except EngineRefusedError as error:
+                if error.status != 500 or not left:  # 500: processes that come and go are not always frozen at once
+                    raise
 
     async def resume(self) -> None:
         """Let the container go on, if it is frozen."""

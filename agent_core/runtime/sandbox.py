@@ -46,7 +46,7 @@ class SandboxSpec:
     Attributes:
         instance_id: the server's own stable id; every object made is labelled with it.
         image: image reference, for providers that use images.
-        network: ``none``; ``internal`` (sandboxes' own network without a way out); ``full``.
+        network: ``none``; ``internal`` (a network without a way out, nor a way to other sandboxes); ``full``.
         environment: variables of every process in the sandbox.
         data_dir: folder on the host under which a provider may keep what it needs.
     """
