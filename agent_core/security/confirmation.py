@@ -1,41 +1,161 @@
-"""Confirmation policies: which batches of actions wait for the user (agent-core 6.3)."""
+"""Confirmation: which batches of actions wait for the user (agent-core 6.3)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import BeforeValidator, SerializeAsAny, field_validator
 
 from agent_core.events.llm_events import ActionEvent
+from agent_core.security.analyzer import SecurityAnalyzer
+from agent_core.security.kinds import Recreatable
+from agent_core.security.risk import SecurityRisk
+from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.finish import FinishAction
 from agent_core.tools.think import ThinkAction
 
 _NEVER_ASKED = (FinishAction, ThinkAction)
 
 
-class ConfirmationPolicy(Protocol):
-    """Decides over the valid calls of one response, together."""
+class ConfirmationPolicy(Recreatable):
+    """Says for which risks the user is asked. Frozen and serialisable; subclasses are found again by their `kind`."""
+
+    classes: ClassVar[dict[str, type[Recreatable]]] = {}
+
+    @abstractmethod
+    def should_confirm(self, risk: SecurityRisk = SecurityRisk.UNKNOWN) -> bool:
+        """Whether the user has to agree to an action of this risk."""
 
     def must_confirm(self, actions: Sequence[ActionEvent]) -> bool:
-        """Whether the user has to agree before any of them runs."""
-        ...
+        """Whether the user has to agree before any of them runs, by the risks that the actions carry themselves.
 
-
-class NeverConfirm:
-    """Everything runs at once: the sandbox is the border."""
-
-    def must_confirm(self, actions: Sequence[ActionEvent]) -> bool:
-        return False
-
-
-class ConfirmRisky:
-    """HIGH risk needs agreement, and so does UNKNOWN: no risk named is no permission given.
-
-    Thoughts and the finish change nothing and never ask.
-    """
-
-    def must_confirm(self, actions: Sequence[ActionEvent]) -> bool:
+        Thoughts and the finish change nothing and are not counted. With an analyzer, use a `ConfirmationGate`.
+        """
         return any(
-            action.security_risk in ("HIGH", "UNKNOWN")
+            self.should_confirm(SecurityRisk(action.security_risk))
             for action in actions
             if not isinstance(action.action, _NEVER_ASKED)
         )
+
+
+def _recreate(data: Any) -> Any:
+    return ConfirmationPolicy.recreate(data)
+
+
+AnyPolicy = Annotated[SerializeAsAny[ConfirmationPolicy], BeforeValidator(_recreate)]
+"""A field holding any policy, restored to its own class when read back."""
+
+
+class NeverConfirm(ConfirmationPolicy):
+    """Everything runs at once: the sandbox is the border."""
+
+    def should_confirm(self, risk: SecurityRisk = SecurityRisk.UNKNOWN) -> bool:
+        return False
+
+
+class AlwaysConfirm(ConfirmationPolicy):
+    """Nothing runs without the user's agreement."""
+
+    def should_confirm(self, risk: SecurityRisk = SecurityRisk.UNKNOWN) -> bool:
+        return True
+
+
+class ConfirmRisky(ConfirmationPolicy):
+    """What is at least as risky as `threshold` needs agreement, and, by default, what nobody can tell the risk of."""
+
+    threshold: SecurityRisk = SecurityRisk.HIGH
+    confirm_unknown: bool = True
+
+    @field_validator("threshold")
+    @classmethod
+    def _is_known(cls, threshold: SecurityRisk) -> SecurityRisk:
+        if threshold is SecurityRisk.UNKNOWN:
+            raise ValueError("threshold must be LOW, MEDIUM or HIGH; for UNKNOWN there is confirm_unknown")
+        return threshold
+
+    def should_confirm(self, risk: SecurityRisk = SecurityRisk.UNKNOWN) -> bool:
+        if risk is SecurityRisk.UNKNOWN:
+            return self.confirm_unknown
+        return risk.is_riskier(self.threshold)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmationGate:
+    """A policy with the analyzer that tells it the risks (None: all are unknown), and what is known of the tools.
+
+    Actions of read-only tools, thoughts and the finish are LOW where an analyzer does not know better: they change
+    nothing, and models are not asked for their risk. Without an analyzer they are as unknown as all others.
+    """
+
+    policy: ConfirmationPolicy
+    analyzer: SecurityAnalyzer | None = None
+    read_only_tools: frozenset[str] = frozenset()
+
+    @classmethod
+    def for_tools(
+        cls, policy: ConfirmationPolicy, analyzer: SecurityAnalyzer | None, tools: Mapping[str, ToolDefinition]
+    ) -> Self:
+        """The gate for an agent with these tools; which of them only read is taken from their annotations."""
+        return cls(policy, analyzer, frozenset(name for name, tool in tools.items() if tool.annotations.readOnlyHint))
+
+    @property
+    def is_confirmation_mode_active(self) -> bool:
+        """Whether actions are analyzed and may be stopped for it: an analyzer is set and the policy does ask.
+
+        It is a report, not a condition: a policy decides without an analyzer too.
+        """
+        return is_confirmation_mode_active(self.analyzer, self.policy)
+
+    def classify(self, actions: Sequence[ActionEvent]) -> list[tuple[ActionEvent, SecurityRisk]]:
+        """Each action with its risk. An analyzer that fails makes it HIGH."""
+        if self.analyzer is None:
+            return [(action, SecurityRisk.UNKNOWN) for action in actions]
+        return self._with_read_only(self.analyzer.analyze_pending_actions(actions))
+
+    async def aclassify(self, actions: Sequence[ActionEvent]) -> list[tuple[ActionEvent, SecurityRisk]]:
+        """The same, for analyzers that call out. One that is late makes it HIGH."""
+        if self.analyzer is None:
+            return [(action, SecurityRisk.UNKNOWN) for action in actions]
+        return self._with_read_only(await self.analyzer.aanalyze_pending_actions(actions))
+
+    def decide(self, classified: Sequence[tuple[ActionEvent, SecurityRisk]]) -> bool:
+        """Whether the user has to agree before any action of the batch runs.
+
+        An empty batch needs no agreement, nor does a single thought or finish; else one action that does is enough.
+        """
+        if not classified or (len(classified) == 1 and isinstance(classified[0][0].action, _NEVER_ASKED)):
+            return False
+        return any(self.policy.should_confirm(risk) for _, risk in classified)
+
+    def must_confirm(self, actions: Sequence[ActionEvent]) -> bool:
+        """`classify` and `decide` at once."""
+        return self.decide(self.classify(actions))
+
+    def _with_read_only(
+        self, classified: Iterable[tuple[ActionEvent, SecurityRisk]]
+    ) -> list[tuple[ActionEvent, SecurityRisk]]:
+        return [
+            (action, SecurityRisk.LOW if risk is SecurityRisk.UNKNOWN and self._only_reads(action) else risk)
+            for action, risk in classified
+        ]
+
+    def _only_reads(self, action: ActionEvent) -> bool:
+        return action.tool_name in self.read_only_tools or isinstance(action.action, _NEVER_ASKED)
+
+
+def requires_user_confirmation(
+    batch: Sequence[ActionEvent],
+    policy: ConfirmationPolicy,
+    analyzer: SecurityAnalyzer | None = None,
+    read_only_tools: Iterable[str] = (),
+) -> bool:
+    """Whether the user has to agree before any action of the batch runs; see `ConfirmationGate`."""
+    return ConfirmationGate(policy, analyzer, frozenset(read_only_tools)).must_confirm(batch)
+
+
+def is_confirmation_mode_active(analyzer: SecurityAnalyzer | None, policy: ConfirmationPolicy) -> bool:
+    """True if and only if an analyzer is set and the policy is not `NeverConfirm`."""
+    return analyzer is not None and not isinstance(policy, NeverConfirm)

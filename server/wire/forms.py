@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from agent_core.events.llm_events import SecurityRisk
+from agent_core.events.risk import SecurityRisk
 from server.wire.texts import action_text, observation_text
 
-RISK_NUMBERS: Final[dict[SecurityRisk, int]] = {"UNKNOWN": -1, "LOW": 0, "MEDIUM": 1, "HIGH": 2}
+RISK_NUMBERS: Final[dict[SecurityRisk, int]] = {
+    SecurityRisk.UNKNOWN: -1,
+    SecurityRisk.LOW: 0,
+    SecurityRisk.MEDIUM: 1,
+    SecurityRisk.HIGH: 2,
+}
 """`security_risk` as the protocol writes it (wire-protocol 3.1)."""
 
 

@@ -9,8 +9,9 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from agent_core.events.control import AgentState, ChangeAgentState, CondensationRequest, ForeignEvent, RecallAction
-from agent_core.events.llm_events import ActionEvent, MessageEvent, SecurityRisk
+from agent_core.events.llm_events import ActionEvent, MessageEvent
 from agent_core.events.messages import Message, TextContent
+from agent_core.events.risk import SecurityRisk
 from agent_core.events.schema import Action
 from agent_core.events.serialization import AnyEvent
 from agent_core.tools.file_editor import FileEditorAction, FileEditorTool

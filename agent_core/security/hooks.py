@@ -1,0 +1,273 @@
+"""Hooks: programs of the user's that are told about what happens, and may stop some of it (agent-core 8.10)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import ConfigDict, Field, ValidationError, field_validator
+
+from agent_core.events.messages import Frozen
+
+HOOK_FILE: Final = ".openhands/hooks.json"
+"""Where hooks are configured: in the project's folder, or else in the home directory."""
+
+BLOCKED_EXIT_CODE: Final = 2
+MAX_REASON_CHARS: Final = 10_000
+
+
+class HookEvent(StrEnum):
+    """When hooks are run."""
+
+    PRE_TOOL_USE = "PreToolUse"
+    POST_TOOL_USE = "PostToolUse"
+    USER_PROMPT_SUBMIT = "UserPromptSubmit"
+    SESSION_START = "SessionStart"
+    SESSION_END = "SessionEnd"
+    STOP = "Stop"
+
+    @property
+    def can_block(self) -> bool:
+        """Whether a hook may stop what is about to happen: a call, a message, or the agent's coming to rest."""
+        return self in {HookEvent.PRE_TOOL_USE, HookEvent.USER_PROMPT_SUBMIT, HookEvent.STOP}
+
+
+class CommandHook(Frozen):
+    """A shell command that gets a `HookInput` on its standard input. `timeout` is in seconds.
+
+    With `async` it is started and not waited for, so it cannot block anything.
+    """
+
+    type: Literal["command"] = "command"
+    command: str = Field(min_length=1)
+    timeout: float = Field(default=60.0, gt=0)
+    is_async: bool = Field(default=False, alias="async")
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True)
+
+
+class PromptHook(Frozen):
+    """A question to the model, in one call."""
+
+    type: Literal["prompt"] = "prompt"
+    prompt: str = Field(min_length=1)
+    timeout: float = Field(default=60.0, gt=0)
+
+
+class AgentHook(Frozen):
+    """A question to an agent with tools, which may take `max_iterations` steps."""
+
+    type: Literal["agent"] = "agent"
+    prompt: str = Field(min_length=1)
+    max_iterations: int = Field(default=3, ge=1)
+    timeout: float = Field(default=60.0, gt=0)
+
+
+Hook = Annotated[CommandHook | PromptHook | AgentHook, Field(discriminator="type")]
+
+_METACHARACTERS = re.compile(r"[*?+.|()\[\]{}^$\\]")
+
+
+class HookMatcher(Frozen):
+    """Hooks for the tools that `matcher` names.
+
+    ``*`` or nothing: all tools. ``/regex/``, or a text with characters that are special in a regular expression: tools
+    whose whole name it matches. Anything else: the tool of exactly that name.
+    """
+
+    matcher: str = "*"
+    hooks: tuple[Hook, ...] = ()
+
+    @field_validator("hooks", mode="before")
+    @classmethod
+    def _type_is_command_by_default(cls, value: Any) -> Any:
+        if not isinstance(value, list | tuple):
+            return value
+        return [{"type": "command", **hook} if isinstance(hook, dict) else hook for hook in value]
+
+    @field_validator("matcher")
+    @classmethod
+    def _is_readable(cls, matcher: str) -> str:
+        pattern = _pattern_of(matcher)
+        if pattern is not None:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"matcher {matcher!r} is no regular expression: {error}") from None
+        return matcher
+
+    def matches(self, tool_name: str) -> bool:
+        """Whether these hooks are meant for the tool; events without a tool match by ``*`` or nothing only."""
+        if self.matcher.strip() in {"", "*"}:
+            return True
+        pattern = _pattern_of(self.matcher)
+        return self.matcher == tool_name if pattern is None else re.fullmatch(pattern, tool_name) is not None
+
+
+def _pattern_of(matcher: str) -> str | None:
+    if matcher.strip() in {"", "*"}:
+        return None
+    if len(matcher) > 1 and matcher.startswith("/") and matcher.endswith("/"):
+        return matcher[1:-1]
+    return matcher if _METACHARACTERS.search(matcher) else None
+
+
+class HookConfig(Frozen):
+    """All hooks of a conversation, by event."""
+
+    hooks: dict[HookEvent, tuple[HookMatcher, ...]] = Field(default_factory=dict)
+
+    @field_validator("hooks", mode="before")
+    @classmethod
+    def _keys_in_any_spelling(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        merged: dict[HookEvent, list[Any]] = {}
+        for key, matchers in value.items():
+            if not isinstance(matchers, list | tuple):
+                raise ValueError(f"hooks for {key!r} must be a list of matchers, not {type(matchers).__name__}")
+            merged.setdefault(event_named(str(key)), []).extend(matchers)
+        return merged
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The configuration in a file: ``{"hooks": {event: [...]}}``, or the inner object alone.
+
+        Raises:
+            ValueError: it is no such thing; the message says where and why.
+        """
+        try:
+            data = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"hooks are no JSON: {error}") from None
+        if not isinstance(data, dict):
+            raise ValueError(f"hooks must be an object, not {type(data).__name__}")
+        try:
+            return cls.model_validate({"hooks": data.get("hooks", data)})
+        except ValidationError as error:
+            problems = "; ".join(
+                f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors(include_url=False)
+            )
+            raise ValueError(f"hooks are not valid: {problems}") from None
+
+    def followed_by(self, other: HookConfig) -> HookConfig:
+        """These hooks, and after them those of `other` (a plugin's, say)."""
+        events = [*self.hooks, *(event for event in other.hooks if event not in self.hooks)]
+        return HookConfig(hooks={event: (*self.hooks.get(event, ()), *other.hooks.get(event, ())) for event in events})
+
+    def for_event(self, event: HookEvent, tool_name: str = "") -> tuple[CommandHook | PromptHook | AgentHook, ...]:
+        """The hooks to run, in their order."""
+        return tuple(
+            hook for matcher in self.hooks.get(event, ()) if matcher.matches(tool_name) for hook in matcher.hooks
+        )
+
+
+def event_named(name: str) -> HookEvent:
+    """The event of this name, in ``PascalCase`` or ``snake_case``.
+
+    Raises:
+        ValueError: there is none; the message lists those there are.
+    """
+    plain = name.replace("_", "").lower()
+    for event in HookEvent:
+        if event.value.lower() == plain:
+            return event
+    raise ValueError(f"hook event {name!r} is not known; known are {[event.value for event in HookEvent]}")
+
+
+class HookInput(Frozen):
+    """What a hook is told, as JSON on its standard input and in part in its environment."""
+
+    event_type: HookEvent
+    tool_name: str | None = None
+    tool_input: dict[str, Any] | None = None
+    tool_response: dict[str, Any] | None = None
+    message: str | None = None
+    session_id: str | None = None
+    working_dir: str | None = None
+    metadata: dict[str, Any] = Field(default_factory=dict)
+
+    def environment(self) -> dict[str, str]:
+        """The variables that name the project, the session, the event and the tool; absent ones are empty."""
+        return {
+            "OPENHANDS_PROJECT_DIR": self.working_dir or "",
+            "OPENHANDS_SESSION_ID": self.session_id or "",
+            "OPENHANDS_EVENT_TYPE": self.event_type.value,
+            "OPENHANDS_TOOL_NAME": self.tool_name or "",
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class HookResult:
+    """What one hook came to.
+
+    Attributes:
+        blocked: it wants to stop what is about to happen.
+        reason: why, for the model and the user.
+        additional_context: text for the model.
+        error: what went wrong with the hook itself; it then blocks nothing.
+    """
+
+    blocked: bool = False
+    reason: str = ""
+    additional_context: str = ""
+    error: str = ""
+
+
+def read_result(exit_code: int, stdout: str, stderr: str) -> HookResult:
+    """What a command hook's exit says: 0 is fine, 2 blocks, any other is an error that blocks nothing.
+
+    A JSON object on the standard output of a hook that did not fail may carry ``decision`` (``allow`` or ``deny``),
+    ``reason``, ``additionalContext`` and ``continue`` (false blocks as well).
+    """
+    if exit_code not in {0, BLOCKED_EXIT_CODE}:
+        return HookResult(
+            error=f"the hook ended with exit code {exit_code}: {_short(stderr.strip() or stdout.strip())}"
+        )
+    said = _object_in(stdout)
+    decision = str(said.get("decision", "")).lower()
+    blocked = exit_code == BLOCKED_EXIT_CODE or decision == "deny" or said.get("continue") is False
+    reason = str(said.get("reason") or "")
+    if blocked and not reason:
+        reason = stderr.strip() or ("" if said else stdout.strip()) or "blocked by a hook"
+    return HookResult(
+        blocked=blocked, reason=_short(reason), additional_context=_short(str(said.get("additionalContext") or ""))
+    )
+
+
+def _object_in(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= MAX_REASON_CHARS else text[: MAX_REASON_CHARS - 1] + "…"
+
+
+@dataclass(frozen=True, slots=True)
+class HookDecision:
+    """What all hooks of an event came to: the first block, all context, all errors."""
+
+    blocked: bool = False
+    reason: str = ""
+    additional_context: tuple[str, ...] = ()
+    errors: tuple[str, ...] = field(default=())
+
+
+def decide(event: HookEvent, results: Sequence[HookResult]) -> HookDecision:
+    """Put results together, in the order of their hooks; the first that blocks wins, if the event can be blocked."""
+    context: list[str] = []
+    errors: list[str] = []
+    for result in results:
+        context.extend([result.additional_context] if result.additional_context else [])
+        errors.extend([result.error] if result.error else [])
+        if result.blocked and event.can_block:
+            return HookDecision(True, result.reason, tuple(context), tuple(errors))
+    return HookDecision(False, "", tuple(context), tuple(errors))

@@ -1,0 +1,51 @@
+"""Configuration that says which class it is, so that it can be stored, sent, and made again."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+from pydantic import model_validator
+
+from agent_core.events.messages import Frozen
+
+
+class Recreatable(Frozen):
+    """A frozen model whose `kind` is its class name.
+
+    A family is a direct subclass with a `classes` of its own; its subclasses register themselves there by name, also
+    those that a library user adds. Two `kind`s of one family cannot have the same name: the later one is meant.
+    """
+
+    kind: str = ""
+
+    classes: ClassVar[dict[str, type[Recreatable]]] = {}
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        cls.model_fields["kind"].default = cls.__name__
+        cls.model_rebuild(force=True)
+        cls.classes[cls.__name__] = cls
+
+    @model_validator(mode="after")
+    def _is_of_its_kind(self) -> Self:
+        if self.kind != type(self).__name__:
+            raise ValueError(f"kind is {self.kind!r}, but this is a {type(self).__name__}")
+        return self
+
+    @classmethod
+    def recreate(cls, data: Any) -> Any:
+        """The object that `data` (as from ``model_dump``) describes; anything else is returned as it is.
+
+        Raises:
+            ValueError: its `kind` is missing, or no class of this family has that name.
+            pydantic.ValidationError: its fields are not those of its kind.
+        """
+        if not isinstance(data, dict):
+            return data
+        kind = data.get("kind")
+        found = cls.classes.get(str(kind))
+        if found is None or not issubclass(found, cls) or found is cls:
+            known = sorted(name for name, known in cls.classes.items() if issubclass(known, cls) and known is not cls)
+            raise ValueError(f"kind {kind!r} is not known; known are {known}")
+        return found.model_validate(data)

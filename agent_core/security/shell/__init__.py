@@ -1,0 +1,1 @@
+"""Reading shell commands: their syntax, what they would run, and how risky that is."""

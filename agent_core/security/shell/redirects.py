@@ -1,0 +1,71 @@
+"""Where a command's input comes from and where its output goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from agent_core.events.risk import SecurityRisk
+from agent_core.security.shell.call import Call, Machine, Shell, shown
+from agent_core.security.shell.marks import NETWORK, SECRET, UNKNOWN
+from agent_core.security.shell.syntax import Redirect
+from agent_core.security.shell.values import Values
+
+_SOCKETS = ("/dev/tcp/", "/dev/udp/")
+_DOCUMENTS = frozenset({"<<", "<<-", "<<<"})
+_STDIN = frozenset({"", "0"})
+_STDOUT = frozenset({"", "1"})
+
+
+class Redirections:
+    """The redirections of one command in one shell."""
+
+    def __init__(self, machine: Machine, values: Values, shell: Shell) -> None:
+        self._call = Call("redirection", [], "", shell, machine)
+        self._values = values
+        self._shell = shell
+
+    def input(self, redirects: Sequence[Redirect], stdin: str) -> str:
+        """What the command reads: `stdin` unless it is redirected."""
+        for redirect in redirects:
+            if redirect.operator in _DOCUMENTS:
+                texts = self._values.texts(redirect.target, self._shell, stdin)
+                text = texts[0] if len(texts) == 1 else "\n".join(texts)
+                stdin = text + "\n" if redirect.operator == "<<<" else text
+            elif redirect.operator == "<&" and redirect.descriptor in _STDIN:
+                stdin = UNKNOWN
+            elif redirect.operator in {"<", "<>"}:
+                for path in self._paths(redirect, stdin):
+                    read = NETWORK if path.startswith(_SOCKETS) else self._call.read(path)
+                    stdin = read if redirect.descriptor in _STDIN else stdin
+        return stdin
+
+    def output(self, redirects: Sequence[Redirect], printed: str) -> str:
+        """What of `printed` is still printed; the rest is written to files."""
+        left = printed
+        for redirect in redirects:
+            operator = redirect.operator
+            if operator in _DOCUMENTS or operator in {"<", "<&"}:
+                continue
+            is_stdout = redirect.descriptor in _STDOUT or operator.startswith("&>")
+            text = printed if is_stdout else UNKNOWN
+            for path in self._paths(redirect, text):
+                if operator == ">&" and (path.rstrip("-").isdigit() or path == "-"):
+                    left = "" if is_stdout and path != "1" else left
+                    continue
+                if path.startswith(_SOCKETS):
+                    self._send(path, text)
+                else:
+                    self._call.write(path, text, append=">>" in operator)
+                if is_stdout and operator != "<>":
+                    left = printed if path in {"/dev/stdout", "/dev/fd/1"} else ""
+        return left
+
+    def _send(self, path: str, text: str) -> None:
+        if UNKNOWN in text or SECRET in text or NETWORK in text:
+            self._call.high("exfiltration", f"sends output to the network address {shown(path)}")
+        else:
+            self._call.note(SecurityRisk.MEDIUM, "network", f"connects to {shown(path)}")
+
+    def _paths(self, redirect: Redirect, stdin: str) -> Iterator[str]:
+        for fields in self._values.alternatives(redirect.target, self._shell, stdin):
+            yield " ".join(fields)

@@ -1,0 +1,300 @@
+"""Goes through a script as a shell would, without running anything, and collects what was noticed on the way.
+
+It is a rough shell: every branch is taken, loops are taken until nothing new comes, and what is not known is carried
+along as marks (`marks`). Where it cannot tell what would run it says so.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import posixpath
+from collections.abc import Iterable, Sequence
+from itertools import product
+
+from agent_core.events.risk import SecurityRisk
+from agent_core.security.shell.call import Call, Finding, Programs, Shell, shown
+from agent_core.security.shell.marks import DECODED, NETWORK, UNKNOWN, bounded, derived, is_known, marks_of
+from agent_core.security.shell.parser import parse
+from agent_core.security.shell.paths import resolve
+from agent_core.security.shell.redirects import Redirections
+from agent_core.security.shell.syntax import Assignment, Budget, Command, Compound, Pipeline, Script, Simple
+from agent_core.security.shell.values import CHARACTERS_A_STEP, MAX_VALUES, Values, merge
+
+MAX_CALLS_IN_CALLS = 3
+MAX_PATTERN = 60
+_DECLARERS = frozenset({"declare", "typeset", "local", "export", "readonly"})
+_PROMPTS = frozenset({"PS0", "PS1", "PS2", "PS4"})
+_PROGRAM_FOLDERS = frozenset({"/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"})
+_RUN_BY_SHELLS = frozenset(
+    {"PROMPT_COMMAND", "GIT_SSH_COMMAND", "PAGER", "GIT_PAGER", "EDITOR", "VISUAL", "GIT_EDITOR"}
+)
+_LOADED_BY_PROGRAMS = frozenset({"LD_PRELOAD", "LD_LIBRARY_PATH", "BASH_ENV", "ENV", "PATH", "PYTHONSTARTUP"})
+
+
+class Walker:
+    """Walks one command; `findings` and `files` grow on the way."""
+
+    def __init__(self, programs: Programs, budget: Budget) -> None:
+        self.findings: list[Finding] = []
+        self.files: dict[str, str] = {}
+        self._programs = programs
+        self._budget = budget
+        self._values = Values(self, budget)
+        self._active: list[str] = []
+        self._called: set[str] = set()
+
+    def note(self, finding: Finding) -> None:
+        """Keep a finding; a thousand are enough for any decision."""
+        if len(self.findings) < 1000 and finding not in self.findings[-20:]:
+            self.findings.append(finding)
+
+    def spend(self, characters: int) -> None:
+        """Count text that is looked at once more.
+
+        Raises:
+            TooComplexError: it is too much by now.
+        """
+        self._budget.spend(characters // CHARACTERS_A_STEP)
+
+    def walk(self, text: str) -> None:
+        """Go through a whole command.
+
+        Raises:
+            TooComplexError: it takes too long; what was found until then is kept.
+        """
+        shell = Shell()
+        # Reading has a budget of its own, so that what comes before the part that is too much is still judged.
+        self._run_text(text, shell, "", Budget())
+        for name, body in list(shell.functions.items()):
+            if name not in self._called:
+                # Another command may call it later.
+                self._call_function(name, body, None, shell.copy(), UNKNOWN)
+
+    def run_code(self, text: str, shell: Shell, stdin: str) -> str:
+        """Run a text that was put together, or found, as a script."""
+        if NETWORK in text:
+            self._high("remote-code", "runs what comes from the network as a program")
+        if DECODED in text:
+            self._high("hidden-code", "runs a program that was encoded, so that nobody sees what it does")
+        if not is_known(text):
+            self._unknown("unknown-code", "runs a text that is not known as a program")
+        if not text.strip("".join(marks_of(text)) + " \t\n;"):
+            return derived(text)
+        with self._budget:
+            return self._run_text(text, shell, stdin, self._budget)
+
+    def _run_text(self, text: str, shell: Shell, stdin: str, budget: Budget) -> str:
+        script, problem = parse(text, budget)
+        if problem:
+            self._unknown("syntax", f"could not be read as a shell script: {problem}")
+        return self.run_script(script, shell, stdin)
+
+    def run_script(self, script: Script, shell: Shell, stdin: str) -> str:
+        """Run pipelines one after another; returns all that they print."""
+        printed = [self._pipeline(pipeline, shell, stdin) for pipeline in script.pipelines]
+        return bounded("".join(printed))
+
+    def _pipeline(self, pipeline: Pipeline, shell: Shell, stdin: str) -> str:
+        if len(pipeline.commands) == 1 and not pipeline.background:
+            if not pipeline.conditional:
+                return self._command(pipeline.commands[0], shell, stdin)
+            before = shell.copy()
+            printed = self._command(pipeline.commands[0], shell, stdin)
+            shell.variables = merge([before, shell], self._values)
+            return printed
+        self._look_for_bomb(pipeline)
+        for command in pipeline.commands:
+            stdin = self._command(command, shell.copy(), stdin)
+        return stdin
+
+    def _look_for_bomb(self, pipeline: Pipeline) -> None:
+        names = [self._values.plain(command.words[0]) for command in pipeline.commands if _is_call(command)]
+        if any(name in self._active for name in names) and (pipeline.background or len(pipeline.commands) > 1):
+            self._high("fork-bomb", "a function starts itself again and again in the background")
+
+    def _command(self, command: Command, shell: Shell, stdin: str) -> str:
+        with self._budget:
+            redirections = Redirections(self, self._values, shell)
+            stdin = redirections.input(command.redirects, stdin)
+            if isinstance(command, Simple):
+                printed = self._simple(command, shell, stdin)
+            else:
+                printed = self._compound(command, shell, stdin)
+            return redirections.output(command.redirects, printed)
+
+    def _compound(self, command: Compound, shell: Shell, stdin: str) -> str:
+        if command.kind != "for":
+            for word in command.words:
+                self._values.alternatives(word, shell, stdin)
+        match command.kind:
+            case "function":
+                shell.functions[command.name] = command.scripts[0]
+                return ""
+            case "group":
+                return self.run_script(command.scripts[0], shell, stdin)
+            case "subshell" | "coproc":
+                return self.run_script(command.scripts[0], shell.copy(), stdin)
+            case "branch":
+                return self._branch(command.scripts, shell, stdin)
+            case "case":
+                return self._either(command.scripts, shell, stdin, can_skip=True)
+            case "for":
+                self._values.assign(shell, command.name or "_", self._choices(command, shell, stdin))
+                return self._loop(command.scripts, shell, stdin)
+            case "loop":
+                return self._loop(command.scripts, shell, stdin)
+            case "test" | "arithmetic":
+                self.note(Finding(SecurityRisk.LOW, "test", "looks at something"))
+                return ""
+
+    def _choices(self, command: Compound, shell: Shell, stdin: str) -> tuple[str, ...]:
+        found: list[str] = []
+        for word in command.words:
+            for fields in self._values.alternatives(word, shell, stdin):
+                found.extend(fields)
+        unique = tuple(dict.fromkeys(found)) or (UNKNOWN,)
+        return unique if len(unique) <= MAX_VALUES else (derived("".join(unique)), *unique[:MAX_VALUES])
+
+    def _branch(self, scripts: Sequence[Script], shell: Shell, stdin: str) -> str:
+        conditions = scripts[: len(scripts) - len(scripts) % 2 : 2]
+        bodies = [*scripts[1::2], *(scripts[-1:] if len(scripts) % 2 else ())]
+        printed = "".join(self.run_script(condition, shell, stdin) for condition in conditions)
+        return printed + self._either(bodies, shell, stdin, can_skip=len(scripts) % 2 == 0)
+
+    def _either(self, scripts: Iterable[Script], shell: Shell, stdin: str, *, can_skip: bool) -> str:
+        outcomes, printed = [shell.copy()] if can_skip else [], []
+        for script in scripts:
+            outcome = shell.copy()
+            printed.append(self.run_script(script, outcome, stdin))
+            outcomes.append(outcome)
+            shell.functions.update(outcome.functions)
+            shell.aliases.update(outcome.aliases)
+        if outcomes:
+            shell.variables = merge(outcomes, self._values)
+            shell.folder = outcomes[-1].folder if len({outcome.folder for outcome in outcomes}) == 1 else UNKNOWN
+        return "".join(printed)
+
+    def _loop(self, scripts: Sequence[Script], shell: Shell, stdin: str) -> str:
+        printed = []
+        for _ in range(3):
+            before = shell.copy()
+            printed = [self.run_script(script, shell, stdin) for script in scripts]
+            shell.variables = merge([before, shell], self._values)
+            if shell.variables == before.variables and shell.folder == before.folder:
+                break
+        return "".join(printed)
+
+    def _simple(self, command: Simple, shell: Shell, stdin: str) -> str:
+        declares = bool(command.words) and self._values.plain(command.words[0]) in _DECLARERS
+        target = shell if declares or not command.words else shell.copy()
+        choices = [self._values.alternatives(word, shell, stdin) for word in command.words]
+        for assignment in command.assignments:
+            self._assign(assignment, target, stdin)
+        count = 1
+        for position, alternatives in enumerate(choices):
+            count *= len(alternatives)
+            if count > MAX_VALUES * 4:
+                choices[position] = [[derived("".join("".join(fields) for fields in alternatives))]]
+                count //= len(alternatives)
+        printed: list[str] = []
+        for chosen in product(*choices):
+            words = [field for fields in chosen for field in fields]
+            if words:
+                printed.append(self.run_program(words, shell, stdin))
+        return printed[0] if len(printed) == 1 else bounded("".join(dict.fromkeys(printed)))
+
+    def _assign(self, assignment: Assignment, shell: Shell, stdin: str) -> None:
+        values = self._values.of_assignment(assignment, shell, stdin)
+        name = assignment.name
+        if name == "IFS" and any(value.strip() for value in values):
+            self._unknown("separators", "changes how words are separated (IFS)")
+        for value in values:
+            if name in _RUN_BY_SHELLS or (name in _PROMPTS and ("$(" in value or "`" in value)):
+                self.run_code(value, shell.copy(), UNKNOWN)
+        if name in _LOADED_BY_PROGRAMS and any(NETWORK in value for value in values):
+            self._high("remote-code", f"loads what comes from the network through {name}")
+        if name in {"LD_PRELOAD", "BASH_ENV"}:
+            self._unknown("preload", f"makes programs load something else through {name}")
+        self._values.assign(shell, name, values)
+        self.note(Finding(SecurityRisk.LOW, "assignment", "sets a variable"))
+
+    def run_program(self, words: Sequence[str], shell: Shell, stdin: str) -> str:
+        """Start a program, function or alias by its name."""
+        self._budget.spend()
+        name, arguments = words[0], list(words[1:])
+        if name in shell.aliases and f"alias {name}" not in self._active:
+            text = shell.aliases[name] + " " + " ".join("'" + word.replace("'", "'\\''") + "'" for word in arguments)
+            return self._guarded(f"alias {name}", text, shell, stdin)
+        if name in shell.functions:
+            return self._call_function(name, shell.functions[name], arguments, shell, stdin)
+        if NETWORK in name:
+            self._high("remote-code", "runs a program whose name comes from the network")
+        if not is_known(name):
+            self._unknown("unknown-program", "runs a program whose name is not known")
+            return derived(name + stdin)
+        if "*" in name or "?" in name or 0 <= name.find("[") < name.rfind("]"):
+            self._unknown("unknown-program", f"runs whatever program matches {shown(name)}")
+            return self._matching(name, arguments, shell, stdin)
+        folder, base = posixpath.split(name)
+        if folder and folder not in _PROGRAM_FOLDERS:
+            return self._start_file(name, arguments, shell, stdin)
+        return self._start(base, arguments, shell, stdin)
+
+    def _matching(self, pattern: str, arguments: list[str], shell: Shell, stdin: str) -> str:
+        base = posixpath.basename(pattern)
+        with self._budget:
+            for name in self._programs if len(base) <= MAX_PATTERN else ():
+                if fnmatch.fnmatchcase(name, base):
+                    self._start(name, arguments, shell, stdin)
+        return derived(stdin)
+
+    def _start(self, name: str, arguments: list[str], shell: Shell, stdin: str) -> str:
+        program = self._programs.get(name) or self._programs.get(name.partition(".")[0] + ".*")
+        if program is None:
+            self.note(Finding(SecurityRisk.MEDIUM, "program", f"runs {shown(name)}"))
+            return derived(stdin + "".join(arguments))
+        self.note(Finding(program.risk, "program", f"runs {shown(name)}"))
+        if program.rule is None:
+            return derived(stdin + "".join(arguments))
+        with self._budget:
+            return bounded(program.rule(Call(name, arguments, stdin, shell, self)))
+
+    def _start_file(self, path: str, arguments: list[str], shell: Shell, stdin: str) -> str:
+        self.note(Finding(SecurityRisk.MEDIUM, "program", f"runs {shown(path)}"))
+        text = self.files.get(resolve(path, shell.folder))
+        if text is None:
+            return derived(stdin)
+        inner = shell.copy()
+        inner.arguments = tuple(arguments)
+        return self._guarded(f"file {path}", text, inner, stdin)
+
+    def _guarded(self, key: str, text: str, shell: Shell, stdin: str) -> str:
+        if self._active.count(key) >= MAX_CALLS_IN_CALLS:
+            return derived(stdin)
+        self._active.append(key)
+        try:
+            return self.run_code(text, shell, stdin)
+        finally:
+            self._active.pop()
+
+    def _call_function(self, name: str, body: Script, arguments: list[str] | None, shell: Shell, stdin: str) -> str:
+        self._called.add(name)
+        if self._active.count(name) >= MAX_CALLS_IN_CALLS:
+            return derived(stdin)
+        before, shell.arguments = shell.arguments, None if arguments is None else tuple(arguments)
+        self._active.append(name)
+        try:
+            return self.run_script(body, shell, stdin)
+        finally:
+            self._active.pop()
+            shell.arguments = before
+
+    def _high(self, rule: str, reason: str) -> None:
+        self.note(Finding(SecurityRisk.HIGH, rule, reason))
+
+    def _unknown(self, rule: str, reason: str) -> None:
+        self.note(Finding(SecurityRisk.UNKNOWN, rule, reason))
+
+
+def _is_call(command: Command) -> bool:
+    return isinstance(command, Simple) and bool(command.words)

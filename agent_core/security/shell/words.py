@@ -1,0 +1,277 @@
+"""Reads words of a shell script: quotes, parameters, substitutions, here-documents."""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from dataclasses import dataclass
+
+from agent_core.security.shell.quoting import decode_ansi_c
+from agent_core.security.shell.syntax import (
+    Arithmetic,
+    Budget,
+    Parameter,
+    Part,
+    ProcessSubstitution,
+    Redirect,
+    Script,
+    ShellSyntaxError,
+    Substitution,
+    Text,
+    Word,
+)
+
+_PLAIN = re.compile(r"[^ \t\r\n\\'\"`$;&|<>()]+")
+_PLAIN_IN_DOUBLE = re.compile(r'[^\\"`$]+')
+_PLAIN_IN_BRACES = re.compile(r"[^\\'\"`$}]+")
+_PLAIN_IN_DOUBLE_BRACES = re.compile(r"[^\\\"`$}]+")
+_BACKQUOTED = re.compile(r"((?:[^`\\]++|\\.)*+)`", re.DOTALL)
+_ESCAPED_IN_BACKQUOTES = re.compile(r"\\([`$\\])")
+_ESCAPED_IN_DOUBLE_BACKQUOTES = re.compile(r"\\([`$\\\"])")
+_ANSI_C = re.compile(r"((?:[^'\\]++|\\.)*+)'", re.DOTALL)
+_NAME = re.compile(r"[A-Za-z_]\w*|\d|[@*#?$!-]", re.ASCII)
+_BRACED_NAME = re.compile(r"[A-Za-z_]\w*|\d+|[@*#?$!-]", re.ASCII)
+_DEFAULT_OPERATOR = re.compile(r":?[-=+?]")
+_PARENTHESIS = re.compile(r"[()]")
+_LEADING_TABS = re.compile(r"^\t+", re.MULTILINE)
+NOT_COMPUTED = "?!"
+ALL_ELEMENTS = "[@]"
+
+
+@dataclass(slots=True)
+class _Awaited:
+    redirect: Redirect
+    delimiter: str
+    strips_tabs: bool
+    is_literal: bool
+
+
+class WordReader:
+    """A position in a text, and how to read words from there; scripts inside words are read by a subclass."""
+
+    def __init__(self, text: str, budget: Budget) -> None:
+        self.text = text
+        self.position = 0
+        self.budget = budget
+        self._awaited: list[_Awaited] = []
+
+    @abstractmethod
+    def script_until_parenthesis(self) -> Script:
+        """The script up to the closing parenthesis, which is taken as well."""
+
+    @abstractmethod
+    def script_in(self, text: str) -> Script:
+        """The script that `text` is, whole.
+
+        Raises:
+            ShellSyntaxError: it is none.
+        """
+
+    def at(self, token: str) -> bool:
+        """Whether `token` is what comes next."""
+        return self.text.startswith(token, self.position)
+
+    def take(self, token: str) -> bool:
+        """Go past `token` if it comes next."""
+        if self.at(token):
+            self.position += len(token)
+            return True
+        return False
+
+    def word(self) -> Word:
+        """The word that starts here; empty when none does."""
+        parts: list[Part] = []
+        while self.position < len(self.text):
+            self.budget.spend()
+            if plain := _PLAIN.match(self.text, self.position):
+                self.position = plain.end()
+                parts.append(Text(plain.group()))
+            elif self.text[self.position] in "<>" and self.text[self.position + 1 : self.position + 2] == "(":
+                takes_input = self.text[self.position] == ">"
+                self.position += 2
+                with self.budget:
+                    parts.append(ProcessSubstitution(self.script_until_parenthesis(), takes_input))
+            elif not self._special(parts, in_double_quotes=False):
+                break
+        return tuple(parts)
+
+    def _special(self, parts: list[Part], *, in_double_quotes: bool) -> bool:
+        """Read a quote, escape or expansion; False when there is none here."""
+        match self.text[self.position]:
+            case "\\":
+                self._escape(parts, in_double_quotes=in_double_quotes)
+            case "'" if not in_double_quotes:
+                end = self.text.find("'", self.position + 1)
+                if end < 0:
+                    raise ShellSyntaxError("a single quote is not closed")
+                parts.append(Text(self.text[self.position + 1 : end], quoted=True))
+                self.position = end + 1
+            case '"':
+                self.position += 1
+                parts.append(Text("", quoted=True))
+                parts.extend(self._double_quoted('"'))
+            case "`":
+                parts.append(self._backquoted(in_double_quotes))
+            case "$":
+                parts.extend(self._dollar(in_double_quotes))
+            case _:
+                return False
+        return True
+
+    def _escape(self, parts: list[Part], *, in_double_quotes: bool) -> None:
+        following = self.text[self.position + 1 : self.position + 2]
+        self.position += 2
+        if following == "\n":
+            return
+        if in_double_quotes and following not in {"$", "`", '"', "\\"}:
+            parts.append(Text("\\" + following, quoted=True))
+        else:
+            parts.append(Text(following or "\\", quoted=True))
+
+    def _double_quoted(self, closing: str) -> list[Part]:
+        parts: list[Part] = []
+        while self.position < len(self.text):
+            self.budget.spend()
+            if plain := _PLAIN_IN_DOUBLE.match(self.text, self.position):
+                self.position = plain.end()
+                parts.append(Text(plain.group(), quoted=True))
+            elif self.at('"'):
+                self.position += 1
+                if closing:
+                    return parts
+                parts.append(Text('"', quoted=True))
+            else:
+                self._special(parts, in_double_quotes=True)
+        if closing:
+            raise ShellSyntaxError("a double quote is not closed")
+        return parts
+
+    def expanded_text(self) -> Word:
+        """All of the text as a here-document's: only ``$``, backquotes and backslashes are special."""
+        return tuple(self._double_quoted(""))
+
+    def _backquoted(self, quoted: bool) -> Substitution:
+        found = _BACKQUOTED.match(self.text, self.position + 1)
+        if found is None:
+            raise ShellSyntaxError("a backquote is not closed")
+        self.position = found.end()
+        self.budget.spend(len(found.group()) // 100)
+        escaped = _ESCAPED_IN_DOUBLE_BACKQUOTES if quoted else _ESCAPED_IN_BACKQUOTES
+        with self.budget:
+            return Substitution(self.script_in(escaped.sub(r"\1", found.group(1))), quoted)
+
+    def _dollar(self, quoted: bool) -> list[Part]:
+        self.position += 1
+        following = self.text[self.position : self.position + 1]
+        if following == "(":
+            return [self._parenthesised(quoted)]
+        if following == "{":
+            self.position += 1
+            with self.budget:
+                return [self._braced(quoted)]
+        if following == "[":
+            raise ShellSyntaxError("$[…] is not read")
+        if following == "'" and not quoted:
+            found = _ANSI_C.match(self.text, self.position + 1)
+            if found is None:
+                raise ShellSyntaxError("a single quote is not closed")
+            self.position = found.end()
+            return [Text(decode_ansi_c(found.group(1)), quoted=True)]
+        if following == '"' and not quoted:
+            self.position += 1
+            return [Text("", quoted=True), *self._double_quoted('"')]
+        if name := _NAME.match(self.text, self.position):
+            self.position = name.end()
+            return [Parameter(name.group(), quoted)]
+        return [Text("$", quoted)]
+
+    def _parenthesised(self, quoted: bool) -> Part:
+        with self.budget:
+            if self.at("((") and (inside := self.arithmetic(self.position + 2)) is not None:
+                return Arithmetic(inside)
+            self.position += 1
+            return Substitution(self.script_until_parenthesis(), quoted)
+
+    def arithmetic(self, start: int) -> Word | None:
+        """What is expanded in the arithmetic expression that starts there; None when it is not one.
+
+        When it is, the position is behind its closing parentheses.
+        """
+        depth = 0
+        for found in _PARENTHESIS.finditer(self.text, start):
+            self.budget.spend()
+            depth += 1 if found.group() == "(" else -1
+            if depth < 0:
+                if not self.text.startswith("))", found.start()):
+                    return None
+                self.position = found.start() + 2
+                return self.nested(self.text[start : found.start()]).expanded_text()
+        return None
+
+    def nested(self, text: str) -> WordReader:
+        """A reader of another text, at the same expense."""
+        return type(self)(text, self.budget)
+
+    def _braced(self, quoted: bool) -> Parameter:
+        computed = True
+        if (self.at("!") and not self.at("!}")) or (self.at("#") and not self.at("#}")):
+            self.position += 1
+            computed = False
+        name = _BRACED_NAME.match(self.text, self.position)
+        if name is None:
+            raise ShellSyntaxError("this form of ${…} is not read")
+        self.position = name.end()
+        if self.take("}"):
+            return Parameter(name.group(), quoted, "" if computed else NOT_COMPUTED)
+        if computed and (self.take("[@]}") or self.take("[*]}")):
+            return Parameter(name.group(), quoted, ALL_ELEMENTS)
+        if self.at("@P"):
+            raise ShellSyntaxError("${…@P} is not read")
+        operator = _DEFAULT_OPERATOR.match(self.text, self.position)
+        if operator and computed:
+            self.position = operator.end()
+        argument = self._until_brace(quoted)
+        return Parameter(name.group(), quoted, operator.group() if operator and computed else NOT_COMPUTED, argument)
+
+    def _until_brace(self, quoted: bool) -> Word:
+        plain = _PLAIN_IN_DOUBLE_BRACES if quoted else _PLAIN_IN_BRACES
+        parts: list[Part] = []
+        while self.position < len(self.text):
+            self.budget.spend()
+            if self.take("}"):
+                return tuple(parts)
+            if found := plain.match(self.text, self.position):
+                self.position = found.end()
+                parts.append(Text(found.group(), quoted))
+            else:
+                self._special(parts, in_double_quotes=quoted and not self.at('"'))
+        raise ShellSyntaxError("${ is not closed")
+
+    def await_document(self, redirect: Redirect, delimiter: Word) -> None:
+        """A here-document's text begins after the next newline; `redirect` gets it then."""
+        if not all(isinstance(part, Text) for part in delimiter):
+            raise ShellSyntaxError("a here-document's delimiter is no plain word")
+        texts = [part for part in delimiter if isinstance(part, Text)]
+        is_literal = any(part.quoted for part in texts)
+        self._awaited.append(
+            _Awaited(redirect, "".join(part.text for part in texts), redirect.operator == "<<-", is_literal)
+        )
+
+    def take_documents(self) -> None:
+        """Right after a newline: read the here-documents that were announced before it."""
+        awaited, self._awaited = self._awaited, []
+        for document in awaited:
+            body = self._document(document)
+            if document.is_literal:
+                document.redirect.target = (Text(body, quoted=True),)
+            else:
+                with self.budget:
+                    document.redirect.target = self.nested(body).expanded_text()
+
+    def _document(self, document: _Awaited) -> str:
+        tabs = r"\t*" if document.strips_tabs else ""
+        end = re.compile(rf"^{tabs}{re.escape(document.delimiter)}$", re.MULTILINE).search(self.text, self.position)
+        start = self.position
+        self.position = min(end.end() + 1, len(self.text)) if end else len(self.text)
+        body = self.text[start : end.start() if end else len(self.text)]
+        return _LEADING_TABS.sub("", body) if document.strips_tabs else body

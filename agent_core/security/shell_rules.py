@@ -1,0 +1,107 @@
+"""Analyzers that read shell commands as a shell does (see `agent_core.security.shell`)."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Final
+
+from agent_core.events.llm_events import ActionEvent
+from agent_core.events.schema import Action
+from agent_core.security.analyzer import SecurityAnalyzer
+from agent_core.security.risk import SecurityRisk, riskiest
+from agent_core.security.shell.judge import Judgement, judge
+from agent_core.tools.file_editor import FileEditorAction
+from agent_core.tools.finish import FinishAction
+from agent_core.tools.terminal import TerminalAction
+from agent_core.tools.think import ThinkAction
+
+SHELL_TOOLS: Final = frozenset({"terminal", "execute_bash", "bash", "shell"})
+PYTHON_TOOLS: Final = frozenset({"ipython", "execute_ipython_cell", "python"})
+_KEY: Final = re.compile(r"(?:C-[a-z@\[\\\]^_]|M-[a-z]|ENTER|TAB|ESC|UP|DOWN|LEFT|RIGHT|BS|HOME|END|SPACE|PGUP|PGDN)\Z")
+_SHORT_ANSWER: Final = re.compile(r"[\w.,:-]{0,40}\Z")
+
+
+def shell_command_of(action: ActionEvent) -> str | None:
+    """The command that an action would run in a shell; None for any other action."""
+    command = getattr(action.action, "command", None)
+    is_shell = isinstance(action.action, TerminalAction) or action.tool_name in SHELL_TOOLS
+    return command if is_shell and isinstance(command, str) else None
+
+
+def python_code_of(action: ActionEvent) -> str | None:
+    """The Python code that an action would run; None for any other action."""
+    code = getattr(action.action, "code", None)
+    return code if action.tool_name in PYTHON_TOOLS and isinstance(code, str) else None
+
+
+def judgement_of(action: ActionEvent) -> Judgement | None:
+    """What the shell rules say about an action's command or code; None when it has neither."""
+    if (command := shell_command_of(action)) is not None:
+        return judge(command)
+    if (code := python_code_of(action)) is not None:
+        plain: list[str] = []
+        shell: list[str] = []
+        for line in code.splitlines():
+            stripped = line.lstrip()
+            (shell if stripped.startswith("!") else plain).append(line)
+        lines = [line.lstrip()[1:] for line in shell]
+        return judge("\n".join([*lines, "python3 -c " + shlex.quote("\n".join(plain))]))
+    return None
+
+
+class ShellRuleAnalyzer(SecurityAnalyzer):
+    """Reads shell commands (and Python code, and paths that are written to) and judges what they would do.
+
+    LOW: only looks. MEDIUM: changes something, as work does. HIGH: deletes or opens up what no task needs gone or
+    open, writes to disks or the system, runs what comes from the network, sends files or secrets away. UNKNOWN: what
+    would run cannot be told from the text; and every tool of which it knows nothing.
+    """
+
+    def security_risk(self, action: ActionEvent) -> SecurityRisk:
+        typed = action.action
+        if isinstance(typed, ThinkAction | FinishAction):
+            return SecurityRisk.LOW
+        if isinstance(typed, TerminalAction) and typed.is_input:
+            return _risk_of_input(typed.command)
+        if isinstance(typed, FileEditorAction):
+            return _risk_of_edit(typed)
+        judgement = judgement_of(action)
+        return SecurityRisk.UNKNOWN if judgement is None else judgement.risk
+
+    def reasons(self, action: ActionEvent) -> tuple[str, ...]:
+        """Why the risk is what it is, in words for a person; empty where there is no command."""
+        judgement = judgement_of(action)
+        return () if judgement is None else judgement.reasons
+
+
+class PolicyRailSecurityAnalyzer(SecurityAnalyzer):
+    """Stops a few things whatever else is allowed; everything else is LOW, so combine it with other analyzers.
+
+    `rails` are the rules that count: by default running what was downloaded, writing to disks past their file systems,
+    and catastrophic deletes.
+    """
+
+    rails: tuple[str, ...] = ("remote-code", "device", "disk", "catastrophic-delete", "fork-bomb")
+
+    def security_risk(self, action: ActionEvent) -> SecurityRisk:
+        judgement = judgement_of(action)
+        findings = judgement.findings if judgement else ()
+        is_stopped = any(found.rule in self.rails and found.risk is SecurityRisk.HIGH for found in findings)
+        return SecurityRisk.HIGH if is_stopped else SecurityRisk.LOW
+
+
+def _risk_of_input(text: str) -> SecurityRisk:
+    """Input to a running program: keys and short answers are harmless, the rest may well be a command for a shell."""
+    if not text.strip() or _KEY.match(text.strip()):
+        return SecurityRisk.LOW
+    if _SHORT_ANSWER.match(text.strip()):
+        return SecurityRisk.MEDIUM
+    return riskiest([judge(text).risk, SecurityRisk.MEDIUM], propagate_unknown=True)
+
+
+def _risk_of_edit(action: Action) -> SecurityRisk:
+    if not isinstance(action, FileEditorAction):
+        raise TypeError(f"{action.kind} edits no file")
+    path = shlex.quote(action.path)
+    return judge(f"cat {path}" if action.command == "view" else f"cp /dev/null {path}").risk

@@ -1,0 +1,150 @@
+"""Policies, and the gate that decides over a batch."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, ValidationError
+
+from agent_core.events.llm_events import ActionEvent
+from agent_core.security.analyzer import LLMSecurityAnalyzer
+from agent_core.security.confirmation import (
+    AlwaysConfirm,
+    AnyPolicy,
+    ConfirmationGate,
+    ConfirmationPolicy,
+    ConfirmRisky,
+    NeverConfirm,
+    is_confirmation_mode_active,
+    requires_user_confirmation,
+)
+from agent_core.security.risk import SecurityRisk
+from agent_core.security.shell_rules import ShellRuleAnalyzer
+from agent_core.tools.finish import FinishAction
+from agent_core.tools.registry import resolve_tools
+from agent_core.tools.spec import Tool
+from agent_core.tools.terminal import TerminalAction
+from agent_core.tools.think import ThinkAction
+
+POLICIES = [
+    NeverConfirm(),
+    AlwaysConfirm(),
+    ConfirmRisky(),
+    ConfirmRisky(threshold=SecurityRisk.LOW, confirm_unknown=False),
+]
+ORDER = ["LOW", "MEDIUM", "HIGH"]
+
+
+class Holder(BaseModel):
+    policy: AnyPolicy
+
+
+def call(risk: SecurityRisk = SecurityRisk.UNKNOWN, tool: str = "terminal", command: str = "make") -> ActionEvent:
+    return ActionEvent(tool_name=tool, action=TerminalAction(command=command), security_risk=risk)
+
+
+THINK = ActionEvent(tool_name="think", action=ThinkAction(thought="hm"))
+FINISH = ActionEvent(tool_name="finish", action=FinishAction(message="done"))
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+def test_a_policy_is_made_again_from_its_json(policy: ConfirmationPolicy) -> None:
+    holder = Holder(policy=policy)
+    assert Holder.model_validate_json(holder.model_dump_json()) == holder
+    with pytest.raises(ValidationError, match="frozen"):
+        setattr(policy, "kind", "x")  # noqa: B010 - the type checker knows that it is frozen
+
+
+def test_an_unknown_policy_is_refused_with_those_there_are() -> None:
+    with pytest.raises(ValidationError, match="'AlwaysConfirm', 'ConfirmRisky', 'NeverConfirm'"):
+        Holder.model_validate({"policy": {"kind": "Sometimes"}})
+
+
+@pytest.mark.parametrize("risk", list(SecurityRisk))
+def test_never_and_always_ask_whatever_the_risk(risk: SecurityRisk) -> None:
+    assert not NeverConfirm().should_confirm(risk)
+    assert AlwaysConfirm().should_confirm(risk)
+
+
+@given(threshold=st.sampled_from(ORDER), risk=st.sampled_from(SecurityRisk), confirm_unknown=st.booleans())
+def test_confirm_risky_asks_from_its_threshold_on(threshold: str, risk: SecurityRisk, confirm_unknown: bool) -> None:
+    policy = ConfirmRisky(threshold=SecurityRisk(threshold), confirm_unknown=confirm_unknown)
+    if risk is SecurityRisk.UNKNOWN:
+        assert policy.should_confirm(risk) == confirm_unknown
+    else:
+        assert policy.should_confirm(risk) == (ORDER.index(risk) >= ORDER.index(threshold))
+
+
+def test_defaults_ask_for_high_and_for_unknown() -> None:
+    assert ConfirmRisky() == ConfirmRisky(threshold=SecurityRisk.HIGH, confirm_unknown=True)
+    assert ConfirmRisky().should_confirm()
+    assert not ConfirmRisky().should_confirm(SecurityRisk.MEDIUM)
+    with pytest.raises(ValidationError, match="threshold must be"):
+        ConfirmRisky(threshold=SecurityRisk.UNKNOWN)
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+def test_nothing_and_a_single_thought_or_finish_need_no_agreement(policy: ConfirmationPolicy) -> None:
+    for batch in ([], [THINK], [FINISH]):
+        assert not requires_user_confirmation(batch, policy)
+        assert not requires_user_confirmation(batch, policy, ShellRuleAnalyzer())
+
+
+def test_one_call_that_needs_agreement_stops_its_batch() -> None:
+    low, high = call(SecurityRisk.LOW), call(SecurityRisk.HIGH)
+    analyzer = LLMSecurityAnalyzer()
+    assert not requires_user_confirmation([low, low], ConfirmRisky(), analyzer)
+    assert requires_user_confirmation([low, high, low], ConfirmRisky(), analyzer)
+    assert requires_user_confirmation([low, FINISH], AlwaysConfirm(), analyzer)
+    assert not requires_user_confirmation([high, high], NeverConfirm(), analyzer)
+
+
+def test_without_an_analyzer_every_risk_is_unknown() -> None:
+    assert requires_user_confirmation([call(SecurityRisk.LOW)], ConfirmRisky())
+    assert not requires_user_confirmation([call(SecurityRisk.HIGH)], ConfirmRisky(confirm_unknown=False))
+    assert requires_user_confirmation([call(SecurityRisk.LOW)], AlwaysConfirm())
+
+
+def test_read_only_tools_are_low_where_an_analyzer_is_set() -> None:
+    reading = call(tool="grep")
+    assert requires_user_confirmation([reading], ConfirmRisky(), LLMSecurityAnalyzer())
+    assert not requires_user_confirmation([reading], ConfirmRisky(), LLMSecurityAnalyzer(), {"grep"})
+    assert requires_user_confirmation([reading], ConfirmRisky(), None, {"grep"})
+    assert requires_user_confirmation(
+        [call(SecurityRisk.HIGH, tool="grep")], ConfirmRisky(), LLMSecurityAnalyzer(), {"grep"}
+    )
+    assert not requires_user_confirmation([call(SecurityRisk.LOW), THINK], ConfirmRisky(), LLMSecurityAnalyzer())
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+@pytest.mark.parametrize("analyzer", [None, LLMSecurityAnalyzer(), ShellRuleAnalyzer()], ids=str)
+def test_confirmation_mode_is_active_if_and_only_if_there_is_an_analyzer_and_a_policy_that_asks(
+    analyzer: LLMSecurityAnalyzer | ShellRuleAnalyzer | None, policy: ConfirmationPolicy
+) -> None:
+    expected = analyzer is not None and policy.kind != "NeverConfirm"
+    assert is_confirmation_mode_active(analyzer, policy) == expected
+    assert ConfirmationGate(policy, analyzer).is_confirmation_mode_active == expected
+
+
+async def test_a_gate_knows_its_tools_and_says_the_same_asynchronously() -> None:
+    gate = ConfirmationGate.for_tools(
+        ConfirmRisky(), ShellRuleAnalyzer(), resolve_tools([Tool(name="terminal"), Tool(name="think")])
+    )
+    assert gate.read_only_tools == {"think"}
+    batch = [call(command="ls"), call(command="rm -rf /"), THINK]
+    classified = gate.classify(batch)
+    assert [risk for _, risk in classified] == ["LOW", "HIGH", "LOW"]
+    assert await gate.aclassify(batch) == classified
+    assert gate.decide(classified)
+    assert gate.must_confirm(batch)
+    assert not gate.must_confirm([batch[0], THINK])
+    bare = ConfirmationGate(ConfirmRisky())
+    assert await bare.aclassify(batch) == bare.classify(batch)
+
+
+def test_a_policy_alone_goes_by_the_risks_that_the_actions_carry() -> None:
+    assert ConfirmRisky().must_confirm([call()])
+    assert ConfirmRisky().must_confirm([call(SecurityRisk.LOW), call(SecurityRisk.HIGH)])
+    assert not ConfirmRisky().must_confirm([call(SecurityRisk.MEDIUM), THINK, FINISH])
+    assert not NeverConfirm().must_confirm([call(SecurityRisk.HIGH)])
