@@ -18,6 +18,7 @@ from agent_core.security.shell.syntax import (
     ShellSyntaxError,
     Substitution,
     Text,
+    TooComplexError,
     Word,
 )
 
@@ -32,7 +33,7 @@ _ANSI_C = re.compile(r"((?:[^'\\]++|\\.)*+)'", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_]\w*|\d|[@*#?$!-]", re.ASCII)
 _BRACED_NAME = re.compile(r"[A-Za-z_]\w*|\d+|[@*#?$!-]", re.ASCII)
 _DEFAULT_OPERATOR = re.compile(r":?[-=+?]")
-_PARENTHESIS = re.compile(r"[()]")
+_PLAIN_IN_ARITHMETIC = re.compile(r"[^()$`'\"\\]+")
 _LEADING_TABS = re.compile(r"^\t+", re.MULTILINE)
 NOT_COMPUTED = "?!"
 ALL_ELEMENTS = "[@]"
@@ -195,17 +196,30 @@ class WordReader:
     def arithmetic(self, start: int) -> Word | None:
         """What is expanded in the arithmetic expression that starts there; None when it is not one.
 
-        When it is, the position is behind its closing parentheses.
+        When it is, the position is behind its closing parentheses; else it is left alone.
         """
+        before, self.position = self.position, start
+        parts: list[Part] = []
         depth = 0
-        for found in _PARENTHESIS.finditer(self.text, start):
-            self.budget.spend()
-            depth += 1 if found.group() == "(" else -1
-            if depth < 0:
-                if not self.text.startswith("))", found.start()):
-                    return None
-                self.position = found.start() + 2
-                return self.nested(self.text[start : found.start()]).expanded_text()
+        try:
+            while self.position < len(self.text):
+                self.budget.spend()
+                if plain := _PLAIN_IN_ARITHMETIC.match(self.text, self.position):
+                    self.position = plain.end()
+                elif self.text[self.position] in "()":
+                    depth += 1 if self.at("(") else -1
+                    if depth < 0:
+                        if self.take("))"):
+                            return tuple(parts)
+                        break
+                    self.position += 1
+                else:
+                    self._special(parts, in_double_quotes=False)
+        except TooComplexError:
+            raise
+        except ShellSyntaxError:
+            pass  # perhaps a subshell in a subshell: read again as that, it fails again if it is neither
+        self.position = before
         return None
 
     def nested(self, text: str) -> WordReader:

@@ -94,6 +94,12 @@ echo `echo \`rm -rf /\``
 echo ${x:-$(rm -rf /)}
 echo $(( $(rm -rf /) + 1 ))
 (( $(rm -rf /) ))
+(( "((" )) ; rm -rf / ; echo ))
+(( '((' )) ; rm -rf / ; echo ))
+((rm -rf /) )
+((echo a) && (rm -rf /))
+echo $((rm -rf /) )
+for ((i = 0; i < 3; i++)); do rm -rf /; done
 [[ -n $(rm -rf /) ]]
 x=$(rm -rf /)
 diff <(rm -rf /) x
@@ -454,6 +460,7 @@ x='$(rm -rf /)'; echo "${x@P}"
 hash -p /bin/rm ls; ls -rf /
 echo $[1]
 ((x
+((x')
 cat <<$(x)
 """
 
@@ -612,6 +619,8 @@ f() { echo "$1"; }; f x
 echo ${x:-y} ${#x} ${x//a/b}
 echo $((1 + 2))
 ((x = 1 + 2))
+((rm -rf /))
+echo $(( $(wc -l < "$f") + (1) ))
 a=(1 2 3); echo "${a[@]}"
 echo {a,b}{1..3}
 ls > /dev/null 2>&1

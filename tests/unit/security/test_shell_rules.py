@@ -116,7 +116,7 @@ PREFIXES = [
     "nohup",
     "timeout 9",
     "nice",
-    "A=1",
+    "env A=1",
     "command",
     "exec",
     "xargs",
@@ -133,7 +133,7 @@ STRUCTURES = [
     "ls & COMMAND",
     "ls | COMMAND",
     "COMMAND &",
-    "(COMMAND)",
+    "( COMMAND )",
     "{ COMMAND; }",
     "! COMMAND",
     "time COMMAND",
@@ -143,10 +143,10 @@ STRUCTURES = [
     "for i in 1; do COMMAND; done",
     "case x in x) COMMAND;; esac",
     "f() { COMMAND; }; f",
-    'echo "$(COMMAND)"',
-    "x=$(COMMAND)",
-    "cat <(COMMAND)",
-    "cat <<EOF\n$(COMMAND)\nEOF",
+    'echo "$( COMMAND )"',
+    "x=$( COMMAND )",
+    "cat <( COMMAND )",
+    "cat <<EOF\n$( COMMAND )\nEOF",
 ]
 STARTS = st.sampled_from(
     ["rm -rf /", "rm -fr ~", "mkfs.ext4 /dev/sda", "dd if=x of=/dev/sda", "chmod -R 777 /", "shutdown now", "reboot"]
@@ -163,9 +163,7 @@ def test_what_is_dangerous_stays_dangerous_wherever_it_stands(
     command: str, prefixes: list[str], structures: list[str]
 ) -> None:
     for prefix in prefixes:
-        command = (
-            f"{prefix} {command}" if prefix != "A=1" or command.startswith(("A=1", "rm")) else f"env A=1 {command}"
-        )
+        command = f"{prefix} {command}"
     for structure in structures:
         candidate = structure.replace("COMMAND", command)
         if not parse(candidate, Budget())[1]:
