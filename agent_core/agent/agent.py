@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from agent_core.agent.base import AgentBase, StepInput, StepOutcome
+from agent_core.agent.text_calls import is_call_in_text
 from agent_core.agent.tool_calls import parse_call
 from agent_core.events.llm_events import ActionEvent, MessageEvent
 from agent_core.events.messages import Message, MessageToolCall, TextContent
 from agent_core.events.serialization import AnyEvent
 from agent_core.llm.llm import LLMResponse
+from agent_core.tools.finish import FinishAction
 
 MAX_CALLS_IN_RESPONSE = 128
 NUDGE = (
     "Your last reply held neither text nor a tool call. Go on with the task: call a tool, or call finish with what you"
     " have to say."
 )
+TEXT_CALL_NUDGE = (
+    "Your last reply wrote a tool call as text, so nothing was run. Make the call through the tool interface; if you"
+    " meant no call, say so without its syntax."
+)
+CUT_OFF = (
+    "The reply was cut off at the model's output limit: do it in smaller parts, for example one call at a time, and a"
+    " long file in several pieces."
+)
+AFTER_FINISH = "Not run: the call of finish before it in the same reply ended the task."
 
 
 class Agent(AgentBase):
@@ -28,19 +40,25 @@ class Agent(AgentBase):
         message = response.message
         if message.tool_calls:
             return self._calls(message.tool_calls, response, step)
+        if is_call_in_text(message.text, step.tools):
+            said = _spoken(message, response, waits=False)
+            return StepOutcome([said, _nudge(TEXT_CALL_NUDGE, response)], response)
         if message.text.strip():
             return StepOutcome([_spoken(message, response)], response)
-        nudge = MessageEvent(source="environment", llm_message=Message.user(NUDGE), llm_response_id=response.id)
-        return StepOutcome([nudge], response)
+        return StepOutcome([_nudge(f"{NUDGE} {CUT_OFF}" if _is_cut(response) else NUDGE, response)], response)
 
     def _calls(self, calls: list[MessageToolCall], response: LLMResponse, step: StepInput) -> StepOutcome:
         message = response.message
         thought = [part for part in message.content if isinstance(part, TextContent)]
-        kept = _until_finish(calls[:MAX_CALLS_IN_RESPONSE])
+        kept = calls[:MAX_CALLS_IN_RESPONSE]
         events: list[AnyEvent] = []
         errors: dict[int, str] = {}
+        has_finished = False
         for position, call in enumerate(kept):
             parsed = parse_call(call, step.tools)
+            if has_finished:
+                parsed = replace(parsed, action=None, error=AFTER_FINISH)
+            has_finished = has_finished or isinstance(parsed.action, FinishAction)
             first: dict[str, Any] = {}
             if position == 0:
                 first = {
@@ -62,22 +80,23 @@ class Agent(AgentBase):
                 )
             )
             if parsed.action is None:
-                errors[position] = parsed.error
+                is_half = position == len(calls) - 1 and _is_cut(response)
+                errors[position] = f"{parsed.error} {CUT_OFF}" if is_half else parsed.error
         return StepOutcome(events, response, errors)
 
 
-def _until_finish(calls: list[MessageToolCall]) -> list[MessageToolCall]:
-    """Calls after a finish are dropped before they reach the log: nothing may run once the agent said it is done."""
-    for position, call in enumerate(calls):
-        if call.name == "finish":
-            return calls[: position + 1]
-    return calls
+def _is_cut(response: LLMResponse) -> bool:
+    return response.finish_reason in ("length", "max_tokens")
 
 
-def _spoken(message: Message, response: LLMResponse) -> MessageEvent:
+def _nudge(text: str, response: LLMResponse) -> MessageEvent:
+    return MessageEvent(source="environment", llm_message=Message.user(text), llm_response_id=response.id)
+
+
+def _spoken(message: Message, response: LLMResponse, *, waits: bool = True) -> MessageEvent:
     return MessageEvent(
         source="agent",
         llm_message=message.model_copy(update={"tool_calls": None}),
         llm_response_id=response.id,
-        wait_for_response=True,
+        wait_for_response=waits,
     )

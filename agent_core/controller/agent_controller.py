@@ -10,18 +10,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Literal
 
 from agent_core.agent.base import AgentBase
 from agent_core.controller.guards import check_limits, failure_of
 from agent_core.controller.state import INTERRUPTING, RESUMABLE, ConversationState, Move
 from agent_core.controller.step import Step
-from agent_core.errors import DrydockError, EventStoreError, StreamClosedError
+from agent_core.errors import DrydockError, EventStoreError, StaleOwnerError, StreamClosedError
 from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState, RecallAction
 from agent_core.events.llm_events import (
     ActionDecision,
-    ActionEvent,
     AgentErrorEvent,
-    UserRejectObservation,
 )
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
@@ -30,6 +29,9 @@ from agent_core.events.transient import StatusNotice
 logger = logging.getLogger(__name__)
 
 SUBSCRIBER = "agent_controller"
+
+STORE_RETRY_SECONDS = 2.0
+"""Until a state that could not be stored is tried again."""
 
 _ANSWERABLE = frozenset(
     {
@@ -58,6 +60,8 @@ class AgentController:
         self._agent = agent
         self._step = step
         self._step_task: asyncio.Task[None] | None = None
+        self._entered: AnyEvent | None = None
+        self._again: asyncio.Task[None] | None = None
         self._begun = asyncio.Event()
         # Protects a decision until its events are read: a step that ends and an event that comes must not both decide.
         self._deciding = asyncio.Lock()
@@ -96,6 +100,8 @@ class AgentController:
                     async for event in events:
                         await self._on_event(event)  # type: ignore[arg-type] # no notices were asked for
             finally:
+                if self._again is not None:
+                    self._again.cancel()
                 await self._cancel_step()
 
     async def _on_event(self, event: AnyEvent) -> None:
@@ -106,9 +112,9 @@ class AgentController:
         if isinstance(event, AgentStateChanged) and event.agent_state is AgentState.STOPPED:
             await self._cancel_step()  # its session is being closed
         if isinstance(event, ChangeAgentState) and event.source == "user":
-            await self._on_request(event)
-        else:
-            await self._advance()
+            async with self._deciding:
+                await self._on_request(event)
+        await self._advance()
 
     async def _guarded(self, decide: Callable[[], Awaitable[None]]) -> None:
         try:
@@ -116,12 +122,20 @@ class AgentController:
         except StreamClosedError:
             return
         except EventStoreError as error:
-            # Nothing was stored, so nothing was decided either: the next event tries again.
+            # Nothing was stored, so nothing was decided either: the next event tries again, or else time does.
             logger.error("conversation %s: %s", self._stream.conversation_id, error)
             self._stream.publish(StatusNotice("STATUS$ERROR", str(error), "error"))
+            if not isinstance(error, StaleOwnerError) and (self._again is None or self._again.done()):
+                name = f"decide-again:{self._stream.conversation_id}"
+                self._again = asyncio.create_task(self._decide_again(), name=name)
+
+    async def _decide_again(self) -> None:
+        await asyncio.sleep(STORE_RETRY_SECONDS)
+        self._again = None
+        await self._guarded(self._advance)
 
     async def _on_request(self, event: ChangeAgentState) -> None:
-        wanted, present = event.agent_state, self.state.agent_state
+        wanted, present = event.agent_state, self._present()
         if present is AgentState.AWAITING_USER_CONFIRMATION and wanted in (
             AgentState.USER_CONFIRMED,
             AgentState.USER_REJECTED,
@@ -173,29 +187,25 @@ class AgentController:
         return recalls
 
     async def _decide(self, wanted: AgentState, *, reason: str) -> None:
-        """Confirm or reject everything that awaits it, in the order of wire-protocol 3.7."""
-        undecided = list(self.state.undecided.values())
-        if wanted is AgentState.USER_CONFIRMED:
-            decided: list[AnyEvent] = [
-                ActionDecision(cause=action.id, decision="confirmed", action=action) for action in undecided
-            ]
-            await self._stream.add_events([*decided, AgentStateChanged(agent_state=wanted)])
-            return
-        stored = await self._stream.add_events(
-            [
-                *(ActionDecision(cause=action.id, decision="rejected", action=action) for action in undecided),
-                AgentStateChanged(agent_state=wanted),
-            ]
-        )
-        rejections: list[AnyEvent] = [
-            _rejection(action, decision.id, reason) for action, decision in zip(undecided, stored, strict=False)
+        """Confirm or reject everything that awaits it, in the order of wire-protocol 3.7; the runtime does the rest."""
+        decision: Literal["confirmed", "rejected"] = "confirmed" if wanted is AgentState.USER_CONFIRMED else "rejected"
+        decided: list[AnyEvent] = [
+            ActionDecision(cause=action.id, decision=decision, action=action, reason=reason)
+            for action in self.state.undecided.values()
         ]
-        after = AgentStateChanged(agent_state=AgentState.AWAITING_USER_INPUT)
-        await self._stream.add_events([*rejections, after])
+        (*_, self._entered) = await self._stream.add_events([*decided, AgentStateChanged(agent_state=wanted)])
 
     async def _enter(self, state: AgentState, *, reason: str = "", detail: str = "") -> None:
-        if state is not self.state.agent_state:
-            await self._stream.add_events([AgentStateChanged(agent_state=state, reason=reason, detail=detail)])
+        if state is not self._present():
+            changed = AgentStateChanged(agent_state=state, reason=reason, detail=detail)
+            (self._entered,) = await self._stream.add_events([changed])
+
+    def _present(self) -> AgentState:
+        """The state as it will be once this controller's last word is read: two requests may come close together."""
+        entered = self._entered
+        if isinstance(entered, AgentStateChanged) and entered.id > self.state.last_event_id:
+            return entered.agent_state
+        return self.state.agent_state
 
     def _start_step(self) -> None:
         name = f"step:{self._stream.conversation_id}"
@@ -219,10 +229,17 @@ class AgentController:
         if not isinstance(error, DrydockError):
             logger.exception("conversation %s: the step failed", self._stream.conversation_id, exc_info=error)
         self._stream.publish(StatusNotice(reason if "$" in reason else "STATUS$ERROR", detail, "error"))
-        try:
-            await self._enter(AgentState.ERROR, reason=reason, detail=detail)
-        except (EventStoreError, StreamClosedError) as unwritten:
-            logger.error("conversation %s: its error state was not stored: %s", self._stream.conversation_id, unwritten)
+        while not self._stream.closed:
+            try:
+                await self._enter(AgentState.ERROR, reason=reason, detail=detail)
+                return
+            except (StaleOwnerError, StreamClosedError):
+                return
+            except EventStoreError as unwritten:
+                logger.error(
+                    "conversation %s: its error is not stored yet: %s", self._stream.conversation_id, unwritten
+                )
+                await asyncio.sleep(STORE_RETRY_SECONDS)
 
     async def _cancel_step(self) -> None:
         if (task := self._step_task) is not None and not task.done():
@@ -244,15 +261,3 @@ class AgentController:
                 for event in lost
             ]
         )
-
-
-def _rejection(action: ActionEvent, decision_id: int, reason: str) -> UserRejectObservation:
-    extra = {"rejection_reason": f"the user refused it and said: {reason}"} if reason else {}
-    return UserRejectObservation(
-        source="user",
-        cause=action.id,
-        tool_name=action.tool_name,
-        tool_call_id=action.tool_call_id,
-        reissued_as=decision_id,
-        **extra,
-    )

@@ -9,6 +9,7 @@ from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import Message
 
 MAX_EMPTY_REPLIES = 3
+MAX_FRUITLESS_REPLIES = 25
 
 
 def check_limits(state: ConversationState) -> None:
@@ -30,7 +31,13 @@ def check_limits(state: ConversationState) -> None:
         )
     if state.empty_replies >= MAX_EMPTY_REPLIES:
         raise DrydockError(
-            f"the model sent {state.empty_replies} empty replies in a row; try again, or choose another model"
+            f"the last {state.empty_replies} replies of the model held neither text nor a tool call that could be"
+            " read; try again, or choose another model"
+        )
+    if state.fruitless_replies >= MAX_FRUITLESS_REPLIES:
+        raise DrydockError(
+            f"the last {state.fruitless_replies} replies of the model held no tool call that could be run;"
+            " try again, or choose another model"
         )
 
 

@@ -47,6 +47,10 @@ INTERRUPTING = frozenset(
 """States that a user may ask for and that end what is going on: the model's answer and running commands."""
 
 
+_AT_WORK = frozenset({AgentState.RUNNING, AgentState.RATE_LIMITED, AgentState.USER_CONFIRMED})
+"""The states of an agent that goes on by itself: going on from them is no word of the user."""
+
+
 class Move(Enum):
     """What a running conversation needs next."""
 
@@ -91,18 +95,19 @@ class ConversationState:
     user_messages: int = 0
     iterations: int = 0
     empty_replies: int = 0
+    fruitless_replies: int = 0
     metrics: MetricsSnapshot = field(default_factory=MetricsSnapshot)
     unrecalled: dict[int, str] = field(default_factory=dict)
     pending_recalls: set[int] = field(default_factory=set)
     unanswered: dict[int, ActionEvent] = field(default_factory=dict)
     undecided: dict[int, ActionEvent] = field(default_factory=dict)
-    last_request_id: int = -1
-    requested: AgentState | None = None
+    last_interruption_id: int = -1
     _last_response_id: str = ""
     _seen: int = -1
     _due: int = -1
     _last_user_message: int = -1
     _finished: bool = False
+    _finishing_response: str = ""
 
     def fold(self, event: AnyEvent) -> None:
         """Take the next event into account."""
@@ -112,7 +117,8 @@ class ConversationState:
                 self._user_message(event)
             case MessageEvent(source="agent"):
                 self._response(event.llm_response_id or "", event.seen, event.metrics)
-                self.empty_replies = 0
+                if event.wait_for_response:
+                    self.empty_replies = self.fruitless_replies = 0
             case MessageEvent():
                 self._due = event.id
                 if event.llm_response_id:  # a nudge that answers an empty reply
@@ -136,7 +142,7 @@ class ConversationState:
             case SystemPromptEvent():
                 self.has_system_prompt = True
             case ChangeAgentState(source="user"):
-                self.requested, self.last_request_id = event.agent_state, event.id
+                self._request(event)
             case AgentStateChanged():
                 self._state_changed(event)
 
@@ -145,6 +151,8 @@ class ConversationState:
         answered = not self.unanswered and not self.undecided
         if self.agent_state is AgentState.USER_CONFIRMED and answered:
             return Move.RESUME_CONFIRMED
+        if self.agent_state is AgentState.USER_REJECTED and answered:
+            return Move.AWAIT_INPUT
         if self.agent_state is not AgentState.RUNNING:
             return Move.WAIT
         if self.unrecalled:
@@ -157,19 +165,20 @@ class ConversationState:
 
     @property
     def wants_attention(self) -> bool:
-        """Whether a user's message came after the last thing that the user asked for (a stop, say)."""
-        return bool(self.unrecalled) and max(self.unrecalled) > self.last_request_id
+        """Whether a user's message came after the last interruption that the user asked for (a stop, say)."""
+        return bool(self.unrecalled) and max(self.unrecalled) > self.last_interruption_id
 
     def _user_message(self, event: MessageEvent) -> None:
         self.user_messages += 1
         self._last_user_message = event.id
         self.unrecalled[event.id] = event.llm_message.text
         self._finished = False
-        self.empty_replies = 0
+        self.empty_replies = self.fruitless_replies = 0
 
     def _response(self, response_id: str, seen: int | None, metrics: MetricsSnapshot | None) -> None:
         if response_id != self._last_response_id:
             self.iterations += 1
+            self.fruitless_replies += 1
             self._last_response_id = response_id
         if seen is not None:
             self._seen = max(self._seen, seen)
@@ -183,6 +192,8 @@ class ConversationState:
         if event.source == "agent":
             self._response(event.llm_response_id, event.seen, event.metrics)
             self.empty_replies = 0
+            if event.action is not None:
+                self.fruitless_replies = 0
 
     def _answer(self, event: ObservationEvent | UserRejectObservation | AgentErrorEvent) -> None:
         if event.cause is None:
@@ -195,14 +206,24 @@ class ConversationState:
         # A message that the model had not seen when it called finish is still to be answered.
         if finished and self._last_user_message <= (action.seen if action.seen is not None else action.id):
             self._finished = True
+            self._finishing_response = action.llm_response_id
             self._seen = max(self._seen, self._due)
-        else:
+        elif not (self._finished and action.llm_response_id == self._finishing_response):
             self._due = event.id
+
+    def _request(self, event: ChangeAgentState) -> None:
+        if event.agent_state in INTERRUPTING:
+            self.last_interruption_id = event.id
+        if self.agent_state is AgentState.LOADING and event.agent_state in INTERRUPTING | {AgentState.RUNNING}:
+            self.resumable = event.agent_state
 
     def _state_changed(self, event: AgentStateChanged) -> None:
         before, self.agent_state = self.agent_state, event.agent_state
         if event.agent_state is AgentState.LOADING:
             if before is not AgentState.LOADING:
-                self.resumable = before
-        elif event.agent_state is AgentState.RUNNING and before is not AgentState.RUNNING:
-            self.limits.extend(self.iterations, self.metrics.accumulated_cost)
+                self.resumable = AgentState.RUNNING if before in _AT_WORK else before
+        elif event.agent_state is AgentState.RUNNING:
+            came_from = self.resumable if before is AgentState.LOADING else before
+            if came_from not in _AT_WORK:
+                self.limits.extend(self.iterations, self.metrics.accumulated_cost)
+                self.empty_replies = self.fruitless_replies = 0

@@ -106,20 +106,24 @@ class Step:
                     on_retry=retries.note,
                 )
             )
+            await retries.settle()
+            # An answer and the errors that belong to it are stored whole: a stop that comes meanwhile waits for that.
+            name = f"store-answer:{self._stream.conversation_id}"
+            await _whole(asyncio.create_task(self._store(outcome, seen, was_limited=retries.was_limited), name=name))
         except (LLMContextWindowError, LLMMalformedHistoryError):
             deltas.discard()
+            await retries.settle()
             condenser = self._agent.condenser
             if condenser is None or not condenser.handles_condensation_requests():
                 raise
-            await self._stream.add_event(CondensationRequest())
+            await self._stream.add_events([*_back_to_work(was_limited=retries.was_limited), CondensationRequest()])
             return
         except BaseException:
             deltas.discard()
-            raise
-        finally:
             await retries.settle()
-        deltas.flush()
-        await self._store(outcome, seen, was_limited=retries.was_limited)
+            raise
+        if not any(event.source == "agent" for event in outcome.events):
+            deltas.discard()  # nothing of it is in the log
 
     async def _view_until(self, event_id: int) -> None:
         """Bring the view up to this event: it is read when the model is asked, so to open a long log costs nothing."""
@@ -159,7 +163,7 @@ class Step:
             event.model_copy(update=common) if isinstance(event, ActionEvent | MessageEvent) else event
             for event in outcome.events
         ]
-        before: list[AnyEvent] = [AgentStateChanged(agent_state=AgentState.RUNNING)] if was_limited else []
+        before = _back_to_work(was_limited=was_limited)
         valid = [event for event in events if isinstance(event, ActionEvent) and event.action is not None]
         if valid and self._policy.must_confirm(valid):
             # The state comes first: clients draw the question when the action arrives (wire-protocol 0, row 6).
@@ -171,6 +175,22 @@ class Step:
             _error_for(stored[position], text) for position, text in sorted(outcome.errors.items())
         ]
         await self._stream.add_events(errors)
+
+
+def _back_to_work(*, was_limited: bool) -> list[AnyEvent]:
+    """The end of the state `rate_limited`, where it was entered."""
+    return [AgentStateChanged(agent_state=AgentState.RUNNING)] if was_limited else []
+
+
+async def _whole(writing: asyncio.Task[None]) -> None:
+    """Wait for the end of `writing`, also when cancelled meanwhile."""
+    try:
+        await asyncio.shield(writing)
+    except asyncio.CancelledError:
+        await asyncio.wait([writing])
+        if not writing.cancelled():
+            writing.exception()  # seen; whoever cancelled has other things to do
+        raise
 
 
 def _error_for(action: AnyEvent, text: str) -> AgentErrorEvent:
@@ -190,6 +210,7 @@ class _Deltas:
     def offer(self, delta: TextDelta | TextDiscarded) -> None:
         if isinstance(delta, TextDiscarded):
             self._masks.clear()
+            self._response_id = ""
             self._stream.publish(delta)
             return
         self._response_id = delta.response_id
@@ -197,12 +218,11 @@ class _Deltas:
         if text := mask.feed(delta.text):
             self._stream.publish(TextDelta(delta.response_id, text, delta.channel))
 
-    def flush(self) -> None:
-        self._masks.clear()
-
     def discard(self) -> None:
+        """What was shown of the answer is void."""
         if self._response_id:
             self._stream.publish(TextDiscarded(self._response_id))
+            self._response_id = ""
 
 
 class _Retries:

@@ -225,10 +225,14 @@ AnswerEvent = ObservationEvent | UserRejectObservation | AgentErrorEvent
 
 
 class ActionDecision(Event):
-    """The user's answer to an action that awaited confirmation; `cause` is the action, `action` a copy of it."""
+    """The user's answer to an action that awaited confirmation; `cause` is the action, `action` a copy of it.
+
+    `reason` is what the user said instead of agreeing.
+    """
 
     kind: Literal["ActionDecision"] = "ActionDecision"
     source: Source = "user"
     cause: int
     decision: Literal["confirmed", "rejected"]
     action: ActionEvent
+    reason: str = ""

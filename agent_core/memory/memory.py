@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from datetime import UTC, datetime
+from itertools import chain, repeat
 from typing import Any
 
 from agent_core.errors import EventStoreError, SandboxError, StreamClosedError, ToolError
@@ -17,6 +19,7 @@ logger = logging.getLogger(__name__)
 
 SUBSCRIBER = "memory"
 FACTS_SECONDS = 10.0
+STORE_RETRIES = (0.2, 1.0, 5.0, 15.0)
 
 
 class Memory:
@@ -47,32 +50,47 @@ class Memory:
 
     async def _answer_open(self) -> None:
         for recall in list(self._open.values()):
+            await self._store(await self._answer(recall))
+            self._open.pop(recall.id, None)
+
+    async def _store(self, answer: RecallObservation) -> None:
+        """Store it however long that takes (a full disk may get room again): the agent waits for it."""
+        delays = chain(STORE_RETRIES, repeat(STORE_RETRIES[-1]))
+        while not self._stream.closed:
             try:
-                await self._stream.add_event(await self._answer(recall))
-                del self._open[recall.id]
+                await self._stream.add_event(answer)
+                return
             except StreamClosedError:
                 return
             except EventStoreError as error:
-                logger.error("recall %s:%s was not answered: %s", self._stream.conversation_id, recall.id, error)
+                delay = next(delays)
+                logger.error(
+                    "recall %s:%s is not answered yet, next try in %s s: %s",
+                    self._stream.conversation_id,
+                    answer.cause,
+                    delay,
+                    error,
+                )
                 self._stream.publish(StatusNotice("STATUS$ERROR_MEMORY", str(error), "error"))
+                await asyncio.sleep(delay)
 
     async def _answer(self, recall: RecallAction) -> RecallObservation:
         if recall.recall_type == "knowledge":
             return RecallObservation(cause=recall.id, recall_type="knowledge")
         facts = await self._facts()
-        git = facts.get("git") or {}
-        instructions = [f"From {found['path']}:\n{found['content']}" for found in facts.get("instructions", [])]
+        git = facts.get("git")
+        git = git if isinstance(git, dict) else {}
         return RecallObservation(
             cause=recall.id,
             recall_type="workspace_context",
-            repo_name=git.get("remote") or "",
-            repo_directory=git.get("root") or "",
-            repo_branch=git.get("branch") or "",
-            repo_instructions="\n\n".join(instructions),
+            repo_name=_text(git.get("remote")),
+            repo_directory=_text(git.get("root")),
+            repo_branch=_text(git.get("branch")),
+            repo_instructions="\n\n".join(_instructions(facts)),
             additional_agent_instructions=_machine(facts),
             date=datetime.now(UTC).strftime("%Y-%m-%d"),
             conversation_instructions=self._instructions,
-            working_dir=facts.get("working_dir") or self._sandbox.working_dir,
+            working_dir=_text(facts.get("working_dir")) or self._sandbox.working_dir,
         )
 
     async def _facts(self) -> dict[str, Any]:
@@ -84,8 +102,18 @@ class Memory:
             return {}
 
 
+def _text(value: Any) -> str:
+    """The value, if it is a text: what comes from a sandbox is not trusted to have its form."""
+    return value if isinstance(value, str) else ""
+
+
+def _instructions(facts: dict[str, Any]) -> list[str]:
+    files = facts.get("instructions")
+    found = [file for file in files if isinstance(file, dict)] if isinstance(files, list) else []
+    return [f"From {_text(file.get('path'))}:\n{_text(file.get('content'))}" for file in found]
+
+
 def _machine(facts: dict[str, Any]) -> str:
-    parts = [facts.get("os"), f"Python {facts['python']}" if facts.get("python") else None]
-    user = f"user {facts['user']}" if facts.get("user") else None
-    known = [part for part in (*parts, user) if part]
+    system, python, user = (_text(facts.get(name)) for name in ("os", "python", "user"))
+    known = [part for part in (system, python and f"Python {python}", user and f"user {user}") if part]
     return f"Machine: {', '.join(known)}" if known else ""

@@ -28,6 +28,7 @@ from agent_core.events.schema import UnknownAction
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
+from agent_core.runtime.answers import FAILED_ID, LOST, failure, interrupted, rejection
 from agent_core.runtime.call_context import CallContext
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.spec import SandboxAccess
@@ -36,12 +37,6 @@ logger = logging.getLogger(__name__)
 
 SUBSCRIBER = "runtime"
 
-STOPPED_ID = "AGENT_ERROR$ERROR_ACTION_NOT_EXECUTED_STOPPED"
-FAILED_ID = "AGENT_ERROR$ERROR_ACTION_NOT_EXECUTED_ERROR"
-LOST = (
-    "The server was restarted, and whoever knew about this action is gone: it is unknown whether it took effect, "
-    "wholly or in part. Look before you repeat it."
-)
 LAST_OUTPUT_SECONDS = 2.0
 LAST_OUTPUT_CHARS = 10_000
 FIRST_STORE_RETRIES = (0.2, 1.0, 5.0, 15.0)
@@ -77,7 +72,7 @@ class Runtime:
         self._tools = tools
         self._sandbox = sandbox
         self._unanswered: dict[int, ActionEvent] = {}
-        self._decisions: dict[int, int] = {}
+        self._decisions: dict[int, ActionDecision] = {}
         self._queue: deque[ActionEvent] = deque()
         self._worker: asyncio.Task[None] | None = None
         self._current: asyncio.Task[AnyEvent] | None = None
@@ -90,7 +85,7 @@ class Runtime:
             case ActionEvent():
                 self._unanswered[event.id] = event
             case ActionDecision():
-                self._decisions[event.cause] = event.id
+                self._decisions[event.cause] = event
             case ObservationEvent() | UserRejectObservation() | AgentErrorEvent() if event.cause is not None:
                 self._unanswered.pop(event.cause, None)
                 self._decisions.pop(event.cause, None)
@@ -106,11 +101,14 @@ class Runtime:
         for action in list(self._unanswered.values()):
             if action.action is None or self._waits_for_user(action):
                 continue
+            if (decision := self._decisions.get(action.id)) is not None and decision.decision == "rejected":
+                await self._answer(action, rejection(action, decision))
+                continue
             found = "unknown" if action.id > opened_at else await self._what_became_of(action)
             if found == "lost":
-                await self._answer(action, _error(action, LOST, classification="sandbox", error_id=FAILED_ID))
+                await self._answer(action, failure(action, LOST, classification="sandbox", error_id=FAILED_ID))
             elif found == "unknown" and not resumes and action.id <= opened_at:
-                await self._answer(action, _interrupted(action, "The server was restarted before it could run."))
+                await self._answer(action, interrupted(action, "The server was restarted before it could run."))
             else:
                 self._enqueue(action)
 
@@ -135,8 +133,11 @@ class Runtime:
         match event:
             case ActionEvent() if event.action is not None and not event.awaits_confirmation:
                 self._enqueue(event)
-            case ActionDecision(decision="confirmed") if event.cause in self._unanswered:
-                self._enqueue(self._unanswered[event.cause])
+            case ActionDecision() if (action := self._unanswered.get(event.cause)) is not None:
+                if event.decision == "confirmed":
+                    self._enqueue(action)
+                else:
+                    await self._answer(action, rejection(action, event))
             case ChangeAgentState(source="user") if event.agent_state in _ENDING:
                 await self.interrupt()
             case AgentStateChanged() if event.agent_state in _HALTED:
@@ -172,9 +173,9 @@ class Runtime:
     async def _answer(self, action: ActionEvent, answer: AnyEvent) -> None:
         if self._unanswered.pop(action.id, None) is None:
             return
-        reissued_as = self._decisions.pop(action.id, None)
-        if reissued_as is not None:
-            answer = answer.model_copy(update={"reissued_as": reissued_as})
+        decision = self._decisions.pop(action.id, None)
+        if decision is not None:
+            answer = answer.model_copy(update={"reissued_as": decision.id})
         delays = chain(FIRST_STORE_RETRIES, repeat(FIRST_STORE_RETRIES[-1]))
         while not self._stream.closed:
             try:
@@ -201,21 +202,21 @@ class Runtime:
     async def _execute(self, action: ActionEvent) -> AnyEvent:
         definition = self._tools.get(action.tool_name)
         if definition is None or action.action is None or isinstance(action.action, UnknownAction):
-            return _error(action, f"Tool {action.tool_name!r} is not available in this conversation any more.")
+            return failure(action, f"Tool {action.tool_name!r} is not available in this conversation any more.")
         context = CallContext(self._stream, self._sandbox, action)
         try:
             observation = await definition(action.action, context)
         except (ToolError, ValidationError, ValueError) as error:
-            return _error(action, f"Error executing tool {action.tool_name!r}: {error}")
+            return failure(action, f"Error executing tool {action.tool_name!r}: {error}")
         except SandboxLostError as error:
             text = f"The sandbox was lost while this ran, so it is unknown whether it took effect. {error}"
-            return _error(action, text, classification="sandbox", error_id=FAILED_ID)
+            return failure(action, text, classification="sandbox", error_id=FAILED_ID)
         except SandboxError as error:
-            return _error(action, str(error), classification="sandbox", error_id=FAILED_ID)
+            return failure(action, str(error), classification="sandbox", error_id=FAILED_ID)
         except Exception as error:
             logger.exception("tool %s failed in %s", action.tool_name, self._key(action))
             text = f"Error executing tool {action.tool_name!r}: unexpected {type(error).__name__}."
-            return _error(action, text, classification="internal", error_id=FAILED_ID)
+            return failure(action, text, classification="internal", error_id=FAILED_ID)
         return ObservationEvent(
             source=action.source,
             cause=action.id,
@@ -236,7 +237,7 @@ class Runtime:
             if self._worker is not None:
                 await asyncio.wait([self._worker])
         for action in waiting:
-            await self._answer(action, _interrupted(action, "Stopped by the user before it ran."))
+            await self._answer(action, interrupted(action, "Stopped by the user before it ran."))
 
     async def _stopped(self, action: ActionEvent) -> AnyEvent:
         """The answer to an action that was stopped while it ran, with what it had printed by then."""
@@ -244,7 +245,7 @@ class Runtime:
         output = await self._last_output(action)
         if output:
             text += f" Its output until then:\n{output[-LAST_OUTPUT_CHARS:]}"
-        return _interrupted(action, text)
+        return interrupted(action, text)
 
     async def _last_output(self, action: ActionEvent) -> str:
         definition = self._tools.get(action.tool_name)
@@ -266,25 +267,3 @@ class Runtime:
             if task is not None and not task.done():
                 task.cancel()
                 await asyncio.wait([task])
-
-
-def _interrupted(action: ActionEvent, text: str) -> AgentErrorEvent:
-    return _error(action, text, classification="interrupted", error_id=STOPPED_ID)
-
-
-def _error(
-    action: ActionEvent,
-    text: str,
-    *,
-    classification: Literal["agent_action", "interrupted", "sandbox", "internal"] = "agent_action",
-    error_id: str = "",
-) -> AgentErrorEvent:
-    return AgentErrorEvent(
-        source=action.source,
-        cause=action.id,
-        error=text,
-        tool_name=action.tool_name,
-        tool_call_id=action.tool_call_id,
-        classification=classification,
-        error_id=error_id,
-    )
