@@ -31,8 +31,8 @@ def check_limits(state: ConversationState) -> None:
         )
     if state.empty_replies >= MAX_EMPTY_REPLIES:
         raise DrydockError(
-            f"the last {state.empty_replies} replies of the model held neither text nor a tool call that could be"
-            " read; try again, or choose another model"
+            f"the model sent {state.empty_replies} empty replies in a row (neither text nor a tool call that could be"
+            " read); try again, or choose another model"
         )
     if state.fruitless_replies >= MAX_FRUITLESS_REPLIES:
         raise DrydockError(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent_core.errors import EventStoreError, LLMBadRequestError
+from agent_core.events.control import AgentState, ChangeAgentState
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
@@ -71,6 +72,7 @@ class StageModel:
         self.prompts: list[list[dict[str, Any]]] = []
         self.asking = 0
         self.most_at_once = 0
+        self.finish_reason = "stop"
 
     async def prepare(self, endpoint: Endpoint) -> None:
         """Nothing to prepare."""
@@ -88,7 +90,9 @@ class StageModel:
             yield Chunk(text=text, has_choice=True)
             for index, (name, arguments) in enumerate(calls):
                 yield Chunk(calls=(CallDelta(index, "same-id", name, arguments),), has_choice=True)
-            yield Chunk(finish_reason="stop", has_choice=True, usage={"prompt_tokens": 10, "completion_tokens": 5})
+            yield Chunk(
+                finish_reason=self.finish_reason, has_choice=True, usage={"prompt_tokens": 10, "completion_tokens": 5}
+            )
         finally:
             self.asking -= 1
 
@@ -129,12 +133,15 @@ class Stage:
         spec = SandboxSpec("c", instance_id="i", image="none", data_dir="/nonexistent")
         self.sandbox = FakeSandbox(spec, {"shell.run": self._run, "workspace.facts": _facts}, FakeBehaviour())
 
-    async def begin(self) -> None:
+    async def begin(self, *, asking_for: AgentState | None = None) -> None:
+        """Load the conversation; `asking_for` is what its user asks for while it does."""
         prices = {"input_cost_per_token": 0.01, "output_cost_per_token": 0.01}
         llm = LLM(model="openai/stage", native_tool_calling=True, num_retries=1, **prices).using(self.model)
         settings = SessionSettings(llm=llm, **self.settings)
         self.session = AgentSession("c", store=self.store, settings=settings, sandbox=SandboxConnection(self.sandbox))
         await self.session.open()
+        if asking_for is not None:
+            await self.session.send(ChangeAgentState(agent_state=asking_for))
         await self.session.start()
 
     async def crash(self) -> None:

@@ -131,7 +131,7 @@ def texts(content: object) -> list[str]:
     return [part["text"] for part in content or ()] if isinstance(content, list) else []
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(DEEDS, st.integers(0, 25)), max_size=14), st.integers(0, 1000), st.booleans())
 def test_every_action_and_every_message_is_answered_once_whatever_happens_in_between(
     deeds: list[tuple[str, int]], seed: int, asks: bool

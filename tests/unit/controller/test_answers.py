@@ -1,0 +1,171 @@
+"""What the agent makes of answers that are not as they should be, and what its user is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from agent_core.agent.agent import AFTER_FINISH, CUT_OFF, NUDGE, TEXT_CALL_NUDGE
+from agent_core.agent.text_calls import is_call_in_text
+from agent_core.controller.guards import MAX_FRUITLESS_REPLIES
+from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState
+from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, MessageEvent, ObservationEvent
+from agent_core.events.serialization import AnyEvent
+from tests.unit.controller.stage import REPLIES, Reply, Stage
+
+TOOLS = ["terminal", "think", "finish"]
+
+
+@pytest.fixture
+async def stage() -> AsyncIterator[Stage]:
+    stage = Stage()
+    await stage.begin()
+    yield stage
+    await stage.end()
+
+
+async def until(
+    stage: Stage, done: Callable[[list[AnyEvent]], bool], replies: list[Reply] | None = None
+) -> list[AnyEvent]:
+    """The log once `done` holds for it; meanwhile the model says `replies`, the last of them for ever."""
+    left = list(replies or [])
+    async with asyncio.timeout(20):
+        while not done(events := await stage.log()):
+            stage.shell.open()
+            if left and stage.model.gate.open(left[0]) and len(left) > 1:
+                left.pop(0)
+            await asyncio.sleep(0.001)
+    return events
+
+
+def is_in(*states: AgentState) -> Callable[[list[AnyEvent]], bool]:
+    def check(events: list[AnyEvent]) -> bool:
+        changes = [event.agent_state for event in events if isinstance(event, AgentStateChanged)]
+        return changes[-1] in states
+
+    return check
+
+
+async def test_a_finish_among_other_calls_ends_the_task_and_every_call_is_answered(stage: Stage) -> None:
+    await stage.say()
+    events = await until(stage, is_in(AgentState.FINISHED), [REPLIES["mixed"]])
+    calls = [event for event in events if isinstance(event, ActionEvent)]
+    errors = {event.cause: event.error for event in events if isinstance(event, AgentErrorEvent)}
+    results = [event.cause for event in events if isinstance(event, ObservationEvent)]
+    assert [call.tool_name for call in calls] == ["nope", "finish", "terminal"]
+    assert "not found" in errors[calls[0].id]
+    assert errors[calls[2].id] == AFTER_FINISH
+    assert results == [calls[1].id]
+    assert len(stage.model.prompts) == 1
+
+
+async def test_a_call_written_as_text_is_shown_and_asked_for_again_as_a_call(stage: Stage) -> None:
+    await stage.say()
+    replies = [REPLIES["call in text"], REPLIES["nothing"], REPLIES["finish"]]
+    events = await until(stage, is_in(AgentState.FINISHED), replies)
+    said = [(event.source, event.llm_message.text) for event in events if isinstance(event, MessageEvent)]
+    assert said[1:] == [
+        ("agent", REPLIES["call in text"][0]),
+        ("environment", TEXT_CALL_NUDGE),
+        ("environment", NUDGE),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_call"),
+    [
+        ('<tool_call>\n{"name": "terminal", "arguments": {"command": "ls"}}\n</tool_call>', True),
+        ("Let me look.\n<function=terminal>\n<parameter=command>ls</parameter>\n</function>", True),
+        ('[TOOL_CALLS][{"name": "terminal", "arguments": {}}]', True),
+        ('```json\n{"name": "terminal", "parameters": {"command": "ls"}}\n```', True),
+        ('{"type": "function", "function": {"name": "think", "arguments": "{}"}}', True),
+        ('{"name": "Alice", "arguments": ["good ones"]}', False),
+        ("The tag <tool_call> marks where a model begins to call something.", False),
+        ("I used the terminal and then finish.", False),
+        ("{" * 5000, False),
+        ("", False),
+    ],
+)
+def test_calls_in_text_are_told_from_text_about_calls(text: str, is_call: bool) -> None:
+    assert is_call_in_text(text, TOOLS) is is_call
+
+
+@pytest.mark.parametrize(("name", "most"), [("bad", MAX_FRUITLESS_REPLIES), ("nothing", 3), ("call in text", 3)])
+async def test_a_model_that_never_makes_sense_is_asked_a_bounded_number_of_times(name: str, most: int) -> None:
+    stage = Stage(settings={"max_iterations": 100})
+    await stage.begin()
+    await stage.say()
+    await until(stage, is_in(AgentState.ERROR), [REPLIES[name]])
+    assert len(stage.model.prompts) == most
+    await stage.session.send(ChangeAgentState(agent_state=AgentState.RUNNING))
+    await until(stage, is_in(AgentState.FINISHED), [REPLIES["finish"]])  # trying again is a new chance
+    await stage.end()
+
+
+async def test_the_iteration_limit_is_extended_by_the_user_and_not_by_a_restart() -> None:
+    stage = Stage(settings={"max_iterations": 2})
+    await stage.begin()
+    await stage.say()
+    await until(stage, lambda events: sum(isinstance(event, ActionEvent) for event in events) == 2, [REPLIES["one"]])
+    await stage.crash()
+    await stage.begin()
+    events = await until(stage, is_in(AgentState.ERROR))
+    assert len(stage.model.prompts) == 2
+    failed = events[-1]
+    assert isinstance(failed, AgentStateChanged)
+    assert failed.reason == "RuntimeError: Agent reached maximum iteration. Current iteration: 2, max iteration: 2"
+    await stage.say()
+    await until(stage, is_in(AgentState.FINISHED), [REPLIES["one"], REPLIES["finish"]])
+    await stage.end()
+
+
+async def test_the_budget_is_checked_before_the_model_is_asked_and_extended_by_a_message() -> None:
+    stage = Stage(settings={"max_budget": 0.2})
+    await stage.begin()
+    await stage.say()
+    events = await until(stage, is_in(AgentState.ERROR), [REPLIES["one"]])
+    failed = events[-1]
+    assert isinstance(failed, AgentStateChanged)
+    cost = 2 * 15 * 0.01
+    assert failed.reason == (
+        f"RuntimeError: Agent reached maximum budget for conversation.Current budget: {cost:.4f}, max budget: 0.2000"
+    )
+    await stage.say()
+    await until(stage, is_in(AgentState.FINISHED), [REPLIES["finish"]])
+    await stage.end()
+
+
+async def test_a_pause_that_is_asked_for_while_the_conversation_loads_is_kept() -> None:
+    stage = Stage()
+    await stage.begin()
+    await stage.say()
+    await until(stage, lambda _: stage.model.asking == 1)
+    await stage.crash()
+    await stage.begin(asking_for=AgentState.PAUSED)
+    await until(stage, is_in(AgentState.PAUSED))
+    assert len(stage.model.prompts) == 1
+    await stage.session.send(ChangeAgentState(agent_state=AgentState.RUNNING))
+    await until(stage, is_in(AgentState.FINISHED), [REPLIES["finish"]])
+    await stage.end()
+
+
+async def test_the_same_request_twice_changes_the_state_once(stage: Stage) -> None:
+    await stage.say()
+    await until(stage, lambda _: stage.model.asking == 1)
+    wish = ChangeAgentState(agent_state=AgentState.PAUSED)
+    await asyncio.gather(stage.session.send(wish), stage.session.send(wish))
+    await until(stage, is_in(AgentState.PAUSED))
+    await asyncio.sleep(0.05)
+    states = [event.agent_state for event in await stage.log() if isinstance(event, AgentStateChanged)]
+    assert states.count(AgentState.PAUSED) == 1
+
+
+async def test_a_call_that_was_cut_off_at_the_output_limit_is_answered_with_the_reason(stage: Stage) -> None:
+    stage.model.finish_reason = "length"
+    await stage.say()
+    half = ("", [("terminal", '{"command": "echo')])
+    events = await until(stage, lambda events: any(isinstance(event, AgentErrorEvent) for event in events), [half])
+    (error,) = (event.error for event in events if isinstance(event, AgentErrorEvent))
+    assert error.endswith(CUT_OFF)
