@@ -145,6 +145,12 @@ describe("frames besides events", () => {
     expect(model.notices).toEqual([]);
   });
 
+  it("tells once that a session could not be started", () => {
+    const failed = { status_update: true, type: "error", id: "STATUS$ERROR", message: "No water." };
+    const model = liveModel({ error: true, message: "Failed to create agent session: No water." }, failed);
+    expect(model.notices.map((entry) => entry.text)).toEqual(["No water."]);
+  });
+
   it("takes a new title for this conversation only", () => {
     const title = (id: string) => ({ status_update: true, type: "info", message: id, conversation_title: "New" });
     const model = liveModel(title("other"));

@@ -97,6 +97,7 @@ function reduceFrame(model: ConversationModel, frame: Frame, at: number): void {
       takeStatus(model, frame, at);
       return;
     case "error":
-      addNotice(model, "error", frame.message, "");
+      // The status that comes with it tells the same without these words.
+      addNotice(model, "error", frame.message.replace(/^Failed to create agent session: /, ""), "");
   }
 }
