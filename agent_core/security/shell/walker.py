@@ -42,6 +42,7 @@ class Walker:
         self._values = Values(self, budget)
         self._active: list[str] = []
         self._called: set[str] = set()
+        self._defined: list[tuple[str, Script]] = []
 
     def note(self, finding: Finding) -> None:
         """Keep a finding; a thousand are enough for any decision."""
@@ -65,7 +66,7 @@ class Walker:
         shell = Shell()
         # Reading has a budget of its own, so that what comes before the part that is too much is still judged.
         self._run_text(text, shell, "", Budget())
-        for name, body in list(shell.functions.items()):
+        for name, body in self._defined:  # grows while functions that define functions are looked at
             if name not in self._called:
                 # Another command may call it later.
                 self._call_function(name, body, None, shell.copy(), UNKNOWN)
@@ -108,7 +109,8 @@ class Walker:
         return stdin
 
     def _look_for_bomb(self, pipeline: Pipeline) -> None:
-        names = [self._values.plain(command.words[0]) for command in pipeline.commands if _is_call(command)]
+        calls = [command for command in pipeline.commands if isinstance(command, Simple) and command.words]
+        names = [self._values.plain(call.words[0]) for call in calls]
         if any(name in self._active for name in names) and (pipeline.background or len(pipeline.commands) > 1):
             self._high("fork-bomb", "a function starts itself again and again in the background")
 
@@ -129,6 +131,7 @@ class Walker:
         match command.kind:
             case "function":
                 shell.functions[command.name] = command.scripts[0]
+                self._defined.append((command.name, command.scripts[0]))
                 return ""
             case "group":
                 return self.run_script(command.scripts[0], shell, stdin)
@@ -294,7 +297,3 @@ class Walker:
 
     def _unknown(self, rule: str, reason: str) -> None:
         self.note(Finding(SecurityRisk.UNKNOWN, rule, reason))
-
-
-def _is_call(command: Command) -> bool:
-    return isinstance(command, Simple) and bool(command.words)

@@ -293,6 +293,8 @@ echo ${a[$(rm -rf /)]}
 test -v 'a[$(rm -rf /)]'
 PS4='$(rm -rf /)'; set -x
 ls() { rm -rf /; }; ls
+ls | f() { rm -rf /; }; f
+f() { g() { rm -rf /; }; }; f
 case x in $(rm -rf /)) ;; esac
 parallel ::: 'rm -rf /'
 echo 'rm -rf /' | parallel
