@@ -97,6 +97,7 @@ def test_one_call_that_needs_agreement_stops_its_batch() -> None:
     assert not requires_user_confirmation([low, low], ConfirmRisky(), analyzer)
     assert requires_user_confirmation([low, high, low], ConfirmRisky(), analyzer)
     assert requires_user_confirmation([low, FINISH], AlwaysConfirm(), analyzer)
+    assert requires_user_confirmation([THINK, high], ConfirmRisky(), analyzer)
     assert not requires_user_confirmation([high, high], NeverConfirm(), analyzer)
 
 
