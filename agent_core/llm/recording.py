@@ -27,6 +27,7 @@ from agent_core.llm.failures import hide_keys, keys_of
 from agent_core.llm.json_text import encoded
 
 VERSION = 1
+MAX_CONVERSATIONS = 256
 
 
 class RecordingTransport:
@@ -72,14 +73,15 @@ class ReplayTransport:
     """Answers from a recording, at once.
 
     Strict: a request that no recorded one equals fails, and the error says where the nearest differs. Equal requests
-    (an attempt and its retries) are answered in the order of their recording, the last of them for ever after.
+    (an attempt and its retries) are answered in the order of their recording, the last of them for ever after; each
+    conversation begins anew.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._exchanges: list[dict[str, Any]] = []
         self._version: tuple[int, int] | None = None
-        self._used: set[int] = set()
+        self._used: dict[str, set[int]] = {}
 
     async def prepare(self, endpoint: Endpoint) -> None:
         """Read the recording, again if it has changed.
@@ -99,7 +101,10 @@ class ReplayTransport:
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[Chunk, None]:
         """See `Transport.stream`."""
-        exchange = self._find(_asked(request), self._exchanges)
+        if len(self._used) > MAX_CONVERSATIONS:
+            self._used.clear()
+        used = self._used.setdefault(request.context.conversation_id, set())
+        exchange = self._find(_asked(request), self._exchanges, used)
         for piece in exchange["chunks"]:
             yield _chunk(piece)
         failure = exchange["error"]
@@ -107,7 +112,7 @@ class ReplayTransport:
             kind: type[LLMError] = getattr(errors, failure["kind"], LLMError)
             raise kind(failure["message"], retry_after=failure["retry_after"])
 
-    def _find(self, asked: dict[str, Any], exchanges: list[dict[str, Any]]) -> dict[str, Any]:
+    def _find(self, asked: dict[str, Any], exchanges: list[dict[str, Any]], used: set[int]) -> dict[str, Any]:
         equal = [number for number, exchange in enumerate(exchanges) if exchange["request"] == asked]
         if not equal:
             raise LLMBadRequestError(
@@ -115,8 +120,8 @@ class ReplayTransport:
                 "Record it again, or ask exactly as then (with `model_canonical_name` set to the recorded model, "
                 "messages are put as they were for it)."
             )
-        chosen = next((number for number in equal if number not in self._used), equal[-1])
-        self._used.add(chosen)
+        chosen = next((number for number in equal if number not in used), equal[-1])
+        used.add(chosen)
         return exchanges[chosen]
 
 

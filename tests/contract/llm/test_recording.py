@@ -13,7 +13,7 @@ from pydantic import SecretStr
 
 from agent_core.errors import LLMAuthenticationError, LLMBadRequestError, LLMUnavailableError
 from agent_core.llm.differences import first_difference
-from agent_core.llm.llm import LLM, RetryNotice
+from agent_core.llm.llm import LLM, CallContext, RetryNotice
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import Call, calls, fail, raw, say
 from tests.contract.llm.workshop import Workshop, finish_text
@@ -80,6 +80,10 @@ async def test_an_attempt_and_its_retries_are_replayed_in_their_order(tmp_path: 
     assert isinstance(notices[0].error, LLMUnavailableError)
     later = await replayer(path).acompletion(hello())
     assert later.message.text == "whole"
+    notices.clear()
+    other = CallContext(conversation_id="another")
+    await replayer(path).acompletion(hello(), on_retry=notices.append, context=other)
+    assert len(notices) == 2
 
 
 async def test_a_request_that_differs_is_refused_and_the_place_is_named(tmp_path: Path) -> None:
