@@ -48,6 +48,7 @@ async def read_config(services: ServicesDependency, identity: IdentityDependency
             "model": model.model,
             "demo": model.is_demo,
             "auth_required": services.authenticator.required,
+            "settings_stored": user is not None,
         },
     }
 

@@ -100,6 +100,7 @@ class AgentStateChangedExtras(Fields):
 
     agent_state: str
     reason: str = ""
+    detail: str = ""
 
 
 class Knowledge(Fields):

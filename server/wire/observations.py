@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
-from agent_core.events.control import AgentStateChanged, RecallObservation
+from agent_core.events.control import AgentState, AgentStateChanged, RecallObservation
 from agent_core.events.llm_events import AgentErrorEvent, ObservationEvent, UserRejectObservation
 from agent_core.events.schema import Observation
 from agent_core.tools.file_editor import FileEditorObservation
@@ -44,8 +44,11 @@ def user_rejected_form(event: UserRejectObservation) -> ObservationForm:
 
 
 def agent_state_form(event: AgentStateChanged) -> ObservationForm:
-    """The agent's state."""
-    return ObservationForm("agent_state_changed", "", {"agent_state": event.agent_state.value, "reason": event.reason})
+    """The agent's state. An error says in words what its reason names by an id: an addition to the protocol."""
+    extras = {"agent_state": event.agent_state.value, "reason": event.reason}
+    if event.agent_state is AgentState.ERROR and event.detail and event.detail != event.reason:
+        extras["detail"] = event.detail
+    return ObservationForm("agent_state_changed", "", extras)
 
 
 def recalled_form(event: RecallObservation) -> ObservationForm | None:

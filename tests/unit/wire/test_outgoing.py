@@ -518,7 +518,8 @@ CASES: list[tuple[str, AnyEvent, dict[str, Any] | None]] = [
     (
         "a state",
         AgentStateChanged(id=3, timestamp=TIME, agent_state=AgentState.ERROR, reason="STATUS$ERROR", detail="x"),
-        head(3, "") | observation("agent_state_changed", "", {"agent_state": "error", "reason": "STATUS$ERROR"}),
+        head(3, "")
+        | observation("agent_state_changed", "", {"agent_state": "error", "reason": "STATUS$ERROR", "detail": "x"}),
     ),
     (
         "a user's wish",
