@@ -86,6 +86,28 @@ describe("rows", () => {
     expect(screen.getByLabelText("Output").textContent).toContain("line 3\n");
   });
 
+  it("say that a stopped command was stopped, with what it had printed", () => {
+    const text = "Stopped by the user while it ran. Its output until then:\nstarted\n";
+    const stopped = observation(2, "error", text, { error_id: "AGENT_ERROR$ERROR_ACTION_NOT_EXECUTED_STOPPED" }, { cause: 1 });
+    showItems(run(1, "sleep 600"), stopped);
+    expect(screen.getByTestId("command-verdict").textContent).toBe("stopped");
+    expect(screen.getByTestId("command-card").textContent).toContain("started");
+  });
+
+  it("say that an edit failed, why, and what was wanted", async () => {
+    showItems(
+      action(1, "edit", { path: "/workspace/a.py", command: "str_replace", old_str: "absent", new_str: "x" }),
+      observation(2, "edit", "ERROR:\nNo replacement was performed", { path: "/workspace/a.py", new_content: null }, { cause: 1 }),
+    );
+    const card = screen.getByTestId("edit-card");
+    expect(card.textContent).toContain("Could not edit a.py");
+    expect(card.textContent).toContain("No replacement was performed");
+    expect(card.textContent).not.toContain("ERROR:");
+    expect(screen.queryByTestId("diff")).toBeNull();
+    await userEvent.click(screen.getByRole("button", { name: "What it wanted to change" }));
+    expect(screen.getByTestId("diff").textContent).toContain("absent");
+  });
+
   it("draw an edit as a diff", () => {
     showItems(
       action(1, "edit", { path: "/workspace/a.py", command: "str_replace" }),
@@ -234,8 +256,9 @@ describe("notices", () => {
 describe("the settings form", () => {
   const empty = toText(null);
 
-  it("leaves model and key alone when they are not written", () => {
+  it("leaves the key alone when it is not written; no model means the server's own", () => {
     expect(toChange(empty)).toEqual({
+      llm_model: "",
       llm_base_url: "",
       confirmation_mode: false,
       max_iterations: null,

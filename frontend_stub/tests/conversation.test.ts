@@ -41,6 +41,46 @@ describe("agent state", () => {
     expect(second.notices).toEqual([]);
   });
 
+  it("keeps the words of the status in the line that the error state leaves", () => {
+    const id = "STATUS$ERROR_LLM_AUTHENTICATION";
+    const model = liveModel(state(2, "running"), status(id, "The provider answered 401", "error"), state(3, "error", id));
+    expect(model.timeline.items.at(-1)?.observation?.extras.detail).toBe("The provider answered 401");
+  });
+
+  it("takes the words that the log keeps, as after a reload", () => {
+    const stored = { ...state(3, "error", "STATUS$ERROR"), extras: { agent_state: "error", reason: "STATUS$ERROR", detail: "In full." } };
+    expect(liveModel(stored).timeline.items[0]?.observation?.extras.detail).toBe("In full.");
+  });
+
+  it("tells a limit once, though status and state use other words", () => {
+    const model = liveModel(
+      state(2, "running"),
+      status("STATUS$ERROR", "Agent reached maximum iteration. Send a message to let the agent go on.", "error"),
+      state(3, "error", "RuntimeError: Agent reached maximum iteration."),
+    );
+    expect(model.notices).toEqual([]);
+    expect(model.timeline.items.at(-1)?.observation?.extras.detail).toContain("Send a message");
+  });
+
+  it("does not take an older refusal for the words of an error", () => {
+    const id = "STATUS$ERROR_LLM_AUTHENTICATION";
+    const model = liveModel(status("STATUS$ERROR", "too large", "error"), state(2, "running"), state(3, "error", id));
+    expect(model.notices.map((notice) => notice.text)).toEqual(["too large"]);
+    expect(model.timeline.items.at(-1)?.observation?.extras.detail).toBe("");
+  });
+
+  it("keeps one line of a failed start that is told before and after the first message", () => {
+    const text = "SandboxError: No Docker engine answers";
+    const model = liveModel(state(null, "error", text), userMessage(1, "hello"), state(null, "error", text));
+    expect(model.timeline.items.map((item) => item.kind)).toEqual(["user", "error"]);
+  });
+
+  it("shows a refusal once, whether as an error or as a status", () => {
+    const refusal = { error: true, message: "The message is too large" };
+    const model = liveModel(refusal, status("STATUS$ERROR", "The message is too large", "error"));
+    expect(model.notices).toHaveLength(1);
+  });
+
   it("tells a failed start once, though it is told in three ways", () => {
     const text = "The sandbox did not start: no space left";
     const model = liveModel(

@@ -57,6 +57,8 @@ describe("explanations", () => {
     expect(explain("STATUS$ERROR_LLM_AUTHENTICATION")?.link).toBe("settings");
     expect(explainReason("RuntimeError: Agent reached maximum iteration. Current iteration: 3, max iteration: 3").title).toMatch(/limit of steps/);
     expect(explainReason("ValueError: odd").details).toBe("odd");
+    expect(explainReason("STATUS$ERROR_LLM_AUTHENTICATION", "bad key").details).toBe("bad key");
+    expect(explainReason("SandboxError: no engine")).toMatchObject({ title: "The sandbox could not be started", details: "no engine" });
   });
 
   it("put an unknown runtime status in plain words", () => {

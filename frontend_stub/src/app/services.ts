@@ -37,9 +37,15 @@ export function createServices(): Services {
 
 /** Loads what the whole page shows. A failure leaves the defaults: the page works without both. */
 export async function loadServerFacts(services: Services): Promise<void> {
-  const [config, settings] = await Promise.allSettled([services.api.config(), services.api.settings()]);
+  const [config] = await Promise.allSettled([services.api.config()]);
   if (config.status === "fulfilled") services.config.set(config.value);
+  const [settings] = await Promise.allSettled([loadSettings(services)]);
   if (settings.status === "fulfilled") services.settings.set(settings.value);
+}
+
+/** The stored settings; null, without asking for them, where the server has said that there are none. */
+export async function loadSettings({ api, config }: Services): Promise<Settings | null> {
+  return config.getSnapshot()?.DRYDOCK?.settings_stored === false ? null : api.settings();
 }
 
 export const ServicesContext = createContext<Services | null>(null);

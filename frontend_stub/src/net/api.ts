@@ -63,6 +63,7 @@ function toDrydockInfo(fields: Fields): DrydockInfo {
     model: stringField(fields, "model"),
     demo: booleanField(fields, "demo"),
     auth_required: booleanField(fields, "auth_required"),
+    settings_stored: fields.settings_stored !== false,
   };
 }
 

@@ -68,6 +68,12 @@ export class ConversationSession {
     this.#schedulePoll();
   }
 
+  /** The network is back: no waiting for the next attempt. */
+  hurry(): void {
+    this.#line?.hurry();
+    if (this.#model.connection === "refused" || this.#model.infoState === "failed") this.retryNow();
+  }
+
   close(): void {
     this.#closed = true;
     window.clearTimeout(this.#poll);

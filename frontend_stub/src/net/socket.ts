@@ -20,6 +20,8 @@ export interface LineEvents {
 export interface Line {
   readonly connected: boolean;
   readonly connect: () => void;
+  /** Ends the wait for the next attempt, when there is reason to believe that it will succeed. */
+  readonly hurry: () => void;
   readonly send: (action: ClientAction) => void;
   readonly close: () => void;
 }
@@ -33,7 +35,7 @@ export interface LineOptions {
 export type OpenLine = (options: LineOptions, events: LineEvents) => Line;
 
 const RECONNECT_FIRST_MILLISECONDS = 400;
-const RECONNECT_MAX_MILLISECONDS = 5_000;
+const RECONNECT_MAX_MILLISECONDS = 2_500;
 const CONNECT_TIMEOUT_MILLISECONDS = 10_000;
 
 export const openLine: OpenLine = (options, events) => {
@@ -75,6 +77,12 @@ export const openLine: OpenLine = (options, events) => {
       return socket.connected;
     },
     connect: () => {
+      refreshQuery();
+      socket.connect();
+    },
+    hurry: () => {
+      if (socket.connected || !socket.active) return;
+      socket.disconnect();
       refreshQuery();
       socket.connect();
     },

@@ -50,7 +50,12 @@ export function ConversationPage({ id }: { readonly id: string }) {
     void made.session.open();
     // eslint-disable-next-line react-hooks/set-state-in-effect -- the session exists only from here on
     setParts(made);
+    const hurry = () => {
+      made.session.hurry();
+    };
+    window.addEventListener("online", hurry);
     return () => {
+      window.removeEventListener("online", hurry);
       made.session.close();
     };
   }, [id, services]);
@@ -71,13 +76,14 @@ function startOf(model: ConversationModel): number {
 
 const HINTS: Partial<Readonly<Record<Phase, string>>> = {
   opening: "The conversation is being opened",
-  starting: "The sandbox is being made ready; you can write already",
   confirming: "Approve or reject first",
   archived: "This conversation is archived",
 };
 
 const PLACEHOLDERS: Partial<Readonly<Record<Phase, string>>> = {
+  starting: "Write already: it is sent when the sandbox is ready",
   working: "Write to the agent while it works",
+  throttled: "Write to the agent while it waits",
   asleep: "Write a message to wake the conversation",
   confirming: "Approve or reject first",
   archived: "This conversation can only be read",
@@ -171,7 +177,7 @@ function OpenConversation({ id, store, session }: OpenConversationProps) {
               draftKey={`drydock.draft.${id}`}
               label="Message to the agent"
               placeholder={PLACEHOLDERS[phase] ?? "Write a message"}
-              disabled={!acceptsMessage(phase)}
+              disabled={!acceptsMessage(phase) && phase !== "starting"}
               hint={HINTS[phase] ?? ""}
               onSend={send}
             >

@@ -1,7 +1,7 @@
 /** What the user may set, and what the server runs on. */
 import { useEffect, useState } from "react";
 import { useDocumentTitle } from "../app/hooks";
-import { useServices } from "../app/services";
+import { loadSettings, useServices } from "../app/services";
 import { About } from "../components/settings/About";
 import { SettingsForm } from "../components/settings/SettingsForm";
 import { DrawerButton } from "../components/shell/Shell";
@@ -10,7 +10,8 @@ import { errorText } from "../net/http";
 import { useReadable } from "../state/store";
 
 export function SettingsPage() {
-  const { api, settings } = useServices();
+  const services = useServices();
+  const { api, settings } = services;
   const stored = useReadable(settings);
   const [error, setError] = useState("");
   const [models, setModels] = useState<readonly string[]>([]);
@@ -18,14 +19,21 @@ export function SettingsPage() {
 
   useEffect(() => {
     let current = true;
-    api.settings().then(
-      (value) => {
-        if (current) settings.set(value);
-      },
-      (failure: unknown) => {
-        if (current) setError(errorText(failure));
-      },
-    );
+    // Another page may have changed both since this one was loaded.
+    api
+      .config()
+      .then((value) => {
+        services.config.set(value);
+        return loadSettings(services);
+      })
+      .then(
+        (value) => {
+          if (current) settings.set(value);
+        },
+        (failure: unknown) => {
+          if (current) setError(errorText(failure));
+        },
+      );
     api.models().then(
       (value) => {
         if (current) setModels(value);
@@ -35,7 +43,7 @@ export function SettingsPage() {
     return () => {
       current = false;
     };
-  }, [api, settings]);
+  }, [api, settings, services]);
 
   return (
     <div className="settings-page" data-testid="settings-page">

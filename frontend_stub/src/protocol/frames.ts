@@ -29,6 +29,8 @@ export interface StateFrame {
   readonly timestamp: string | null;
   readonly state: AgentState;
   readonly reason: string;
+  /** The reason in words for people; empty where the server tells none. Not part of the original protocol. */
+  readonly detail: string;
 }
 
 export type Frame = StatusFrame | ErrorFrame | EventFrame | StateFrame;
@@ -108,6 +110,7 @@ export function parseFrame(value: unknown): Frame | null {
       timestamp: typeof raw.timestamp === "string" ? raw.timestamp : null,
       state,
       reason: stringField(extras, "reason"),
+      detail: stringField(extras, "detail"),
     };
   }
   const event = parseEvent(raw);

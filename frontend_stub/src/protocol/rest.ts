@@ -37,6 +37,8 @@ export interface DrydockInfo {
   readonly model: string;
   readonly demo: boolean;
   readonly auth_required: boolean;
+  /** False where nothing is stored yet: asking for it would only be answered 404. */
+  readonly settings_stored: boolean;
 }
 
 export interface ServerConfig {

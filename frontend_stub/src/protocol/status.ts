@@ -114,16 +114,25 @@ export function progressLabel(id: string): string {
   return words === "" ? "" : words.charAt(0).toUpperCase() + words.slice(1);
 }
 
-/** Splits an error reason into a heading and the details below it. */
-export function explainReason(reason: string): Explanation & { readonly details: string } {
+/** The class of an error says nothing to a user. */
+const ERROR_CLASS = /^[A-Z]\w*(?:Error|Exception): /;
+
+/** True for a limit that was reached: going on is then no second attempt. */
+export function isLimit(reason: string): boolean {
+  return /maximum (?:iteration|budget)/i.test(reason);
+}
+
+/** Splits an error reason into a heading and the details below it; `detail` is what the server says in words. */
+export function explainReason(reason: string, detail = ""): Explanation & { readonly details: string } {
   const known = explain(reason);
-  if (known !== null) return { ...known, details: "" };
+  if (known !== null) return { ...known, details: detail };
+  const details = (detail || reason).replace(ERROR_CLASS, "");
   if (/maximum iteration/i.test(reason)) {
     return {
       title: "The limit of steps is reached",
       advice: "Resume to grant as many again, or raise it in Settings.",
       link: "settings",
-      details: reason,
+      details,
     };
   }
   if (/maximum budget/i.test(reason)) {
@@ -131,8 +140,11 @@ export function explainReason(reason: string): Explanation & { readonly details:
       title: "The budget of this conversation is used up",
       advice: "Resume to grant as much again, or raise it in Settings.",
       link: "settings",
-      details: reason,
+      details,
     };
+  }
+  if (/^Sandbox\w*Error: /.test(reason)) {
+    return { title: "The sandbox could not be started", advice: "Send a message or try again once that is mended.", link: null, details };
   }
   if (/stuck in a loop/i.test(reason)) {
     return {
@@ -146,8 +158,7 @@ export function explainReason(reason: string): Explanation & { readonly details:
     title: "The agent stopped with an error",
     advice: "Send a message or resume to try again.",
     link: null,
-    // The class of the error says nothing to a user.
-    details: reason.replace(/^[A-Z]\w*(?:Error|Exception): /, ""),
+    details,
   };
 }
 

@@ -4,10 +4,10 @@ import { isAction } from "../protocol/events";
 import type { StateFrame } from "../protocol/frames";
 import { noteId } from "./model";
 import type { ConversationModel } from "./model";
-import { tellsSame } from "./notices";
+import { GENERAL_ERROR, tellsSame } from "./notices";
 import { dropResponses } from "./streams";
 import { parseTimestamp } from "./time";
-import { addEvent } from "./timeline";
+import { addEvent, createTimeline } from "./timeline";
 
 /** Id of a line that answers a frame without one. */
 export const UNNUMBERED = -1;
@@ -45,10 +45,18 @@ export function takeState(model: ConversationModel, frame: StateFrame, at: numbe
   model.agentReason = frame.reason;
   if (frame.state !== "rate_limited") model.retry = "";
   if (AWAKE.has(frame.state) || (isNew && frame.state !== "loading")) endStart(model);
-  if (frame.state === "error") {
-    model.notices = model.notices.filter((entry) => !tellsSame(entry, frame.reason));
-    if (isNew || frame.id === null) addErrorLine(model, frame);
-  }
+  if (frame.state === "error") takeError(model, frame, isNew);
+  else if (isNew) model.failure = null;
+}
+
+/** One place tells of an error: the line in the history, in the words of the status that came before it. */
+function takeError(model: ConversationModel, frame: StateFrame, isNew: boolean): void {
+  const { failure } = model;
+  const told = failure !== null && (failure.statusId === GENERAL_ERROR || tellsSame(failure, frame.reason));
+  const text = told ? failure.text : "";
+  if (told) model.failure = null;
+  model.notices = model.notices.filter((entry) => !tellsSame(entry, frame.reason) && !(told && entry.text === text));
+  if (isNew || frame.id === null) addErrorLine(model, { ...frame, detail: frame.detail || text });
 }
 
 export function endStart(model: ConversationModel): void {
@@ -57,11 +65,23 @@ export function endStart(model: ConversationModel): void {
   model.progress = [];
 }
 
+/** Draws the timeline anew from all events. */
+export function redraw(model: ConversationModel): void {
+  model.timeline = createTimeline();
+  for (const event of model.history) addEvent(model.timeline, event);
+}
+
 /** An error state leaves a line in the history, so that scrolling back tells what happened. */
 function addErrorLine(model: ConversationModel, frame: StateFrame): void {
   const line = errorLine(frame);
   const last = model.history.at(-1);
   if (frame.id === null && last !== undefined && !isAction(last) && last.content === line.content) return;
+  if (frame.id === null && model.history.some((event) => event.id === UNNUMBERED)) {
+    // An answer without a place in the log is told again on every connection and every attempt: the newest stands.
+    model.history = [...model.history.filter((event) => event.id !== UNNUMBERED), line];
+    redraw(model);
+    return;
+  }
   model.history.push(line);
   addEvent(model.timeline, line);
 }
@@ -74,7 +94,7 @@ export function errorLine(frame: StateFrame): ObservationEvent {
     message: frame.reason,
     observation: "error",
     content: frame.reason,
-    extras: { error_id: "", agent_state: "error" },
+    extras: { error_id: "", agent_state: "error", detail: frame.detail },
   };
 }
 

@@ -3,11 +3,11 @@ import type { ConversationEvent } from "../protocol/events";
 import { isAction } from "../protocol/events";
 import { booleanField, stringField } from "../protocol/fields";
 import type { Frame } from "../protocol/frames";
-import { errorLine, takeHistoricState, UNNUMBERED } from "./agent-state";
+import { errorLine, redraw, takeHistoricState, UNNUMBERED } from "./agent-state";
 import { noteId } from "./model";
 import type { ConversationModel } from "./model";
 import { settle } from "./streams";
-import { addEvent, createTimeline } from "./timeline";
+import { addEvent } from "./timeline";
 
 export function takeEvent(model: ConversationModel, event: ConversationEvent): void {
   if (!noteId(model, event.id)) return;
@@ -55,8 +55,7 @@ export function prependHistory(model: ConversationModel, frames: readonly Frame[
   const numbered = [...events, ...model.history.filter((event) => event.id !== UNNUMBERED)];
   numbered.sort((first, second) => first.id - second.id);
   model.history = [...numbered, ...unnumbered];
-  model.timeline = createTimeline();
   model.prepends += 1;
-  for (const event of model.history) addEvent(model.timeline, event);
+  redraw(model);
   for (const event of events) takeEcho(model, event);
 }

@@ -52,6 +52,8 @@ export interface ConversationModel {
   prepends: number;
   agentState: AgentState;
   agentReason: string;
+  /** The newest error status: the state `error` that follows it says the same, with fewer words. */
+  failure: Pick<Notice, "statusId" | "text"> | null;
   agentStateSince: number;
   agentStateId: number;
   starting: boolean;
@@ -98,6 +100,7 @@ export function createModel(conversationId: string): ConversationModel {
     prepends: 0,
     agentState: "loading",
     agentReason: "",
+    failure: null,
     agentStateSince: 0,
     agentStateId: -1,
     starting: false,

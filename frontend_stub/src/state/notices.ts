@@ -3,6 +3,8 @@ import type { StatusFrame } from "../protocol/frames";
 import { isErrorStatus, progressLabel } from "../protocol/status";
 import type { ConversationModel, Notice } from "./model";
 
+/** The id of whatever has no id of its own: it says nothing by itself. */
+export const GENERAL_ERROR = "STATUS$ERROR";
 const NOTICE_LIMIT = 4;
 const PROGRESS_LIMIT = 12;
 
@@ -20,8 +22,10 @@ export function takeStatus(model: ConversationModel, frame: StatusFrame, at: num
     return;
   }
   if (frame.level === "error") {
-    const told = tellsSame({ statusId: frame.id, text: frame.message }, model.agentReason);
-    if (model.agentState !== "error" || !told) addNotice(model, "error", frame.message, frame.id);
+    const failure = { statusId: frame.id, text: frame.message };
+    if (model.agentState === "error" && tellsSame(failure, model.agentReason)) return;
+    model.failure = failure;
+    addNotice(model, "error", frame.message, frame.id);
     return;
   }
   if (frame.id === "STATUS$LLM_RETRY") {

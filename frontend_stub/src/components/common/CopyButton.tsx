@@ -3,8 +3,14 @@ import { CheckIcon, CopyIcon } from "./icons";
 
 const SHOWN_MILLISECONDS = 1_500;
 
+interface CopyButtonProps {
+  /** The text, or how to make it: asked only when the button is pressed. */
+  readonly text: string | (() => string);
+  readonly label?: string;
+}
+
 /** Copies a text. Absent where the browser allows no copying (pages served without TLS from another host). */
-export function CopyButton({ text, label = "Copy" }: { readonly text: string; readonly label?: string }) {
+export function CopyButton({ text, label = "Copy" }: CopyButtonProps) {
   const [copied, setCopied] = useState(false);
   useEffect(() => {
     if (!copied) return;
@@ -23,7 +29,7 @@ export function CopyButton({ text, label = "Copy" }: { readonly text: string; re
       aria-label={copied ? "Copied" : label}
       title={copied ? "Copied" : label}
       onClick={() => {
-        navigator.clipboard.writeText(text).then(
+        navigator.clipboard.writeText(typeof text === "string" ? text : text()).then(
           () => {
             setCopied(true);
           },

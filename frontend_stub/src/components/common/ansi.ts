@@ -12,6 +12,7 @@ export interface Piece {
 /** Everything that starts with ESC except colours (CSI … m): window titles, cursor moves, character sets. */
 const OTHER_ESCAPES =
   /\u001b(?:\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[PX^_][^\u001b]*(?:\u001b\\)?|\[[0-9;:?<=>!]*[ -/]*[@-ln-~]|[()*+][A-Za-z0-9]|[@-OQ-WYZ\\=>78c])/g;
+const COLOURS = /\u001b\[[0-9;:]*m/g;
 const CONTROLS = /[\u0000-\u0007\u000b\u000c\u000e-\u001a\u001c-\u001f\u007f]/g;
 /* eslint-enable no-control-regex */
 
@@ -32,6 +33,11 @@ export function cleanOutput(text: string): string {
   const plain = text.replace(OTHER_ESCAPES, "");
   const lines = plain.includes("\r") ? plain.split("\n").map(lastState).join("\n") : plain;
   return applyBackspaces(lines).replace(CONTROLS, "");
+}
+
+/** Output without its colours, to be copied. */
+export function plainOutput(text: string): string {
+  return cleanOutput(text).replace(COLOURS, "").trimEnd();
 }
 
 export function toPieces(text: string): readonly Piece[] {

@@ -2,6 +2,7 @@
 import { Link } from "wouter";
 import { explain } from "../../protocol/status";
 import type { Notice } from "../../state/model";
+import { GENERAL_ERROR } from "../../state/notices";
 import { AlertIcon, CloseIcon } from "../common/icons";
 
 export function Notices({ notices, onDismiss }: { readonly notices: readonly Notice[]; readonly onDismiss: (key: string) => void }) {
@@ -9,8 +10,9 @@ export function Notices({ notices, onDismiss }: { readonly notices: readonly Not
   return (
     <div className="notices" role="alert">
       {notices.map((notice) => {
-        const told = explain(notice.statusId) ?? explain(notice.text);
         const text = explain(notice.text) === null ? notice.text : "";
+        // The general id has nothing to add to a text.
+        const told = explain(notice.statusId === GENERAL_ERROR && text !== "" ? "" : notice.statusId) ?? explain(notice.text);
         return (
           <div key={notice.key} className="notice" data-testid="notice">
             <AlertIcon size={17} />

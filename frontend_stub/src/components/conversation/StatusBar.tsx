@@ -1,7 +1,7 @@
 /** One line above the writing box: what is going on, for how long, and how to change it. Always there, so nothing jumps. */
 import { useNow } from "../../app/hooks";
 import type { RequestedState } from "../../protocol/client-actions";
-import { explainReason, isErrorStatus, progressLabel } from "../../protocol/status";
+import { explainReason, isErrorStatus, isLimit, progressLabel } from "../../protocol/status";
 import type { ConversationModel } from "../../state/model";
 import type { Phase } from "../../state/phase";
 import { formatElapsed } from "../../state/time";
@@ -15,7 +15,7 @@ const WORDS: Readonly<Record<Phase, string>> = {
   working: "Working",
   ready: "Waiting for you",
   finished: "Finished. Send a message to go on",
-  paused: "Paused",
+  paused: "Paused. Resume or send a message to go on",
   stopped: "Stopped. Resume or send a message to go on",
   asleep: "Asleep. Sending a message wakes it",
   confirming: "Waiting for your approval",
@@ -68,14 +68,15 @@ export function StatusBar({ model, phase, onRequest, onRetry }: StatusBarProps) 
   const busy = BUSY.has(phase) && !away;
   const active = phase === "working" || phase === "throttled";
   const resumable = phase === "paused" || phase === "stopped" || phase === "error";
+  const text = statusText(model, phase);
   const wakeable = phase === "asleep" || phase === "failed";
   return (
     <div className={`status ${phase}${away ? " away" : ""}`} data-testid="agent-status" data-phase={phase} data-connection={model.connection}>
       <span className="status-mark">{busy || away ? <Spinner /> : <span className="status-dot" />}</span>
-      <span className="status-text" data-testid="status-text">
-        {statusText(model, phase)}
+      <span className="status-text" data-testid="status-text" title={text}>
+        {text}
       </span>
-      {active && !away && model.agentStateSince > 0 && <Clock since={model.agentStateSince} />}
+      {active && !away && model.retry === "" && model.agentStateSince > 0 && <Clock since={model.agentStateSince} />}
       <span className="status-actions">
         {active && !away && (
           <>
@@ -94,7 +95,7 @@ export function StatusBar({ model, phase, onRequest, onRetry }: StatusBarProps) 
         )}
         {(wakeable || (resumable && !away)) && (
           <button type="button" className="chip" data-testid="resume-button" onClick={() => { onRequest("running"); }}>
-            <PlayIcon size={13} /> {wakeable ? "Wake" : phase === "error" ? "Try again" : "Resume"}
+            <PlayIcon size={13} /> {wakeable ? "Wake" : phase === "error" && !isLimit(model.agentReason) ? "Try again" : "Resume"}
           </button>
         )}
       </span>

@@ -5,6 +5,7 @@ import type { ActionEvent, ObservationEvent } from "../../protocol/events";
 import { booleanField, numberField, objectField, stringField } from "../../protocol/fields";
 import { formatDuration, formatElapsed, parseTimestamp } from "../../state/time";
 import { Ansi } from "../common/Ansi";
+import { plainOutput } from "../common/ansi";
 import { CopyButton } from "../common/CopyButton";
 import { useFold } from "../common/folds";
 import { TerminalIcon } from "../common/icons";
@@ -18,7 +19,7 @@ const COMMAND_LINES = 8;
 /** While a command runs, only the end of its output is drawn. */
 const LIVE_CHARACTERS = 16_000;
 
-export type CommandStatus = "waiting" | "running" | "ok" | "failed" | "unfinished" | "unanswered" | "rejected" | "not-run";
+export type CommandStatus = "waiting" | "running" | "ok" | "failed" | "unfinished" | "unanswered" | "rejected" | "stopped" | "not-run";
 
 export interface CommandFacts {
   readonly status: CommandStatus;
@@ -41,8 +42,9 @@ export function commandFacts({ action, observation, awake }: CommandState): Comm
   }
   if (observation.observation === "user_rejected") return { status: "rejected", exitCode: null };
   if (observation.observation === "error") {
-    const notRun = stringField(observation.extras, "error_id").includes("NOT_EXECUTED");
-    return { status: notRun ? "not-run" : "failed", exitCode: null };
+    const id = stringField(observation.extras, "error_id");
+    if (id.endsWith("_NOT_EXECUTED_STOPPED")) return { status: "stopped", exitCode: null };
+    return { status: id.includes("NOT_EXECUTED") ? "not-run" : "failed", exitCode: null };
   }
   if (observation.observation === "run_ipython") {
     return { status: observation.success === false ? "failed" : "ok", exitCode: null };
@@ -61,6 +63,7 @@ const TONES: Readonly<Record<CommandStatus, Tone>> = {
   unfinished: "warn",
   unanswered: "plain",
   rejected: "plain",
+  stopped: "warn",
   "not-run": "plain",
 };
 
@@ -80,6 +83,8 @@ function verdict(facts: CommandFacts): string {
       return "no result";
     case "rejected":
       return "rejected";
+    case "stopped":
+      return "stopped";
     case "not-run":
       return "not run";
   }
@@ -105,12 +110,10 @@ function LiveOutput({ text }: { readonly text: string }) {
 
 interface FinalOutputProps {
   readonly text: string;
-  /** True for a sentence about the command rather than output of it: it is never too wide. */
-  readonly isMessage: boolean;
   readonly foldKey: string;
 }
 
-function FinalOutput({ text, isMessage, foldKey }: FinalOutputProps) {
+function FinalOutput({ text, foldKey }: FinalOutputProps) {
   const [open, setOpen] = useFold(`${foldKey}:output`);
   const body = text.replace(/\s+$/, "");
   if (body === "") return <p className="term-empty">No output</p>;
@@ -132,7 +135,7 @@ function FinalOutput({ text, isMessage, foldKey }: FinalOutputProps) {
         </button>
       )}
       {/* eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- a scrollable region must take focus */}
-      <pre className={isMessage ? "term-output message" : "term-output"} tabIndex={0} aria-label="Output">
+      <pre className="term-output" tabIndex={0} aria-label="Output">
         <Ansi text={shown} />
       </pre>
     </>
@@ -199,6 +202,7 @@ export function CommandCard({ foldKey, action, observation, awake, liveOutput }:
   const byUser = (action ?? observation)?.source === "user";
   const prompt = isPython ? ">>>" : isInput ? "›" : "$";
   const took = duration(action, observation);
+  const output = observation === null ? "" : outputOf(observation);
   return (
     <Step
       icon={<TerminalIcon size={14} />}
@@ -214,7 +218,7 @@ export function CommandCard({ foldKey, action, observation, awake, liveOutput }:
         </div>
         {facts.status === "running" && liveOutput !== "" && <LiveOutput text={liveOutput} />}
         {observation !== null && (
-          <FinalOutput text={outputOf(observation)} isMessage={!isResult(observation)} foldKey={foldKey} />
+          <FinalOutput text={output} foldKey={foldKey} />
         )}
         <div className="term-foot">
           <span className={`term-verdict ${facts.status}`} data-testid="command-verdict">
@@ -224,6 +228,7 @@ export function CommandCard({ foldKey, action, observation, awake, liveOutput }:
           {facts.status === "running" && action !== null && <Elapsed since={action.timestamp} />}
           {took !== "" && facts.status !== "rejected" && facts.status !== "not-run" && <span className="term-time">{took}</span>}
           {byUser && <span className="term-note">run by you</span>}
+          {output.trim() !== "" && <CopyButton text={() => plainOutput(output)} label="Copy output" />}
           {isInput && <span className="term-note">typed into the running command</span>}
         </div>
       </div>

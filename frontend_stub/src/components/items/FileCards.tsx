@@ -39,8 +39,16 @@ function Path({ path }: { readonly path: string }) {
   );
 }
 
+/** How the server marks a result that is none (wire protocol 3.4). */
+const FAILURE = "ERROR:\n";
+
 function failed(observation: ObservationEvent | null): boolean {
-  return observation !== null && ["error", "user_rejected"].includes(observation.observation);
+  return observation !== null && (["error", "user_rejected"].includes(observation.observation) || observation.content.startsWith(FAILURE));
+}
+
+function failureText(observation: ObservationEvent | null): string {
+  const text = observation === null ? "" : observation.content || observation.message;
+  return text.startsWith(FAILURE) ? text.slice(FAILURE.length) : text;
 }
 
 const DOING: Readonly<Record<string, string>> = {
@@ -50,6 +58,14 @@ const DOING: Readonly<Record<string, string>> = {
   undo_edit: "Undoing an edit of",
   write: "Writing",
   view: "Reading",
+};
+
+const NOT_DONE: Readonly<Record<string, string>> = {
+  create: "Could not create",
+  insert: "Could not edit",
+  str_replace: "Could not edit",
+  undo_edit: "Could not undo an edit of",
+  write: "Could not write",
 };
 
 const DONE: Readonly<Record<string, string>> = {
@@ -95,7 +111,7 @@ export function EditCard(props: FileCardProps) {
   const diff = useEditDiff(props);
   if (command === "view") return <ReadCard {...props} />;
   const bad = failed(observation);
-  const words = observation === null || bad ? DOING : DONE;
+  const words = observation === null ? DOING : bad ? NOT_DONE : DONE;
   return (
     <Step
       icon={<PencilIcon size={14} />}
@@ -116,8 +132,15 @@ export function EditCard(props: FileCardProps) {
           )}
           {busy && <Spinner />}
         </div>
-        {bad && <p className="card-error">{observation === null ? "" : observation.content || observation.message}</p>}
+        {bad && <p className="card-error">{failureText(observation)}</p>}
         {diff !== null && !bad && <DiffView diff={diff} foldKey={foldKey} />}
+        {diff !== null && bad && (
+          <div className="card-fold">
+            <Fold foldKey={`${foldKey}:asked`} title="What it wanted to change">
+              <DiffView diff={diff} foldKey={foldKey} />
+            </Fold>
+          </div>
+        )}
       </div>
     </Step>
   );
@@ -133,7 +156,7 @@ export function ReadCard(props: FileCardProps) {
   const lines = content === "" ? 0 : content.replace(/\n$/, "").split("\n").length;
   const title = (
     <>
-      {observation === null || bad ? "Reading" : "Read"} <Path path={path} />
+      {observation === null ? "Reading" : bad ? "Could not read" : "Read"} <Path path={path} />
       {start > 1 ? ` from line ${start}` : ""}
     </>
   );
@@ -153,7 +176,7 @@ export function ReadCard(props: FileCardProps) {
           <div className="card-head">
             <span className="card-title">{title}</span>
           </div>
-          <p className="card-error">{content || observation.message}</p>
+          <p className="card-error">{failureText(observation)}</p>
         </div>
       ) : (
         <Fold foldKey={foldKey} title={title} aside={`${lines} ${lines === 1 ? "line" : "lines"}`}>

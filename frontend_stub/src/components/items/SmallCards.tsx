@@ -50,7 +50,7 @@ export function ErrorCard({ foldKey, observation }: { readonly foldKey: string; 
   const errorId = stringField(observation.extras, "error_id");
   const isState = observation.extras.agent_state === "error";
   const text = textOf(observation);
-  const told = explainReason(errorId || text);
+  const told = explainReason(errorId || text, stringField(observation.extras, "detail"));
   const title = errorId === "" && !isState ? "That did not work" : told.title;
   const details = errorId === "" && !isState ? text : errorId === "" ? told.details : text;
   const advice = errorId === "" && !isState ? "" : told.advice;

@@ -1,6 +1,7 @@
 /** What was said: by the user, by the agent, and the agent's closing words. */
 import type { ActionEvent } from "../../protocol/events";
 import { stringField, stringListField } from "../../protocol/fields";
+import { CopyButton } from "../common/CopyButton";
 import { CheckIcon } from "../common/icons";
 import { Markdown } from "../common/Markdown";
 import { Step } from "./Step";
@@ -18,6 +19,7 @@ export function UserBubble({
 }) {
   return (
     <div className="user-row" data-testid={waiting === "" ? "user-message" : "pending-message"}>
+      {waiting === "" && <CopyButton text={text} label="Copy message" />}
       <div className={waiting === "" ? "user-bubble" : "user-bubble waiting"}>
         <span className="visually-hidden">You said: </span>
         <div className="user-text">{text}</div>
@@ -58,6 +60,7 @@ export function AgentMessage({ event }: { readonly event: ActionEvent }) {
       <div className="step-content">
         <span className="visually-hidden">The agent said: </span>
         <Markdown text={text} />
+        <CopyButton text={text} label="Copy message" />
       </div>
     </div>
   );
@@ -72,6 +75,7 @@ export function FinishCard({ event }: { readonly event: ActionEvent }) {
         <div className="finish-body">
           <h2 className="finish-title">Finished</h2>
           <Markdown text={text} />
+          <CopyButton text={text} label="Copy message" />
         </div>
       </div>
     </Step>

@@ -4,6 +4,7 @@ import { useServices } from "../../app/services";
 import { errorText } from "../../net/http";
 import { DEMO_MODEL } from "../../protocol/rest";
 import type { Settings } from "../../protocol/rest";
+import { useReadable } from "../../state/store";
 import { check, toChange, toText } from "./form";
 import type { FieldErrors, SettingsText } from "./form";
 
@@ -41,6 +42,9 @@ export function SettingsForm({ stored, models }: SettingsFormProps) {
   const [saving, setSaving] = useState(false);
   const [failure, setFailure] = useState("");
   const modelsId = useId();
+  const facts = useReadable(services.config)?.DRYDOCK;
+  // What the server tells is the model in use, so it is the server's own only where the user has chosen none.
+  const ownModel = facts === undefined || facts.demo || (stored?.llm_model ?? null) !== null ? "" : facts.model;
   const keySet = stored?.llm_api_key_set ?? false;
 
   const change = (part: Partial<SettingsText>) => {
@@ -85,7 +89,11 @@ export function SettingsForm({ stored, models }: SettingsFormProps) {
     >
       <section className="panel" aria-labelledby="settings-model">
         <h2 id="settings-model">Model</h2>
-        <p className="panel-note">Without a model the built-in demo agent runs. Set one, with its key, to have real work done.</p>
+        <p className="panel-note">
+          {ownModel === ""
+            ? "Without a model the built-in demo agent runs. Set one, with its key, to have real work done."
+            : `Without a model here the server's own is used: ${ownModel}.`}
+        </p>
         <Field
           label="Model"
           help={
@@ -99,7 +107,7 @@ export function SettingsForm({ stored, models }: SettingsFormProps) {
         >
           {({ id, describedBy }) => (
             <>
-              <input id={id} aria-describedby={describedBy} list={modelsId} spellCheck={false} autoCapitalize="none" autoComplete="off" placeholder={DEMO_MODEL} data-testid="settings-model" {...input("model")} />
+              <input id={id} aria-describedby={describedBy} list={modelsId} spellCheck={false} autoCapitalize="none" autoComplete="off" placeholder={ownModel || DEMO_MODEL} data-testid="settings-model" {...input("model")} />
               <datalist id={modelsId}>
                 {models.map((model) => (
                   <option key={model} value={model} />

@@ -50,7 +50,8 @@ export function toChange(text: SettingsText): SettingsChange {
   const number = (value: string) => (value.trim() === "" ? null : Number(value.trim().replace(",", ".")));
   const key = text.removeKey ? "" : text.apiKey.trim();
   return {
-    ...(text.model.trim() === "" ? {} : { llm_model: text.model.trim() }),
+    // Empty: the server's own model again.
+    llm_model: text.model.trim(),
     ...(key !== "" || text.removeKey ? { llm_api_key: key } : {}),
     llm_base_url: text.baseUrl.trim(),
     confirmation_mode: text.confirmation,

@@ -55,6 +55,7 @@ export function ConversationRow({ info, current, onOpen, onDelete }: Conversatio
           <Link
             href={`/conversations/${info.conversation_id}`}
             className="conversation-link"
+            title={info.title}
             aria-current={current ? "page" : undefined}
             onClick={onOpen}
             onDoubleClick={() => {
