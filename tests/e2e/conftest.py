@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
+from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, async_playwright, expect
 
 from agent_core.testing.model_request import ModelRequest
 from agent_core.testing.model_server import ModelServer
@@ -38,6 +38,8 @@ class Visit:
     page: Page
     context: BrowserContext
     problems: list[str] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+    """Errors and warnings in the browser's console; a server that is away leaves some too."""
     foreign: list[str] = field(default_factory=list)
 
 
@@ -71,6 +73,12 @@ async def visit(browser: Browser) -> AsyncIterator[Callable[..., object]]:
         page = await context.new_page()
         seen = Visit(page, context)
         page.on("pageerror", lambda error: seen.problems.append(str(error)))
+
+        def hear(message: ConsoleMessage) -> None:
+            if message.type in {"error", "warning"}:
+                seen.complaints.append(message.text)
+
+        page.on("console", hear)
         own = url.split("/#")[0].rstrip("/")
 
         def note(address: str) -> None:

@@ -61,6 +61,7 @@ async def test_a_first_visit_ends_with_the_demo_having_mended_a_failing_test(
     await until_phase(page, "finished")
     await expect(page.get_by_test_id("finish-card")).to_have_count(1)
     assert seen.problems == []
+    assert seen.complaints == []
     assert seen.foreign == []
 
 
@@ -91,6 +92,7 @@ async def test_stop_ends_a_command_and_a_message_goes_on(
     await page.locator('[data-testid="command-card"][data-status="running"]').wait_for()
     await page.get_by_test_id("stop-button").click()
     await until_phase(page, "stopped")
+    await page.locator('[data-testid="command-card"][data-status="stopped"]').wait_for()
     await ask(page, "and now finish")
     await until_phase(page, "finished")
 
@@ -182,7 +184,13 @@ async def test_a_wrong_key_is_told_with_what_to_do_and_the_conversation_can_go_o
     page = (await visit(server.url)).page
     await ask(page, "go")
     await until_phase(page, "error")
-    await expect(page.get_by_test_id("conversation-page")).to_contain_text("key")
+    card = page.get_by_test_id("error-card")
+    await expect(card).to_contain_text("The model provider refused the API key")
+    await expect(card).to_contain_text("bad key")
+    await page.reload()
+    await until_phase(page, "error")
+    await expect(card).to_contain_text("bad key")
+    await expect(page.get_by_test_id("notice")).to_have_count(0)
     broken = False
     await ask(page, "again")
     await until_phase(page, "ready")
@@ -249,3 +257,62 @@ async def test_two_pages_show_the_same_conversation(
     await expect(one.get_by_test_id("user-message")).to_have_count(2)
     await expect(one.get_by_test_id("agent-message")).to_have_count(2)
     await asyncio.gather(until_phase(one, "ready"), until_phase(two, "ready"))
+
+
+async def test_a_limit_is_told_in_one_place_and_resuming_goes_on(
+    start_server: StartServer, visit: OpenPage, scripted: MakeModel
+) -> None:
+    model = await scripted([run("echo one"), run("echo two"), done()])
+    server = await start_server(model=model, DRYDOCK_MAX_ITERATIONS="2")
+    page = (await visit(server.url)).page
+    await ask(page, "go")
+    await until_phase(page, "error")
+    await expect(page.get_by_test_id("error-card")).to_contain_text("The limit of steps is reached")
+    await expect(page.get_by_test_id("error-card")).to_have_count(1)
+    await expect(page.get_by_test_id("notice")).to_have_count(0)
+    await expect(page.get_by_test_id("resume-button")).to_contain_text("Resume")
+    await page.get_by_test_id("resume-button").click()
+    await until_phase(page, "finished")
+
+
+async def test_a_message_may_be_written_while_the_sandbox_starts(
+    start_server: StartServer, visit: OpenPage, scripted: MakeModel
+) -> None:
+    model = await scripted(lambda request: say(f"You said {len(request.messages)} things."))
+    server = await start_server(model=model)
+    page = (await visit(server.url)).page
+    await ask(page, "the first")
+    await until_phase(page, "starting")
+    await ask(page, "the second")
+    await expect(page.get_by_test_id("pending-message").last).to_contain_text("the second")
+    await expect(page.get_by_test_id("user-message")).to_have_count(2)
+    await expect(page.get_by_test_id("pending-message")).to_have_count(0)
+    await until_phase(page, "ready")
+
+
+async def test_the_view_stays_where_one_reads_and_each_conversation_keeps_its_draft(
+    start_server: StartServer, visit: OpenPage, scripted: MakeModel
+) -> None:
+    text = "\n\n".join(f"Paragraph {number} of a long answer." for number in range(80))
+    model = await scripted(lambda request: say(text, token_delay=0.005))
+    server = await start_server(model=model)
+    page = (await visit(server.url)).page
+    await ask(page, "tell me a lot")
+    timeline = page.get_by_test_id("timeline")
+    await expect(page.get_by_test_id("streaming-message")).to_contain_text("Paragraph 30")
+    await expect(page.get_by_test_id("jump-to-latest")).to_have_count(0)
+    await timeline.hover()
+    await page.mouse.wheel(0, -400)
+    await expect(page.get_by_test_id("jump-to-latest")).to_be_visible()
+    place = await timeline.evaluate("e => e.scrollTop")
+    await until_phase(page, "ready")
+    assert abs(await timeline.evaluate("e => e.scrollTop") - place) < 60
+    await page.get_by_test_id("jump-to-latest").click()
+    await expect(page.get_by_text("Paragraph 79 of")).to_be_in_viewport()
+    await page.get_by_test_id("composer-input").fill("half a thought")
+    await page.get_by_test_id("new-conversation").click()
+    await expect(page.get_by_test_id("composer-input")).to_have_value("")
+    await page.go_back()
+    await expect(page.get_by_test_id("composer-input")).to_have_value("half a thought")
+    await page.go_forward()
+    await expect(page.get_by_test_id("example-prompt").first).to_be_visible()
