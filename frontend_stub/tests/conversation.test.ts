@@ -81,6 +81,18 @@ describe("agent state", () => {
     expect(model.notices).toHaveLength(1);
   });
 
+  it.each([
+    ["before", 0],
+    ["after", 1],
+  ])("tells a session that could not be started once, with the frames %s the state", (_, first) => {
+    const text = "No Docker engine answers";
+    const frames = [{ error: true, message: `Failed to create agent session: ${text}` }, status("STATUS$ERROR", text, "error")];
+    const told = state(null, "error", `SandboxError: ${text}`);
+    const model = liveModel(...(first === 0 ? [...frames, told] : [told, ...frames]));
+    expect(model.notices).toEqual([]);
+    expect(model.timeline.items).toHaveLength(1);
+  });
+
   it("tells a failed start once, though it is told in three ways", () => {
     const text = "The sandbox did not start: no space left";
     const model = liveModel(

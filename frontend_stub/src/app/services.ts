@@ -35,10 +35,16 @@ export function createServices(): Services {
   };
 }
 
+const ASK_AGAIN_MILLISECONDS = 2_000;
+
 /** Loads what the whole page shows. A failure leaves the defaults: the page works without both. */
 export async function loadServerFacts(services: Services): Promise<void> {
   const [config] = await Promise.allSettled([services.api.config()]);
-  if (config.status === "fulfilled") services.config.set(config.value);
+  if (config.status === "fulfilled") {
+    services.config.set(config.value);
+    // A server that has just started is still finding out where commands will run.
+    if (config.value.DRYDOCK?.sandbox.provider === "") window.setTimeout(() => void loadServerFacts(services), ASK_AGAIN_MILLISECONDS);
+  }
   const [settings] = await Promise.allSettled([loadSettings(services)]);
   if (settings.status === "fulfilled") services.settings.set(settings.value);
 }

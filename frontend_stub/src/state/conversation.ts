@@ -8,7 +8,7 @@ import type { ConversationInfo } from "../protocol/rest";
 import { endStart, takeState } from "./agent-state";
 import { prependHistory, takeEvent } from "./log";
 import type { Connection, ConversationModel, ModelAction, PendingMessage } from "./model";
-import { addNotice, takeStatus } from "./notices";
+import { addNotice, takeErrorFrame, takeStatus } from "./notices";
 import { applyDelta, dropResponses } from "./streams";
 
 export function reduce(model: ConversationModel, action: ModelAction): void {
@@ -97,7 +97,6 @@ function reduceFrame(model: ConversationModel, frame: Frame, at: number): void {
       takeStatus(model, frame, at);
       return;
     case "error":
-      // The status that comes with it tells the same without these words.
-      addNotice(model, "error", frame.message.replace(/^Failed to create agent session: /, ""), "");
+      takeErrorFrame(model, frame.message);
   }
 }

@@ -8,6 +8,9 @@ export const GENERAL_ERROR = "STATUS$ERROR";
 const NOTICE_LIMIT = 4;
 const PROGRESS_LIMIT = 12;
 
+/** What the protocol puts before the reason of a failed start in its error frame. */
+const FAILED_START = /^Failed to create agent session: /;
+
 /** True when an error state says what the notice says; a state's reason may name the error's class in front. */
 export function tellsSame(notice: Pick<Notice, "statusId" | "text">, reason: string): boolean {
   if (reason === "") return false;
@@ -37,6 +40,13 @@ export function takeStatus(model: ConversationModel, frame: StatusFrame, at: num
   const label = frame.message || progressLabel(frame.id);
   if (label === "" || model.progress.at(-1)?.label === label) return;
   model.progress = [...model.progress, { label, at }].slice(-PROGRESS_LIMIT);
+}
+
+/** A refusal, or a failed start in front of the state that tells it too. */
+export function takeErrorFrame(model: ConversationModel, message: string): void {
+  const text = message.replace(FAILED_START, "");
+  const told = model.agentState === "error" && tellsSame({ statusId: "", text }, model.agentReason);
+  if (!told) addNotice(model, "error", text, "");
 }
 
 export function addNotice(model: ConversationModel, level: Notice["level"], text: string, statusId: string): void {

@@ -22,7 +22,7 @@ export function ServerFacts() {
   return (
     <p className={unsafe ? "server-facts unsafe" : "server-facts"} data-testid="server-facts" title={facts.sandbox.reason}>
       {unsafe && <AlertIcon size={14} />}
-      <span>{sandboxName(facts.sandbox.provider)}</span>
+      {facts.sandbox.provider !== "" && <span>{sandboxName(facts.sandbox.provider)}</span>}
       <span className="server-model">{facts.demo ? "Demo agent" : facts.model}</span>
     </p>
   );
