@@ -184,3 +184,10 @@ def test_deleting_a_conversation_removes_its_sandbox(
     while sandboxes.of(conversation) and time.monotonic() < end:
         time.sleep(0.2)
     assert sandboxes.of(conversation) == []
+
+
+def test_it_ends_by_itself_when_it_is_told_to(project: ComposeProject, engine: Any) -> None:
+    server = project.container("server")
+    project.run("stop", "server")
+    state = engine.inspect_container(server)["State"]
+    assert (state["Running"], state["ExitCode"], state["OOMKilled"]) == (False, 0, False)
