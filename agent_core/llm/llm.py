@@ -16,6 +16,7 @@ from agent_core.llm.completion import Completion, RetryListener
 from agent_core.llm.deltas import DeltaListener
 from agent_core.llm.exchange import CallContext, ChatRequest, Endpoint, Transport
 from agent_core.llm.features import ModelFeatures, features_of
+from agent_core.llm.metrics import Metrics
 from agent_core.llm.prices import cost_of, usage_of
 from agent_core.llm.render import WireMessage, render_message, texts_size
 from agent_core.llm.response import LLMResponse, ResponseKind, RetryNotice, classify
@@ -30,7 +31,10 @@ __all__ = ["DEMO_MODEL", "LLM", "CallContext", "LLMResponse", "ResponseKind", "R
 
 
 class LLM(BaseModel):
-    """A model and how to call it. Frozen; holds no connection and no counts, so it may be shared and copied freely.
+    """A model and how to call it. Frozen, so it may be shared and copied freely; holds no connection.
+
+    What its calls cost is counted beside the configuration, in `metrics`. Copies made with `model_copy` count together,
+    until one of them is given its own counter by `reset_metrics`.
 
     `model` names provider and model (``anthropic/claude-…``, ``openai/gpt-…``, ``ollama/…``). With `base_url`,
     ``openai/x`` or a name without a provider is any OpenAI-compatible server there; no key from the environment is sent
@@ -94,6 +98,27 @@ class LLM(BaseModel):
     """File to which every exchange is appended (JSON lines, secrets masked); ``replay/<file>`` plays it back."""
 
     _transport: Transport | None = PrivateAttr(default=None)
+    _metrics: Metrics = PrivateAttr(default_factory=Metrics)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the configuration is the same; what was spent makes no difference."""
+        if not isinstance(other, LLM):
+            return NotImplemented
+        same = type(self) is type(other) and self._transport is other._transport
+        return same and self.__dict__ == other.__dict__
+
+    @property
+    def metrics(self) -> Metrics:
+        """What the calls of this model cost so far, in this process."""
+        return self._metrics
+
+    def reset_metrics(self) -> None:
+        """Count from nothing, and no longer together with the models that this one was copied from or to."""
+        self._metrics = Metrics()
+
+    def restore_metrics(self, metrics: Metrics) -> None:
+        """Go on counting from a copy of these figures, alone."""
+        self._metrics = metrics.deep_copy()
 
     def using(self, transport: Transport) -> LLM:
         """The same model, reached another way (tests, recordings)."""
@@ -174,6 +199,7 @@ class LLM(BaseModel):
             on_retry=on_retry,
         )
         response = await completion.run()
+        self._metrics.add(response)
         if context is not None and context.on_response is not None:
             context.on_response(response, self.usage_id)
         return response

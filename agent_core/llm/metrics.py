@@ -1,9 +1,11 @@
-"""What a conversation's model calls cost, per usage id and in all (agent-core 8.8)."""
+"""What model calls cost: the counter of one model, and those of a conversation by usage id (agent-core 8.8)."""
 
 from __future__ import annotations
 
+import copy
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from agent_core.events.llm_events import MetricsSnapshot, TokenUsage
@@ -12,58 +14,138 @@ from agent_core.llm.response import LLMResponse
 RECENT_CALLS = 100
 
 
-class Metrics:
-    """The sums of one usage id, and the latencies (seconds) of its last hundred calls."""
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one call cost, US dollars."""
 
-    def __init__(self, accumulated_cost: float = 0.0, usage: TokenUsage | None = None) -> None:
-        if accumulated_cost < 0:
-            raise ValueError(f"accumulated_cost is {accumulated_cost}: a cost cannot be negative")
-        self.accumulated_cost = accumulated_cost
-        self.usage = usage or TokenUsage()
+    model: str
+    cost: float
+    response_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseLatency:
+    """How long one call took, seconds."""
+
+    model: str
+    latency: float
+    response_id: str
+
+
+class Metrics:
+    """A counter of costs (US dollars), tokens and latencies.
+
+    The sums are over everything; `costs`, `response_latencies` and `token_usages` hold the last hundred calls, so that
+    a long conversation does not grow. A call without a price has no entry in `costs`.
+    """
+
+    def __init__(
+        self,
+        accumulated_cost: float = 0.0,
+        accumulated_token_usage: TokenUsage | None = None,
+        *,
+        max_budget_per_task: float | None = None,
+    ) -> None:
+        self.accumulated_cost = _cost(accumulated_cost, "accumulated_cost")
+        self.max_budget_per_task = max_budget_per_task
+        self.accumulated_token_usage = accumulated_token_usage or TokenUsage()
         self.calls = 0
-        self.latencies: deque[float] = deque(maxlen=RECENT_CALLS)
+        self.costs: deque[Cost] = deque(maxlen=RECENT_CALLS)
+        self.response_latencies: deque[ResponseLatency] = deque(maxlen=RECENT_CALLS)
+        self.token_usages: deque[TokenUsage] = deque(maxlen=RECENT_CALLS)
 
     def add(self, response: LLMResponse) -> None:
         """Count a call; an unknown cost counts as nothing.
 
         Raises:
-            ValueError: the cost is negative.
+            ValueError: the cost is negative; nothing is counted then.
         """
-        cost = response.cost or 0.0
-        if cost < 0:
-            raise ValueError(f"the cost of response {response.id} is {cost}: a cost cannot be negative")
-        self.accumulated_cost += cost
-        self.usage += response.usage
+        cost = _cost(response.cost or 0.0, f"the cost of response {response.id}")
+        if cost:
+            self.accumulated_cost += cost
+            self.costs.append(Cost(response.model, cost, response.id))
+        self.accumulated_token_usage += response.usage
+        self.token_usages.append(response.usage)
+        self.response_latencies.append(ResponseLatency(response.model, max(0.0, response.latency), response.id))
         self.calls += 1
-        self.latencies.append(max(0.0, response.latency))
 
     def merge(self, other: Metrics) -> None:
-        """Add another's sums."""
+        """Add another's counts; its budget is taken where there is none here."""
+        if self.max_budget_per_task is None:
+            self.max_budget_per_task = other.max_budget_per_task
         self.accumulated_cost += other.accumulated_cost
-        self.usage += other.usage
+        self.accumulated_token_usage += other.accumulated_token_usage
         self.calls += other.calls
-        self.latencies.extend(other.latencies)
+        self.costs.extend(other.costs)
+        self.response_latencies.extend(other.response_latencies)
+        self.token_usages.extend(other.token_usages)
+
+    def diff(self, baseline: Metrics) -> Metrics:
+        """What was counted since `baseline`, an earlier copy of this counter."""
+        now, before = self.accumulated_token_usage, baseline.accumulated_token_usage
+        usage = now.model_copy(
+            update={
+                name: getattr(now, name) - getattr(before, name)
+                for name in TokenUsage.model_fields
+                if name.endswith("_tokens")
+            }
+        )
+        cost = max(0.0, self.accumulated_cost - baseline.accumulated_cost)
+        since = Metrics(cost, usage, max_budget_per_task=self.max_budget_per_task)
+        since.calls = self.calls - baseline.calls
+        known = {one.response_id for one in baseline.response_latencies}
+        since.costs.extend(one for one in self.costs if one.response_id not in known)
+        since.response_latencies.extend(one for one in self.response_latencies if one.response_id not in known)
+        since.token_usages.extend(one for one in self.token_usages if one.response_id not in known)
+        return since
+
+    def deep_copy(self) -> Metrics:
+        """A counter of its own with the same counts."""
+        return copy.deepcopy(self)
+
+    def snapshot(self) -> MetricsSnapshot:
+        """The sums, as they go into the log."""
+        return MetricsSnapshot(
+            accumulated_cost=self.accumulated_cost,
+            max_budget=self.max_budget_per_task,
+            usage=self.accumulated_token_usage,
+        )
 
     @property
     def cache_hit_rate(self) -> float:
         """Share of the prompt tokens that came from the provider's cache, 0 to 1."""
-        return self.usage.cache_read_tokens / self.usage.prompt_tokens if self.usage.prompt_tokens else 0.0
+        usage = self.accumulated_token_usage
+        return usage.cache_read_tokens / usage.prompt_tokens if usage.prompt_tokens else 0.0
+
+
+def restored_metrics(snapshot: MetricsSnapshot) -> Metrics:
+    """A counter that goes on from a snapshot."""
+    return Metrics(snapshot.accumulated_cost, snapshot.usage, max_budget_per_task=snapshot.max_budget)
 
 
 class ConversationStats:
-    """The metrics of all usage ids of one conversation.
+    """The metrics of all usage ids of one conversation, sub-agents' included.
 
-    `earlier` is the last snapshot of the log when a conversation is taken up again: the combined figures go on from it.
+    `earlier` is the last combined snapshot of the log when a conversation is taken up again, `restored` what
+    `snapshots` gave per usage id: the figures go on from them. Where both are given, `earlier` is what
+    `restored` does not cover.
     """
 
-    def __init__(self, earlier: MetricsSnapshot | None = None, *, max_budget: float | None = None) -> None:
+    def __init__(
+        self,
+        earlier: MetricsSnapshot | None = None,
+        *,
+        restored: Mapping[str, MetricsSnapshot] | None = None,
+        max_budget: float | None = None,
+    ) -> None:
         self._earlier = earlier or MetricsSnapshot()
-        self._metrics: dict[str, Metrics] = {}
+        self._metrics = {usage_id: restored_metrics(one) for usage_id, one in (restored or {}).items()}
+        self._unattached = {usage_id: one.deep_copy() for usage_id, one in self._metrics.items()}
         self.max_budget = max_budget if max_budget is not None else self._earlier.max_budget
 
     @property
     def usage_to_metrics(self) -> Mapping[str, Metrics]:
-        """Metrics by usage id, of this process only."""
+        """Metrics by usage id."""
         return MappingProxyType(self._metrics)
 
     def of(self, usage_id: str) -> Metrics:
@@ -75,6 +157,11 @@ class ConversationStats:
         self.of(usage_id).add(response)
         return self.snapshot()
 
+    def take_restored(self, usage_id: str) -> Metrics | None:
+        """What a model registered under this id goes on counting from; given out once, None when there is nothing."""
+        self.of(usage_id)
+        return self._unattached.pop(usage_id, None)
+
     @property
     def accumulated_cost(self) -> float:
         """US dollars over all usage ids, earlier runs included."""
@@ -84,5 +171,15 @@ class ConversationStats:
         """The combined figures."""
         usage = self._earlier.usage
         for one in self._metrics.values():
-            usage += one.usage
+            usage += one.accumulated_token_usage
         return MetricsSnapshot(accumulated_cost=self.accumulated_cost, max_budget=self.max_budget, usage=usage)
+
+    def snapshots(self) -> dict[str, MetricsSnapshot]:
+        """The figures by usage id, to be kept and given as `restored` later."""
+        return {usage_id: one.snapshot() for usage_id, one in self._metrics.items()}
+
+
+def _cost(value: float, name: str) -> float:
+    if value < 0:
+        raise ValueError(f"{name} is {value}: a cost cannot be negative")
+    return value

@@ -8,18 +8,15 @@ from collections.abc import AsyncGenerator
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from agent_core.errors import LLMUnavailableError
-from agent_core.events.llm_events import MetricsSnapshot, TokenUsage
+from agent_core.events.llm_events import TokenUsage
 from agent_core.events.messages import Message
 from agent_core.events.transient import TextDelta, TextDiscarded
 from agent_core.llm.deltas import INTERVAL, DeltaSink
 from agent_core.llm.exchange import ChatRequest, Chunk, Endpoint
 from agent_core.llm.features import matches
-from agent_core.llm.llm import LLM, LLMResponse, RetryNotice
-from agent_core.llm.metrics import RECENT_CALLS, ConversationStats, Metrics
+from agent_core.llm.llm import LLM
 from agent_core.llm.model_table import model_entry
 from agent_core.llm.prices import cost_of
-from agent_core.llm.registry import LLMRegistry
 from agent_core.llm.routes import Route, route_of
 
 PROVIDERS = frozenset({"anthropic", "openai", "azure", "gemini"})
@@ -34,11 +31,6 @@ class Echo:
     async def stream(self, request: ChatRequest) -> AsyncGenerator[Chunk, None]:
         yield Chunk(text=request.messages[-1]["content"], has_choice=True)
         yield Chunk(finish_reason="stop", has_choice=True)
-
-
-def response(cost: float | None = 0.5, latency: float = 1.0) -> LLMResponse:
-    usage = TokenUsage(model="m", prompt_tokens=10, completion_tokens=5, cache_read_tokens=4)
-    return LLMResponse(Message.assistant("x"), "resp_1", usage, cost, latency, "stop", "m")
 
 
 def test_importing_the_model_layer_does_not_import_the_client_library() -> None:
@@ -153,58 +145,3 @@ async def test_what_nobody_heard_need_not_be_taken_back() -> None:
     heard: list[TextDelta | TextDiscarded] = []
     DeltaSink("r", heard.append).discard()
     assert heard == []
-
-
-def test_costs_and_tokens_add_up_per_usage_id_and_in_all() -> None:
-    stats = ConversationStats(max_budget=9.0)
-    stats.add(response(), "agent")
-    stats.add(response(cost=None), "condenser")
-    snapshot = stats.add(response(0.25), "agent")
-    assert stats.of("agent").accumulated_cost == 0.75
-    assert stats.of("condenser").calls == 1
-    assert snapshot.accumulated_cost == 0.75
-    assert snapshot.max_budget == 9.0
-    assert snapshot.usage.prompt_tokens == 30
-    assert stats.of("agent").cache_hit_rate == 0.4
-
-
-def test_a_conversation_that_is_taken_up_again_goes_on_counting() -> None:
-    earlier = MetricsSnapshot(accumulated_cost=2.0, max_budget=5.0, usage=TokenUsage(prompt_tokens=100))
-    stats = ConversationStats(earlier)
-    snapshot = stats.add(response())
-    assert snapshot.accumulated_cost == 2.5
-    assert snapshot.max_budget == 5.0
-    assert snapshot.usage.prompt_tokens == 110
-
-
-def test_metrics_are_bounded_and_never_negative() -> None:
-    metrics = Metrics()
-    for _ in range(RECENT_CALLS + 10):
-        metrics.add(response(latency=-1))
-    assert len(metrics.latencies) == RECENT_CALLS
-    assert set(metrics.latencies) == {0.0}
-    with pytest.raises(ValueError, match="cannot be negative"):
-        metrics.add(response(cost=-1))
-    with pytest.raises(ValueError, match="cannot be negative"):
-        Metrics(-1.0)
-    other = Metrics(1.0)
-    other.merge(metrics)
-    assert other.accumulated_cost == 1.0 + metrics.accumulated_cost
-
-
-def test_models_are_registered_once_each() -> None:
-    heard: list[tuple[str, int]] = []
-    registry = LLMRegistry(lambda llm, notice: heard.append((llm.usage_id, notice.attempt)))
-    agent = LLM(usage_id="agent")
-    registry.add(agent)
-    registry.add(LLM(usage_id="condenser"))
-    assert registry.get("agent") is agent
-    assert [llm.usage_id for llm in registry] == ["agent", "condenser"]
-    assert len(registry) == 2
-    assert "agent" in registry
-    with pytest.raises(ValueError, match="already registered"):
-        registry.add(LLM(usage_id="agent"))
-    with pytest.raises(KeyError, match="registered: agent, condenser"):
-        registry.get("title")
-    registry.listener_for(agent)(RetryNotice(1, 5, 8.0, LLMUnavailableError("x")))
-    assert heard == [("agent", 1)]

@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncGenerator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_core.errors import LLMUnavailableError
+from agent_core.events.llm_events import MetricsSnapshot, TokenUsage
+from agent_core.events.messages import Message
+from agent_core.llm.exchange import ChatRequest, Chunk, Endpoint
+from agent_core.llm.llm import LLM, LLMResponse, RetryNotice
+from agent_core.llm.metrics import RECENT_CALLS, ConversationStats, Metrics
+from agent_core.llm.registry import LLMRegistry
+
+_ids = itertools.count()
+
+
+def response(cost: float | None = 0.5, latency: float = 1.0, **tokens: int) -> LLMResponse:
+    response_id = f"resp_{next(_ids)}"
+    counts = {"prompt_tokens": 10, "completion_tokens": 5, "cache_read_tokens": 4, **tokens}
+    usage = TokenUsage(model="m", response_id=response_id, **counts)
+    return LLMResponse(Message.assistant("x"), response_id, usage, cost, latency, "stop", "m")
+
+
+class Priced:
+    """A transport whose provider says what each call cost."""
+
+    async def prepare(self, endpoint: Endpoint) -> None:
+        pass
+
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[Chunk, None]:
+        yield Chunk(text="x", has_choice=True, finish_reason="stop", cost=0.25)
+
+
+async def test_a_model_counts_what_its_calls_cost() -> None:
+    llm = LLM(model="openai/x").using(Priced())
+    assert llm.metrics.accumulated_cost == 0.0
+    await llm.acompletion([llm.render(Message.user("hello"))])
+    await llm.acompletion([llm.render(Message.user("hello"))])
+    assert llm.metrics.accumulated_cost == 0.5
+    assert [one.cost for one in llm.metrics.costs] == [0.25, 0.25]
+
+
+async def test_copies_count_together_until_one_is_reset() -> None:
+    llm = LLM(model="openai/x").using(Priced())
+    copy = llm.model_copy(update={"temperature": 0.5})
+    await copy.acompletion([copy.render(Message.user("hello"))])
+    assert llm.metrics.accumulated_cost == 0.25
+    copy.reset_metrics()
+    await copy.acompletion([copy.render(Message.user("hello"))])
+    assert llm.metrics.accumulated_cost == 0.25
+    assert copy.metrics.accumulated_cost == 0.25
+    assert copy.metrics is not llm.metrics
+
+
+async def test_what_was_spent_makes_no_other_configuration() -> None:
+    llm = LLM(model="openai/x")
+    llm.metrics.add(response())
+    assert llm == LLM(model="openai/x")
+    assert llm != LLM(model="openai/y")
+    assert llm != "openai/x"
+    assert "metrics" not in llm.model_dump()
+
+
+def test_a_call_without_a_price_has_tokens_and_latency_but_no_cost() -> None:
+    metrics = Metrics()
+    metrics.add(response(cost=None))
+    metrics.add(response(cost=0.0))
+    assert not metrics.costs
+    assert len(metrics.response_latencies) == len(metrics.token_usages) == 2
+
+
+def test_metrics_are_bounded_and_never_negative() -> None:
+    metrics = Metrics()
+    for _ in range(RECENT_CALLS + 10):
+        metrics.add(response(latency=-1))
+    assert len(metrics.response_latencies) == len(metrics.costs) == len(metrics.token_usages) == RECENT_CALLS
+    assert {one.latency for one in metrics.response_latencies} == {0.0}
+    with pytest.raises(ValueError, match="cannot be negative"):
+        metrics.add(response(cost=-1))
+    assert metrics.calls == RECENT_CALLS + 10
+    with pytest.raises(ValueError, match="cannot be negative"):
+        Metrics(-1.0)
+
+
+def test_merging_adds_everything_and_takes_a_budget_only_where_there_is_none() -> None:
+    one, other = Metrics(1.0), Metrics(2.0, max_budget_per_task=7.0)
+    other.add(response(0.5))
+    one.merge(other)
+    assert one.accumulated_cost == 3.5
+    assert one.max_budget_per_task == 7.0
+    assert one.calls == 1
+    one.merge(Metrics(max_budget_per_task=9.0))
+    assert one.max_budget_per_task == 7.0
+
+
+@given(st.integers(0, 130), st.integers(0, 130))
+def test_the_difference_is_what_came_after_the_baseline(before: int, after: int) -> None:
+    metrics = Metrics()
+    for _ in range(before):
+        metrics.add(response())
+    baseline = metrics.deep_copy()
+    added = [response(0.25) for _ in range(after)]
+    for one in added:
+        metrics.add(one)
+    since = metrics.diff(baseline)
+    assert since.accumulated_cost == pytest.approx(0.25 * after)
+    assert since.accumulated_token_usage.prompt_tokens == 10 * after
+    assert since.calls == after
+    assert [one.response_id for one in since.costs] == [one.id for one in added[-RECENT_CALLS:]]
+    assert list(since.token_usages) == [one.usage for one in added[-RECENT_CALLS:]]
+
+
+def test_usage_keeps_the_larger_window_and_the_newer_turn() -> None:
+    first = TokenUsage(prompt_tokens=1, context_window=200, per_turn_token=9)
+    total = first + TokenUsage(prompt_tokens=2, context_window=100, per_turn_token=4)
+    assert (total.prompt_tokens, total.context_window, total.per_turn_token) == (3, 200, 4)
+
+
+def test_costs_and_tokens_add_up_per_usage_id_and_in_all() -> None:
+    stats = ConversationStats(max_budget=9.0)
+    stats.add(response(), "agent")
+    stats.add(response(cost=None), "condenser")
+    snapshot = stats.add(response(0.25), "agent")
+    assert stats.of("agent").accumulated_cost == 0.75
+    assert stats.of("condenser").calls == 1
+    assert snapshot.accumulated_cost == 0.75
+    assert snapshot.max_budget == 9.0
+    assert snapshot.usage.prompt_tokens == 30
+    assert stats.of("agent").cache_hit_rate == 0.4
+
+
+def test_a_conversation_that_is_taken_up_again_goes_on_counting() -> None:
+    earlier = MetricsSnapshot(accumulated_cost=2.0, max_budget=5.0, usage=TokenUsage(prompt_tokens=100))
+    stats = ConversationStats(earlier)
+    snapshot = stats.add(response())
+    assert snapshot.accumulated_cost == 2.5
+    assert snapshot.max_budget == 5.0
+    assert snapshot.usage.prompt_tokens == 110
+
+
+def test_restored_figures_attach_to_the_model_of_their_id_once_and_count_once() -> None:
+    before = ConversationStats()
+    before.add(response(2.0), "agent")
+    before.add(response(1.0), "sub-agent:1")
+    stats = ConversationStats(restored=before.snapshots())
+    registry = LLMRegistry(stats=stats)
+    agent = LLM(usage_id="agent")
+    registry.add(agent)
+    registry.add(LLM(usage_id="condenser"))
+    assert agent.metrics.accumulated_cost == 2.0
+    assert registry.get("condenser").metrics.accumulated_cost == 0.0
+    stats.add(response(0.5), "agent")
+    assert stats.accumulated_cost == 3.5
+    assert stats.snapshot().usage.prompt_tokens == 30
+    assert stats.take_restored("agent") is None
+
+
+def test_models_are_registered_once_each() -> None:
+    heard: list[tuple[str, int]] = []
+    registry = LLMRegistry(lambda llm, notice: heard.append((llm.usage_id, notice.attempt)))
+    agent = LLM(usage_id="agent")
+    registry.add(agent)
+    registry.add(LLM(usage_id="condenser"))
+    assert registry.get("agent") is agent
+    assert [llm.usage_id for llm in registry] == ["agent", "condenser"]
+    assert len(registry) == 2
+    assert "agent" in registry
+    with pytest.raises(ValueError, match="already registered"):
+        registry.add(LLM(usage_id="agent"))
+    with pytest.raises(KeyError, match="registered: agent, condenser"):
+        registry.get("title")
+    registry.listener_for(agent)(RetryNotice(1, 5, 8.0, LLMUnavailableError("x")))
+    assert heard == [("agent", 1)]
+
+
+def test_registered_models_of_different_ids_do_not_count_together() -> None:
+    registry = LLMRegistry()
+    agent = LLM(usage_id="agent")
+    condenser = agent.model_copy(update={"usage_id": "condenser"})
+    registry.add(agent)
+    registry.add(condenser)
+    assert condenser.metrics is not agent.metrics
+
+
+def test_a_subscriber_hears_of_the_models_before_and_after_it() -> None:
+    registry = LLMRegistry()
+    registry.add(LLM(usage_id="agent"))
+    heard: list[str] = []
+    registry.subscribe(lambda llm: heard.append(llm.usage_id))
+    registry.add(LLM(usage_id="condenser"))
+    assert heard == ["agent", "condenser"]
