@@ -55,7 +55,7 @@ class Agent(AgentBase):
         errors: dict[int, str] = {}
         has_finished = False
         for position, call in enumerate(kept):
-            parsed = parse_call(call, step.tools)
+            parsed = parse_call(call, step.tools, predicts_risk=step.predicts_risk)
             if has_finished:
                 parsed = replace(parsed, action=None, error=AFTER_FINISH)
             has_finished = has_finished or isinstance(parsed.action, FinishAction)

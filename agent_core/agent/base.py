@@ -28,11 +28,15 @@ PROMPT_DIR = Path(__file__).parent / "prompts"
 
 @dataclass(frozen=True, slots=True)
 class StepInput:
-    """What one step works from: the prompt in wire form, the tools at hand, and whom to tell while it goes on."""
+    """What one step works from: the prompt in wire form, the tools at hand, and whom to tell while it goes on.
+
+    `predicts_risk` says whether the model was asked to give the risk of its calls.
+    """
 
     prompt: Sequence[dict[str, Any]]
     tools: Mapping[str, ToolDefinition]
     tool_schemas: Sequence[dict[str, Any]]
+    predicts_risk: bool = True
     context: CallContext | None = None
     on_delta: Callable[[TextDelta | TextDiscarded], None] | None = None
     on_retry: Callable[[RetryNotice], None] | None = None

@@ -11,8 +11,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from agent_core.errors import ToolError
-from agent_core.events.llm_events import SecurityRisk
 from agent_core.events.messages import MessageToolCall
+from agent_core.events.risk import SecurityRisk
 from agent_core.events.schema import Action, parameters_of
 from agent_core.tools.definition import ToolDefinition
 
@@ -20,7 +20,7 @@ TERMINAL_ALIASES = frozenset({"bash", "command", "execute", "execute_bash", "git
 EDITOR_ALIASES = frozenset({"str_replace", "str_replace_editor"})
 BARE_COMMANDS = frozenset({"find", "git", "ls", "pwd"})
 MISSPELLED_RISK = ("security_rort", "securtiy_risk", "security_riks")
-RISKS: Mapping[str, SecurityRisk] = {"UNKNOWN": "UNKNOWN", "LOW": "LOW", "MEDIUM": "MEDIUM", "HIGH": "HIGH"}
+RISKS: Mapping[str, SecurityRisk] = {risk.value: risk for risk in SecurityRisk}
 MAX_ERROR_CHARS = 2_000
 
 
@@ -35,12 +35,15 @@ class ParsedCall:
     tool_name: str
     action: Action | None = None
     error: str = ""
-    security_risk: SecurityRisk = "UNKNOWN"
+    security_risk: SecurityRisk = SecurityRisk.UNKNOWN
     summary: str = ""
 
 
-def parse_call(call: MessageToolCall, tools: Mapping[str, ToolDefinition]) -> ParsedCall:
-    """Check one call against the tools at hand; never raises for anything that a model may send."""
+def parse_call(call: MessageToolCall, tools: Mapping[str, ToolDefinition], *, predicts_risk: bool = True) -> ParsedCall:
+    """Check one call against the tools at hand; never raises for anything that a model may send.
+
+    Where the model is not asked for risks (`predicts_risk` False) whatever it says of them counts for nothing.
+    """
     try:
         arguments = _arguments_of(call.arguments)
     except ValueError as error:
@@ -52,7 +55,7 @@ def parse_call(call: MessageToolCall, tools: Mapping[str, ToolDefinition]) -> Pa
         shown = _sendable(call.name)
         return ParsedCall(_stored(call, shown, arguments), shown, error=text)
     try:
-        risk, summary, own = _without_extras(definition, arguments)
+        risk, summary, own = _without_extras(definition, arguments, predicts_risk=predicts_risk)
         action = definition.action_from_arguments(_repaired(own, definition))
     except ValidationError as error:
         return _refused(call, name, _explain(error), keys=sorted(arguments))
@@ -134,15 +137,18 @@ def _with_editor_command(name: str, arguments: dict[str, Any]) -> dict[str, Any]
     return {"command": command, **arguments}
 
 
-def _without_extras(definition: ToolDefinition, arguments: dict[str, Any]) -> tuple[SecurityRisk, str, dict[str, Any]]:
+def _without_extras(
+    definition: ToolDefinition, arguments: dict[str, Any], *, predicts_risk: bool
+) -> tuple[SecurityRisk, str, dict[str, Any]]:
     own = dict(arguments)
-    given = own.pop("security_risk", "UNKNOWN")
-    risk = RISKS.get(str(given).upper())
+    given = str(own.pop("security_risk", "")).upper()
+    counts = given and predicts_risk and not definition.annotations.readOnlyHint
+    risk = RISKS.get(given) if counts else SecurityRisk.UNKNOWN
     if risk is None:
         raise ToolError(f"security_risk must be one of {sorted(RISKS)}")
     declares_summary = "summary" in definition.action_type.model_fields
     summary = own.get("summary", "") if declares_summary else own.pop("summary", "")
-    return ("UNKNOWN" if definition.annotations.readOnlyHint else risk), str(summary), own
+    return risk, str(summary), own
 
 
 def _repaired(arguments: dict[str, Any], definition: ToolDefinition) -> dict[str, Any]:

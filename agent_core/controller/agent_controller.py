@@ -17,7 +17,13 @@ from agent_core.controller.guards import check_limits, failure_of
 from agent_core.controller.state import INTERRUPTING, RESUMABLE, ConversationState, Move
 from agent_core.controller.step import Step
 from agent_core.errors import DrydockError, EventStoreError, StaleOwnerError, StreamClosedError
-from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState, RecallAction
+from agent_core.events.control import (
+    AgentState,
+    AgentStateChanged,
+    ChangeAgentState,
+    ConfirmationPolicyChanged,
+    RecallAction,
+)
 from agent_core.events.llm_events import (
     ActionDecision,
     AgentErrorEvent,
@@ -25,6 +31,7 @@ from agent_core.events.llm_events import (
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
+from agent_core.security.confirmation import NeverConfirm
 
 logger = logging.getLogger(__name__)
 
@@ -140,7 +147,7 @@ class AgentController:
             AgentState.USER_CONFIRMED,
             AgentState.USER_REJECTED,
         ):
-            await self._decide(wanted, reason="")
+            await self._decide(wanted, reason="", remember=event.remember)
         elif wanted is AgentState.RUNNING:
             if present in _ANSWERABLE:
                 await self._enter(AgentState.RUNNING)
@@ -187,13 +194,18 @@ class AgentController:
             recalls.append(RecallAction(recall_type=kind, query=text, cause=message_id))
         return recalls
 
-    async def _decide(self, wanted: AgentState, *, reason: str) -> None:
-        """Confirm or reject everything that awaits it, in the order of wire-protocol 3.7; the runtime does the rest."""
+    async def _decide(self, wanted: AgentState, *, reason: str, remember: bool = False) -> None:
+        """Confirm or reject everything that awaits it, in the order of wire-protocol 3.7; the runtime does the rest.
+
+        With `remember` nothing that comes later waits any more.
+        """
         decision: Literal["confirmed", "rejected"] = "confirmed" if wanted is AgentState.USER_CONFIRMED else "rejected"
         decided: list[AnyEvent] = [
             ActionDecision(cause=action.id, decision=decision, action=action, reason=reason)
             for action in self.state.undecided.values()
         ]
+        if remember and wanted is AgentState.USER_CONFIRMED:
+            decided.append(ConfirmationPolicyChanged(policy=NeverConfirm().model_dump(mode="json")))
         (*_, self._entered) = await self._stream.add_events([*decided, AgentStateChanged(agent_state=wanted)])
 
     async def _enter(self, state: AgentState, *, reason: str = "", detail: str = "") -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import Any
 
 from agent_core.events.control import (
     AgentState,
@@ -14,6 +15,7 @@ from agent_core.events.control import (
     ChangeAgentState,
     Condensation,
     CondensationRequest,
+    ConfirmationPolicyChanged,
     RecallAction,
     RecallObservation,
 )
@@ -85,7 +87,10 @@ class Limits:
 
 @dataclass(slots=True)
 class ConversationState:
-    """Everything that the controller decides from. `fold` takes the events in the order of their ids."""
+    """Everything that the controller decides from. `fold` takes the events in the order of their ids.
+
+    `policy` is the confirmation policy that replaces the configured one, as data; None: nobody has replaced it.
+    """
 
     limits: Limits
     agent_state: AgentState = AgentState.LOADING
@@ -102,6 +107,7 @@ class ConversationState:
     unanswered: dict[int, ActionEvent] = field(default_factory=dict)
     undecided: dict[int, ActionEvent] = field(default_factory=dict)
     last_interruption_id: int = -1
+    policy: dict[str, Any] | None = None
     _last_response_id: str = ""
     _seen: int = -1
     _due: int = -1
@@ -145,6 +151,8 @@ class ConversationState:
                 self._request(event)
             case AgentStateChanged():
                 self._state_changed(event)
+            case ConfirmationPolicyChanged():
+                self.policy = event.policy
 
     def next_move(self) -> Move:
         """What has to happen now that every event up to the end of the log is folded."""

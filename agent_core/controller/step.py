@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from agent_core.agent.base import AgentBase, StepInput, StepOutcome
@@ -15,6 +17,7 @@ from agent_core.errors import LLMContextWindowError, LLMMalformedHistoryError, L
 from agent_core.events.control import AgentState, AgentStateChanged, CondensationRequest
 from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, MessageEvent, MetricsSnapshot, SystemPromptEvent
 from agent_core.events.masking import StreamingMask
+from agent_core.events.risk import SecurityRisk
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import PAGE, EventStream
 from agent_core.events.transient import StatusNotice, TextDelta, TextDiscarded
@@ -22,8 +25,10 @@ from agent_core.llm.llm import CallContext, RetryNotice
 from agent_core.llm.metrics import ConversationStats
 from agent_core.memory.prompt import PromptCache
 from agent_core.memory.view import View
-from agent_core.security.confirmation import ConfirmationPolicy
+from agent_core.security.confirmation import AlwaysConfirm, ConfirmationGate, ConfirmationPolicy
 from agent_core.tools.definition import ToolDefinition
+
+logger = logging.getLogger(__name__)
 
 
 class Step:
@@ -35,7 +40,7 @@ class Step:
         agent: AgentBase,
         *,
         tools: Mapping[str, ToolDefinition],
-        policy: ConfirmationPolicy,
+        gate: ConfirmationGate,
         max_budget: float | None,
         version: str,
         stuck_detection: bool = True,
@@ -47,10 +52,10 @@ class Step:
         self._agent = agent
         self._tools = tools
         self._schemas: list[dict[str, Any]] = [
-            tool.to_openai_tool(add_security_risk_prediction=True) for tool in tools.values()
+            tool.to_openai_tool(add_security_risk_prediction=gate.analyzer is not None) for tool in tools.values()
         ]
         self._stats = ConversationStats(max_budget=max_budget)
-        self._policy = policy
+        self._gate = gate
         self._max_budget = max_budget
         self._version = version
         self._prompts = PromptCache(agent.llm.render)
@@ -58,6 +63,10 @@ class Step:
             conversation_id=stream.conversation_id,
             on_response=lambda response, usage_id: self._stats.add(response, usage_id),
         )
+
+    def gate(self, state: ConversationState | None) -> ConfirmationGate:
+        """What decides in this state which actions wait for the user."""
+        return self._gate if state is None else replace(self._gate, policy=_policy_of(state, self._gate.policy))
 
     def system_prompt_event(self) -> SystemPromptEvent:
         """What the agent is told at the beginning of its log."""
@@ -101,15 +110,18 @@ class Step:
                     prompt=self._prompts.prompt(view),
                     tools=self._tools,
                     tool_schemas=self._schemas,
+                    predicts_risk=self._gate.analyzer is not None,
                     context=self._context,
                     on_delta=deltas.offer,
                     on_retry=retries.note,
                 )
             )
             await retries.settle()
+            outcome, must_confirm = await self._judged(outcome, state)
             # An answer and the errors that belong to it are stored whole: a stop that comes meanwhile waits for that.
             name = f"store-answer:{self._stream.conversation_id}"
-            await _whole(asyncio.create_task(self._store(outcome, seen, was_limited=retries.was_limited), name=name))
+            storing = self._store(outcome, seen, must_confirm=must_confirm, was_limited=retries.was_limited)
+            await _whole(asyncio.create_task(storing, name=name))
         except (LLMContextWindowError, LLMMalformedHistoryError):
             deltas.discard()
             await retries.settle()
@@ -157,24 +169,53 @@ class Step:
         await self._stream.add_event(outcome)
         return None
 
-    async def _store(self, outcome: StepOutcome, seen: int, *, was_limited: bool) -> None:
+    async def _judged(self, outcome: StepOutcome, state: ConversationState) -> tuple[StepOutcome, bool]:
+        """The outcome with the risk of each action in it, and whether the actions wait for the user."""
+        gate = self.gate(state)
+        places, actions = [], []
+        for place, event in enumerate(outcome.events):
+            if isinstance(event, ActionEvent) and event.action is not None:
+                places.append(place)
+                actions.append(event)
+        classified = await gate.aclassify(actions)
+        must_confirm = gate.decide(classified)
+        events = list(outcome.events)
+        for place, (action, risk) in zip(places, classified, strict=True):
+            if risk is SecurityRisk.MEDIUM:
+                where, tool = self._stream.conversation_id, action.tool_name
+                logger.warning("conversation %s: a call of %s is of MEDIUM risk", where, tool)
+            judged = {"security_risk": risk, "awaits_confirmation": must_confirm}
+            events[place] = action.model_copy(update=judged)
+        return replace(outcome, events=events), must_confirm
+
+    async def _store(self, outcome: StepOutcome, seen: int, *, must_confirm: bool, was_limited: bool) -> None:
         common = {"seen": seen, "metrics": self._stats.snapshot()}
         events: list[AnyEvent] = [
             event.model_copy(update=common) if isinstance(event, ActionEvent | MessageEvent) else event
             for event in outcome.events
         ]
         before = _back_to_work(was_limited=was_limited)
-        valid = [event for event in events if isinstance(event, ActionEvent) and event.action is not None]
-        if valid and self._policy.must_confirm(valid):
+        if must_confirm:
             # The state comes first: clients draw the question when the action arrives (wire-protocol 0, row 6).
             before.append(AgentStateChanged(agent_state=AgentState.AWAITING_USER_CONFIRMATION))
-            asked = {"awaits_confirmation": True}
-            events = [event.model_copy(update=asked) if event in valid else event for event in events]
         stored = (await self._stream.add_events([*before, *events]))[len(before) :]
         errors: list[AnyEvent] = [
             _error_for(stored[position], text) for position, text in sorted(outcome.errors.items())
         ]
         await self._stream.add_events(errors)
+
+
+def _policy_of(state: ConversationState, configured: ConfirmationPolicy) -> ConfirmationPolicy:
+    """The policy in force: what the log says of it, or else the configured one."""
+    if state.policy is None:
+        return configured
+    try:
+        policy: ConfirmationPolicy = ConfirmationPolicy.recreate(state.policy)
+        return policy
+    except ValueError as error:
+        # Its class is gone, or was never here: whoever chose it wanted to decide something, so everything is asked.
+        logger.warning("a stored confirmation policy cannot be read, so every action is asked for: %s", error)
+        return AlwaysConfirm()
 
 
 def _back_to_work(*, was_limited: bool) -> list[AnyEvent]:

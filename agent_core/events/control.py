@@ -42,10 +42,23 @@ class AgentStateChanged(Event):
 
 
 class ChangeAgentState(Event):
-    """A request (of the user, or of the session) to bring the agent into this state."""
+    """A request (of the user, or of the session) to bring the agent into this state.
+
+    `remember`, with the state `user_confirmed`, approves not only of what waits but of all that comes in this
+    conversation; it means nothing with any other state.
+    """
 
     kind: Literal["ChangeAgentState"] = "ChangeAgentState"
     agent_state: AgentState
+    remember: bool = False
+
+
+class ConfirmationPolicyChanged(Event):
+    """From here on this policy decides which actions wait for the user; `policy` is its data, with its `kind`."""
+
+    kind: Literal["ConfirmationPolicyChanged"] = "ConfirmationPolicyChanged"
+    source: Source = "user"
+    policy: dict[str, Any]
 
 
 class RecallAction(Event):

@@ -8,11 +8,8 @@ from pydantic import Field
 
 from agent_core.events.event import Event, Source
 from agent_core.events.messages import Frozen, Message, MessageToolCall, TextContent
-from agent_core.events.risk import SecurityRisk as Risk
+from agent_core.events.risk import SecurityRisk
 from agent_core.events.schema import AnyAction, AnyObservation
-
-SecurityRisk = Literal["UNKNOWN", "LOW", "MEDIUM", "HIGH"]
-"""The names of the risks, as a model writes them; an event holds the `Risk` of that name."""
 
 
 class TokenUsage(Frozen):
@@ -118,7 +115,7 @@ class ActionEvent(Event):
     tool_call: MessageToolCall | None = None
     llm_response_id: str = ""
     calls_in_response: int = 1
-    security_risk: Risk = Risk.UNKNOWN
+    security_risk: SecurityRisk = SecurityRisk.UNKNOWN
     summary: str = ""
     hidden: bool = False
     hard_timeout: float | None = None

@@ -13,6 +13,7 @@ from agent_core.events.control import (
     ChangeAgentState,
     Condensation,
     CondensationRequest,
+    ConfirmationPolicyChanged,
     ConversationError,
     ForeignEvent,
     RecallAction,
@@ -38,6 +39,7 @@ AnyEvent = (
     | ActionDecision
     | AgentStateChanged
     | ChangeAgentState
+    | ConfirmationPolicyChanged
     | RecallAction
     | RecallObservation
     | Condensation

@@ -13,7 +13,7 @@ from agent_core.controller.agent_controller import AgentController
 from agent_core.controller.state import ConversationState, Limits
 from agent_core.controller.step import Step
 from agent_core.errors import DrydockError, EventStoreError, SandboxError, StreamClosedError
-from agent_core.events.control import AgentState, AgentStateChanged
+from agent_core.events.control import AgentState, AgentStateChanged, ConfirmationPolicyChanged
 from agent_core.events.llm_events import MessageEvent, SystemPromptEvent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import EventStore
@@ -22,7 +22,7 @@ from agent_core.events.transient import StatusNotice
 from agent_core.memory.memory import Memory
 from agent_core.runtime.connection import SandboxConnection
 from agent_core.runtime.runtime import Runtime
-from agent_core.security.confirmation import ConfirmRisky, NeverConfirm
+from agent_core.security.confirmation import ConfirmationPolicy
 from agent_core.session.settings import SessionSettings
 from agent_core.version import VERSION
 
@@ -79,6 +79,11 @@ class AgentSession:
     def agent_state(self) -> AgentState:
         """What the agent is doing, as far as the log was read; loading before the session is ready."""
         return self._controller.state.agent_state if self._controller is not None else AgentState.LOADING
+
+    @property
+    def is_confirmation_mode_active(self) -> bool:
+        """Whether actions are analyzed and may wait for the user (agent-core 6.3); valid after `open`."""
+        return self._step.gate(self._controller.state if self._controller else None).is_confirmation_mode_active
 
     @property
     def last_activity_id(self) -> int:
@@ -163,6 +168,15 @@ class AgentSession:
         """
         return await self.stream.add_event(event, "user")
 
+    async def set_confirmation_policy(self, policy: ConfirmationPolicy) -> None:
+        """From the next answer of the model on, let this policy decide what waits for the user; the log remembers it.
+
+        Raises:
+            StreamClosedError: the session is closed.
+            EventStoreError: it could not be stored.
+        """
+        await self.send(ConfirmationPolicyChanged(policy=policy.model_dump(mode="json")))
+
     async def close(self, *, stopped: bool, sandbox: AfterClose = "keep") -> None:
         """End the session, within a bounded time; calling it again waits for the first call.
 
@@ -225,14 +239,15 @@ class AgentSession:
     def _make_agent(self) -> AgentBase:
         made = agent_class(self.settings.agent_class or CodeActAgent.__name__)
         own = {} if self.settings.tools is None else {"tools": list(self.settings.tools)}
-        return made(llm=self.settings.llm, condenser=self.settings.condenser, **own)
+        asks_risk = {"llm_security_analyzer": self.settings.effective_analyzer is not None}
+        return made(llm=self.settings.llm, condenser=self.settings.condenser, system_prompt_kwargs=asks_risk, **own)
 
     def _make_step(self) -> Step:
         return Step(
             self.stream,
             self._agent,
             tools=self._tools,
-            policy=ConfirmRisky() if self.settings.confirmation_mode else NeverConfirm(),
+            gate=self.settings.gate(self._tools),
             max_budget=self.settings.max_budget,
             version=VERSION,
             stuck_detection=self.settings.stuck_detection,

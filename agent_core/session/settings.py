@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from agent_core.llm.llm import LLM
 from agent_core.memory.condenser import Condenser
+from agent_core.security.analyzer import SecurityAnalyzer
+from agent_core.security.confirmation import ConfirmationGate, ConfirmationPolicy, ConfirmRisky, NeverConfirm
+from agent_core.security.presets import get_default_analyzer
+from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.spec import Tool
 
 
@@ -16,7 +21,10 @@ class SessionSettings:
     Attributes:
         max_iterations: answers of the model until the agent waits for its user.
         max_budget: US dollars until the agent waits for its user; None for no limit.
-        confirmation_mode: whether risky actions wait for the user's word.
+        confirmation_mode: whether risky actions wait for the user's word: short for the policy `ConfirmRisky`, with the
+            default analyzer where none is given.
+        policy: which actions wait for the user's word, whatever `confirmation_mode` says.
+        analyzer: judges the risk of actions; None leaves all risks unknown, and the model is not asked for them.
         conversation_instructions: told to the agent with the facts of the workspace.
         condenser: shortens what the model is shown when it becomes too long; None never does.
         stuck_detection: whether an agent that only repeats itself is stopped.
@@ -29,8 +37,20 @@ class SessionSettings:
     max_iterations: int = 500
     max_budget: float | None = None
     confirmation_mode: bool = False
+    policy: ConfirmationPolicy | None = None
+    analyzer: SecurityAnalyzer | None = None
     conversation_instructions: str = ""
     condenser: Condenser | None = None
     stuck_detection: bool = True
     tools: tuple[Tool, ...] | None = None
     secrets: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def effective_analyzer(self) -> SecurityAnalyzer | None:
+        """The analyzer that is used."""
+        return get_default_analyzer() if self.analyzer is None and self.confirmation_mode else self.analyzer
+
+    def gate(self, tools: Mapping[str, ToolDefinition]) -> ConfirmationGate:
+        """What decides for an agent with these tools which actions wait for the user."""
+        policy = self.policy or (ConfirmRisky() if self.confirmation_mode else NeverConfirm())
+        return ConfirmationGate.for_tools(policy, self.effective_analyzer, tools)

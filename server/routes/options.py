@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import APIRouter
 
 from agent_core.agent.base import AgentBase
+from agent_core.security.presets import ANALYZERS
 from agent_core.version import VERSION
 from server.dependencies import IdentityDependency, ServicesDependency
 from server.session.settings_merge import choose_model
@@ -67,5 +68,5 @@ async def list_agents() -> list[str]:
 
 @router.get("/security-analyzers")
 async def list_security_analyzers() -> list[str]:
-    """The ways to judge the risk of an action."""
-    return []
+    """The ways to judge the risk of an action; without a choice both are used, and the greater risk counts."""
+    return sorted(ANALYZERS)

@@ -150,6 +150,7 @@ def session_settings(user: StoredSettings | None, server: Settings, record: Conv
         max_iterations=merged.max_iterations,
         max_budget=merged.max_budget,
         confirmation_mode=merged.confirmation_mode,
+        analyzer=merged.security_analyzer,
         conversation_instructions=str(record.options.get("conversation_instructions") or ""),
         secrets=tuple(secret_values(user)) if user is not None else (),
     )

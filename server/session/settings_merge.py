@@ -10,6 +10,8 @@ from pydantic import SecretStr
 
 from agent_core.agent.base import AgentBase
 from agent_core.memory.condensers.presets import DEFAULT_MAX_SIZE
+from agent_core.security.analyzer import SecurityAnalyzer
+from agent_core.security.presets import analyzer_named
 from server.db.user_settings import StoredSettings
 from server.settings import DEMO_MODEL, Settings
 
@@ -58,6 +60,7 @@ class ConversationOptions(NamedTuple):
     max_iterations: int
     max_budget: float | None
     confirmation_mode: bool
+    security_analyzer: SecurityAnalyzer
     condenser_max_size: int | None
     """Events that a model is shown before the older ones are summed up; None never does."""
 
@@ -93,5 +96,6 @@ def merge_settings(user: StoredSettings | None, server: Settings) -> Conversatio
         max_iterations=user_values.max_iterations or server.max_iterations,
         max_budget=user_values.max_budget_per_task or server.max_budget_per_task,
         confirmation_mode=server.confirmation_mode if confirmation is None else confirmation,
+        security_analyzer=analyzer_named(user_values.security_analyzer),
         condenser_max_size=(user_values.condenser_max_size or DEFAULT_MAX_SIZE) if condenses else None,
     )

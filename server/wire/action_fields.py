@@ -156,10 +156,11 @@ class RecallArgs(Fields):
 
 
 class ChangeAgentStateArgs(Fields):
-    """`change_agent_state`."""
+    """`change_agent_state`; `remember`, with `user_confirmed`, approves of everything that comes, too."""
 
     agent_state: str
     thought: str = ""
+    remember: bool = False
 
 
 class CondensationArgs(Fields):

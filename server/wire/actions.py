@@ -69,7 +69,8 @@ def recall_form(event: RecallAction) -> ActionForm:
 
 def change_agent_state_form(event: ChangeAgentState) -> ActionForm:
     """A wish for another state."""
-    return ActionForm("change_agent_state", {"agent_state": event.agent_state.value, "thought": ""})
+    remember = {"remember": True} if event.remember else {}
+    return ActionForm("change_agent_state", {"agent_state": event.agent_state.value, "thought": "", **remember})
 
 
 def condensation_form(event: Condensation) -> ActionForm:

@@ -162,7 +162,7 @@ def _change_agent_state(args: args_of.ChangeAgentStateArgs, timeout: float | Non
     except ValueError as error:
         known = ", ".join(AgentState)
         raise WireError(f"args.agent_state {args.agent_state[:80]!r} is unknown; send one of {known}") from error
-    return ChangeAgentState(source="user", agent_state=state)
+    return ChangeAgentState(source="user", agent_state=state, remember=args.remember)
 
 
 def _recall(args: args_of.RecallArgs, timeout: float | None) -> AnyEvent:

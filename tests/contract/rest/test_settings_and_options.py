@@ -100,7 +100,7 @@ async def test_options_are_sorted_lists(server: Server) -> None:
     agents = (await server.get("/api/options/agents")).json()
     assert agents == sorted(agents)
     assert "CodeActAgent" in agents
-    assert (await server.get("/api/options/security-analyzers")).json() == []
+    assert (await server.get("/api/options/security-analyzers")).json() == ["llm", "rules"]
 
 
 async def test_health(server: Server) -> None:

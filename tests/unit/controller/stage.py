@@ -70,6 +70,7 @@ class StageModel:
     def __init__(self) -> None:
         self.gate = Gate()
         self.prompts: list[list[dict[str, Any]]] = []
+        self.requests: list[ChatRequest] = []
         self.asking = 0
         self.most_at_once = 0
         self.finish_reason = "stop"
@@ -79,6 +80,7 @@ class StageModel:
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[Chunk, None]:
         self.prompts.append(list(request.messages))
+        self.requests.append(request)
         self.asking += 1
         self.most_at_once = max(self.most_at_once, self.asking)
         try:

@@ -1,0 +1,29 @@
+"""Security analyzers by the names that users choose them by (agent-core 6.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from agent_core.security.analyzer import EnsembleSecurityAnalyzer, LLMSecurityAnalyzer, SecurityAnalyzer
+from agent_core.security.shell_rules import ShellRuleAnalyzer
+
+
+def get_default_analyzer() -> SecurityAnalyzer:
+    """Rules that read the commands, and the model's own word: the greater risk counts.
+
+    The risk is unknown as soon as one of the two cannot tell it: a model that keeps silent does not make its call
+    harmless, nor do rules that do not know its tool.
+    """
+    return EnsembleSecurityAnalyzer(analyzers=(ShellRuleAnalyzer(), LLMSecurityAnalyzer()), propagate_unknown=True)
+
+
+ANALYZERS: Final[Mapping[str, Callable[[], SecurityAnalyzer]]] = {
+    "llm": LLMSecurityAnalyzer,
+    "rules": ShellRuleAnalyzer,
+}
+
+
+def analyzer_named(name: str | None) -> SecurityAnalyzer:
+    """The analyzer of this name; the default one for no name, and for one that is not known here."""
+    return ANALYZERS.get(name or "", get_default_analyzer)()
