@@ -160,7 +160,7 @@ class ChangeAgentStateArgs(Fields):
 
     agent_state: str
     thought: str = ""
-    remember: bool = False
+    remember: bool = Field(default=False, exclude=True)  # beside the protocol: shown where it is true only
 
 
 class CondensationArgs(Fields):

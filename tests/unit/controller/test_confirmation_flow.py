@@ -159,11 +159,11 @@ async def test_a_refusal_is_never_remembered_as_an_approval() -> None:
 
 async def test_a_policy_that_is_set_later_decides_from_then_on() -> None:
     async with staged(analyzer=ShellRuleAnalyzer()) as stage:
-        assert not stage.session.is_confirmation_mode_active
+        before = stage.session.is_confirmation_mode_active
         await stage.session.set_confirmation_policy(AlwaysConfirm())
         await stage.say()
         events = await until(stage, waits(1), [calls("ls")])
-        assert stage.session.is_confirmation_mode_active
+        assert (before, stage.session.is_confirmation_mode_active) == (False, True)
     assert actions(events)[0].security_risk is SecurityRisk.LOW
 
 
@@ -175,9 +175,7 @@ async def test_a_stored_policy_that_cannot_be_read_lets_nothing_pass_unasked(kin
         await until(stage, waits(1), [calls("ls")])
 
 
-async def test_without_an_analyzer_risks_are_neither_asked_for_nor_believed_and_always_confirm_asks() -> (
-    None
-):
+async def test_without_an_analyzer_risks_are_neither_asked_for_nor_believed_and_always_confirm_asks() -> None:
     async with staged(policy=AlwaysConfirm()) as stage:
         await stage.say()
         events = await until(stage, waits(1), [calls("ls", risk="nonsense")])

@@ -286,3 +286,14 @@ def test_a_message_comes_back_as_it_was_sent(content: str, images: list[str], fi
         "wait_for_response": False,
         "security_risk": -1,
     }
+
+
+@pytest.mark.parametrize("remember", [True, False])
+def test_an_approval_for_the_rest_of_the_conversation_says_so_both_ways(remember: bool) -> None:
+    args = {"agent_state": "user_confirmed", "remember": remember}
+    event = from_wire({"action": "change_agent_state", "args": args})
+    assert isinstance(event, ChangeAgentState)
+    assert event.remember is remember
+    frame = to_wire(event.model_copy(update={"id": 1}), live=True)
+    assert frame is not None
+    assert frame["args"].get("remember", False) is remember
