@@ -34,6 +34,10 @@ class ToolNotFoundError(DrydockError, KeyError):
         return str(self.args[0]) if self.args else "unknown tool"
 
 
+class SkillValidationError(DrydockError, ValueError):
+    """A skill's file cannot be used; the message names the file and what is wrong with it."""
+
+
 class SandboxError(DrydockError):
     """The sandbox failed (not the command in it).
 

@@ -6,7 +6,6 @@ import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,6 +17,7 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.events.transient import TextDelta, TextDiscarded
 from agent_core.llm.llm import LLM, CallContext, LLMResponse, RetryNotice
 from agent_core.memory.condenser import AnyCondenser
+from agent_core.templates import rendered
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.presets import get_builtin_tools
 from agent_core.tools.registry import resolve_tools
@@ -104,10 +104,10 @@ class AgentBase(BaseModel):
         """The system prompt: the same text for every conversation with the same configuration."""
         if self.system_prompt is not None:
             return self.system_prompt
-        policy = _rendered(str(PROMPT_DIR), self.security_policy_filename, ()) if self.security_policy_filename else ""
+        policy = rendered(PROMPT_DIR, self.security_policy_filename) if self.security_policy_filename else ""
         variables = {"agent_name": "Drydock", "llm_security_analyzer": True, **self.system_prompt_kwargs}
         variables["security_policy"] = policy
-        return _rendered(str(PROMPT_DIR), self.system_prompt_filename, tuple(sorted(variables.items())))
+        return rendered(PROMPT_DIR, self.system_prompt_filename, variables)
 
     def system_prompt_event(self, tool_schemas: Sequence[dict[str, Any]], *, version: str) -> SystemPromptEvent:
         """The first event of a conversation with this agent."""
@@ -136,18 +136,3 @@ def agent_class(name: str) -> type[AgentBase]:
     if name not in AgentBase.classes:
         raise KeyError(f"agent {name!r} is not known; known are {sorted(AgentBase.classes)}")
     return AgentBase.classes[name]
-
-
-@cache
-def _rendered(directory: str, filename: str, variables: tuple[tuple[str, Any], ...]) -> str:
-    # Imported here: only conversations need it, and it would cost every start of the server 30 ms.
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader([directory, "/"]),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        autoescape=False,  # noqa: S701 - plain text for a model, never HTML
-    )
-    return environment.get_template(filename).render(**dict(variables)).strip()

@@ -19,7 +19,7 @@ LAYERS = [
     {"memory", "runtime"},
     {"tools", "skills", "security", "llm"},
     {"events"},
-    {"errors", "version"},
+    {"errors", "version", "templates"},
 ]
 """agent_core from the top down: a module may import its own row's own package and the rows below."""
 
@@ -37,7 +37,8 @@ HOMES = {
     "fastapi": {"server"},
     "starlette": {"server"},
     "uvicorn": {"server"},
-    "jinja2": {"agent_core/agent"},
+    "jinja2": {"agent_core/templates.py"},
+    "yaml": {"agent_core/skills/frontmatter.py"},
     "cryptography": {"server/auth"},
     "orjson": {"server", "agent_core/llm", "agent_core/runtime", "agent_core/testing"},
 }

@@ -1,0 +1,166 @@
+"""AgentContext: what an agent is told beside its prompt and its tools (agent-core 7.1, 7.4)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, SecretStr, field_serializer, field_validator
+
+from agent_core.events.control import RecalledKnowledge
+from agent_core.events.event import utc_now
+from agent_core.events.messages import Frozen, Message, TextContent
+from agent_core.skills.skill import Skill
+from agent_core.templates import rendered
+
+logger = logging.getLogger(__name__)
+
+PROMPT_DIR = Path(__file__).parent / "prompts"
+MAX_LISTED_CHARS = 200
+
+
+class AgentContext(Frozen):
+    """Skills and texts for an agent; configuration only, which may be stored and sent (without secret values).
+
+    Attributes:
+        skills: those given explicitly; they win over all others of the same name.
+        system_message_suffix: told at the end of the system message.
+        user_message_suffix: added to each message of the user.
+        load_user_skills: whether the conversation adds those in the home directory of whoever runs it.
+        load_project_skills: whether the memory adds those that the workspace holds.
+        memory_context: notes from earlier conversations.
+        disabled_skills: names that are left out, wherever they come from.
+        secrets: values by name for the registry of the conversation; the model is told the names only.
+        current_datetime: told to the minute; None tells none. By default the time at which the context was made.
+    """
+
+    skills: list[Skill] = Field(default_factory=list)
+    system_message_suffix: str | None = None
+    user_message_suffix: str | None = None
+    load_user_skills: bool = False
+    load_project_skills: bool = False
+    memory_context: str | None = None
+    disabled_skills: list[str] = Field(default_factory=list)
+    secrets: dict[str, SecretStr] | None = None
+    current_datetime: datetime | str | None = Field(default_factory=utc_now)
+
+    @field_validator("system_message_suffix", "user_message_suffix", "memory_context")
+    @classmethod
+    def _empty_is_none(cls, value: str | None) -> str | None:
+        return (value or "").strip() or None
+
+    @field_validator("skills")
+    @classmethod
+    def _names_differ(cls, value: list[Skill]) -> list[Skill]:
+        seen: set[str] = set()
+        for skill in value:
+            if skill.name in seen:
+                raise ValueError(f"two skills are named {skill.name!r}; names must differ")
+            seen.add(skill.name)
+        return value
+
+    @field_serializer("secrets", when_used="json")
+    def _values_are_not_stored(self, secrets: dict[str, SecretStr] | None) -> dict[str, str] | None:
+        return None if secrets is None else dict.fromkeys(secrets, "")
+
+    @property
+    def active_skills(self) -> list[Skill]:
+        """All skills but the disabled ones."""
+        return [skill for skill in self.skills if skill.name not in self.disabled_skills]
+
+    @property
+    def invocable_skills(self) -> list[Skill]:
+        """Those in AgentSkills format that the agent may ask for by name."""
+        return [skill for skill in self.active_skills if skill.is_agentskills_format and skill.is_listed]
+
+    def merged(
+        self, *, project: Iterable[Skill] = (), user: Iterable[Skill] = (), public: Iterable[Skill] = ()
+    ) -> AgentContext:
+        """This context with these skills besides: on equal names explicit > project > user > public, with a warning."""
+        found = {skill.name: skill for skill in self.skills}
+        for level, skills in (("project", project), ("user", user), ("public", public)):
+            for skill in skills:
+                if found.setdefault(skill.name, skill) is not skill:
+                    logger.warning("the %s skill %r is not used: another one of this name wins", level, skill.name)
+        return self.model_copy(update={"skills": list(found.values())})
+
+    def get_system_message_suffix(self, secret_descriptions: Mapping[str, str] | None = None) -> str | None:
+        """What the system message says of this conversation; None when there is nothing to say.
+
+        In this order: the always-on skills, notes, the list of skills at hand, the suffix, the names of the secrets
+        (those of this context and the given ones, with their descriptions), and last the date, which changes most.
+        """
+        secrets = dict.fromkeys(self.secrets or {}, "") | dict(secret_descriptions or {})
+        variables: dict[str, Any] = {
+            "repo_skills": [skill for skill in self.active_skills if skill.is_always_on],
+            "memory_context": self.memory_context,
+            "available_skills": available_skills(self.active_skills, can_invoke=bool(self.invocable_skills)),
+            "suffix": self.system_message_suffix,
+            "secrets": secrets,
+            "current_datetime": self._datetime(),
+        }
+        return rendered(PROMPT_DIR, "system_message_suffix.j2", variables) or None
+
+    def triggered(self, message: str, skip_skill_names: Collection[str] = ()) -> list[RecalledKnowledge]:
+        """The skills that `message` brings up, but for those named in `skip_skill_names`."""
+        return [
+            RecalledKnowledge(name=skill.name, trigger=trigger, content=skill.content)
+            for skill in self.active_skills
+            if skill.name not in skip_skill_names and (trigger := skill.match_trigger(message)) is not None
+        ]
+
+    def get_user_message_suffix(
+        self, message: Message, skip_skill_names: Collection[str] = ()
+    ) -> tuple[TextContent, list[str]] | None:
+        """What is added to a message of the user, and the names of the skills in it; None when there is nothing.
+
+        Each skill that the message brings up is told with the word that did it; those in `skip_skill_names` were told
+        before.
+        """
+        query = "\n".join(part.text for part in message.content if isinstance(part, TextContent)).strip()
+        triggered = self.triggered(query, skip_skill_names) if query else []
+        parts = [rendered(PROMPT_DIR, "skill_knowledge_info.j2", {"triggered": triggered})] if triggered else []
+        if self.user_message_suffix:
+            parts.append(self.user_message_suffix)
+        if not parts:
+            return None
+        return TextContent(text="\n".join(parts)), [known.name for known in triggered]
+
+    def get_tool_use_suffix(
+        self, path: str, skip_skill_names: Collection[str] = ()
+    ) -> tuple[TextContent, list[str]] | None:
+        """What is said about a touched file (relative to the project's root), and the names of the rules in it."""
+        rules = [
+            RecalledKnowledge(name=skill.name, trigger=pattern, content=skill.content)
+            for skill in self.active_skills
+            if skill.name not in skip_skill_names and (pattern := skill.match_path(path)) is not None
+        ]
+        if not rules:
+            return None
+        text = "\n\n".join(f"[Rule {rule.name} for {rule.trigger}]\n{rule.content}" for rule in rules)
+        return TextContent(text=text), [rule.name for rule in rules]
+
+    def _datetime(self) -> str:
+        if isinstance(self.current_datetime, datetime):
+            zone = self.current_datetime.strftime("%Z")
+            return f"{self.current_datetime:%Y-%m-%d %H:%M} {zone}".strip()
+        return self.current_datetime or ""
+
+
+def available_skills(skills: Iterable[Skill], *, can_invoke: bool) -> str:
+    """The list of the skills that an agent can get when it needs them; "" when there are none (agent-core 7.4)."""
+    listed = [
+        {"name": skill.name, "description": _shortened(skill.summary), "source": skill.source}
+        for skill in skills
+        if skill.is_listed
+    ]
+    return rendered(PROMPT_DIR, "available_skills.j2", {"skills": listed, "can_invoke": can_invoke}) if listed else ""
+
+
+def _shortened(text: str) -> str:
+    if len(text) <= MAX_LISTED_CHARS:
+        return text
+    return f"{text[:MAX_LISTED_CHARS].rstrip()}… (load the skill to read on)"

@@ -1,0 +1,177 @@
+"""Skills from files: of a project (also one that only a sandbox can read), of a user, of a folder (agent-core 7.3)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from pathlib import Path, PurePosixPath
+
+from agent_core.errors import SkillValidationError
+from agent_core.skills.files import SKILL_FILE, THIRD_PARTY, skill_from_text, third_party_skill
+from agent_core.skills.skill import Skill, SkillResources
+
+logger = logging.getLogger(__name__)
+
+PROJECT_FOLDERS = (".agents/skills", ".openhands/skills", ".openhands/microagents")
+USER_FOLDERS = (*PROJECT_FOLDERS, ".openhands/skills/installed")
+MAX_FILE_BYTES = 256 * 1024
+MAX_FILES = 500
+
+_RESOURCES = ("scripts", "references", "assets")
+_VENDORS = {"claude": ("claude", "anthropic"), "gemini": ("gemini",)}
+
+
+def load_skill(path: Path) -> Skill:
+    """The skill in one file, with the resources beside it.
+
+    Raises:
+        SkillValidationError: the file cannot be read or used; the message names it.
+    """
+    try:
+        text = _read(path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise SkillValidationError(f"{path}: cannot be read: {error}") from None
+    if path.name.lower() in THIRD_PARTY:
+        return third_party_skill(path.name, text).model_copy(update={"source": str(path)})
+    skill = skill_from_text(str(path), text)
+    return _completed(skill)
+
+
+def load_skills_from_folder(folder: Path) -> dict[str, Skill]:
+    """The skills in all Markdown files of a folder, by name; a broken file is left out with a warning.
+
+    Of two with the same name the first one, by path, is taken. A folder with a ``SKILL.md`` is one skill.
+    """
+    found = skills_in_folder(_texts(_markdown_files(folder)), str(folder))
+    return {name: _completed(skill) for name, skill in found.items()}
+
+
+def load_user_skills(home: Path | None = None) -> list[Skill]:
+    """The skills in the folders of a user's home, the first one of each name; none where there are none."""
+    root = home if home is not None else Path.home()
+    return _first_of_each(load_skills_from_folder(root / folder).values() for folder in USER_FOLDERS)
+
+
+def load_project_skills(working_dir: Path, *, git_root: Path | None = None, model: str = "") -> list[Skill]:
+    """The skills of a project: of its folders and files, in the working directory, then in its repository's root."""
+    roots = list(dict.fromkeys(root for root in (working_dir, git_root) if root is not None))
+    places = [path for root in roots for path in _third_party_files(root)]
+    places += [path for root in roots for folder in PROJECT_FOLDERS for path in _markdown_files(root / folder)]
+    return [_completed(skill) for skill in project_skills(_texts(places), map(str, roots), model=model)]
+
+
+def project_skills(files: Mapping[str, str], roots: Iterable[str], *, model: str = "") -> list[Skill]:
+    """The skills of a project whose files are given as text by their absolute paths (agent-core 7.2, 7.3).
+
+    `roots` are the working directory and the root of its repository, the first one winning. Files made for the models
+    of one vendor are left out for another `model`. A text that stands in two files (a link, a copy) is told once.
+    A broken file is left out with a warning.
+    """
+    by_root: list[Iterable[Skill]] = []
+    for root in dict.fromkeys(root.rstrip("/") or "/" for root in roots):
+        by_root.append(_third_party(files, root, model))
+        by_root.extend(skills_in_folder(files, f"{root.rstrip('/')}/{folder}").values() for folder in PROJECT_FOLDERS)
+    found = _first_of_each(by_root)
+    told: dict[str, Skill] = {}
+    return [skill for skill in found if not skill.is_always_on or told.setdefault(skill.content, skill) is skill]
+
+
+def skills_in_folder(files: Mapping[str, str], folder: str) -> dict[str, Skill]:
+    """The skills of those `files` (texts by path) that are in `folder`, by name; see `load_skills_from_folder`."""
+    folder = folder.rstrip("/")
+    inside = sorted(path for path in files if path.startswith(f"{folder}/"))
+    homes = {PurePosixPath(path).parent for path in inside if PurePosixPath(path).name == SKILL_FILE}
+    found: dict[str, Skill] = {}
+    for path in inside:
+        place = PurePosixPath(path)
+        is_part = any(parent in homes for parent in place.parents) and place.name != SKILL_FILE
+        if place.suffix.lower() != ".md" or place.name.lower() == "readme.md" or is_part:
+            continue
+        name = place.relative_to(folder).with_suffix("").as_posix()
+        try:
+            skill = skill_from_text(path, files[path], name=name if place.name != SKILL_FILE else None)
+        except SkillValidationError as error:
+            logger.warning("a skill is left out: %s", error)
+            continue
+        if skill.name in found:
+            logger.warning(
+                "the skill %r of %s is left out: %s has that name", skill.name, path, found[skill.name].source
+            )
+            continue
+        found[skill.name] = skill
+    return found
+
+
+def _third_party(files: Mapping[str, str], root: str, model: str) -> list[Skill]:
+    found: dict[str, Skill] = {}
+    prefix = f"{root.rstrip('/')}/"
+    order = list(THIRD_PARTY)
+    named = [path for path in files if path.startswith(prefix) and PurePosixPath(path).name.lower() in THIRD_PARTY]
+    for path in sorted(named, key=lambda path: (order.index(PurePosixPath(path).name.lower()), path)):
+        relative = path.removeprefix(prefix)
+        if files[path].strip() and not any(relative.startswith(f"{folder}/") for folder in PROJECT_FOLDERS):
+            skill = third_party_skill(relative, files[path]).model_copy(update={"source": path})
+            if _is_for(skill, model):
+                found.setdefault(skill.name, skill)
+    return list(found.values())
+
+
+def _is_for(skill: Skill, model: str) -> bool:
+    vendor = _VENDORS.get(skill.name.partition(":")[0])
+    return vendor is None or not model or any(word in model.lower() for word in vendor)
+
+
+def _first_of_each(groups: Iterable[Iterable[Skill]]) -> list[Skill]:
+    found: dict[str, Skill] = {}
+    for group in groups:
+        for skill in group:
+            found.setdefault(skill.name, skill)
+    return list(found.values())
+
+
+def _third_party_files(root: Path) -> list[Path]:
+    try:
+        return sorted(path for path in root.iterdir() if path.name.lower() in THIRD_PARTY and path.is_file())
+    except OSError:
+        return []
+
+
+def _markdown_files(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    found = sorted(path for path in folder.rglob("*") if path.suffix.lower() == ".md" and path.is_file())
+    if len(found) > MAX_FILES:
+        logger.warning("%s holds %s files; only the first %s are read", folder, len(found), MAX_FILES)
+    return found[:MAX_FILES]
+
+
+def _texts(paths: Iterable[Path]) -> dict[str, str]:
+    """The texts of these files by their paths; what cannot be read is left out with a warning."""
+    texts: dict[str, str] = {}
+    for path in paths:
+        try:
+            texts[str(path)] = _read(path)
+        except (OSError, UnicodeDecodeError) as error:
+            logger.warning("the skill in %s is left out: it cannot be read: %s", path, error)
+    return texts
+
+
+def _read(path: Path) -> str:
+    with path.open("rb") as file:
+        data = file.read(MAX_FILE_BYTES + 1)
+    if len(data) > MAX_FILE_BYTES:
+        raise OSError(f"it is longer than {MAX_FILE_BYTES} bytes")
+    return data.decode("utf-8")
+
+
+def _completed(skill: Skill) -> Skill:
+    """The skill with the files beside it, where its format has such files."""
+    if not skill.is_agentskills_format or skill.source is None:
+        return skill
+    folder = Path(skill.source).parent
+    listed = {
+        kind: sorted(str(path.relative_to(folder)) for path in (folder / kind).rglob("*") if path.is_file())
+        for kind in _RESOURCES
+        if (folder / kind).is_dir()
+    }
+    return skill.model_copy(update={"resources": SkillResources(**listed)})

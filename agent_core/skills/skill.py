@@ -1,0 +1,108 @@
+"""The skill: one text for the agent, and when it is told (agent-core 7.2)."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from agent_core.events.messages import Frozen
+from agent_core.skills.trigger import PathTrigger, TaskTrigger, Trigger
+
+MAX_DESCRIPTION_CHARS = 1024
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+SkillType = Literal["repo", "knowledge", "path", "agentskills"]
+
+
+class SkillInput(Frozen):
+    """One thing that a task needs to know; ``${name}`` stands for it in the text."""
+
+    name: str = Field(min_length=1)
+    description: str = ""
+
+
+class SkillResources(Frozen):
+    """The files beside a ``SKILL.md``, as paths relative to its folder."""
+
+    scripts: list[str] = Field(default_factory=list)
+    references: list[str] = Field(default_factory=list)
+    assets: list[str] = Field(default_factory=list)
+
+
+class Skill(Frozen):
+    """A text for the agent.
+
+    Without a `trigger` it is always told, unless it has the AgentSkills format: then it is listed, and told when the
+    agent asks for it (or its trigger matches). `source` is the path of its file.
+    """
+
+    name: str = Field(min_length=1)
+    content: str
+    source: str | None = None
+    trigger: Trigger | None = None
+    description: str | None = Field(default=None, max_length=MAX_DESCRIPTION_CHARS)
+    version: str = "1.0.0"
+    license: str | None = None
+    compatibility: str | None = None
+    metadata: dict[str, str] = Field(default_factory=dict)
+    allowed_tools: list[str] | None = None
+    inputs: list[SkillInput] = Field(default_factory=list)
+    mcp_tools: dict[str, Any] | None = None
+    is_agentskills_format: bool = False
+    disable_model_invocation: bool = False
+    resources: SkillResources = Field(default_factory=SkillResources)
+
+    @field_validator("name")
+    @classmethod
+    def _name_is_a_line(cls, value: str) -> str:
+        if not value.strip() or "\n" in value:
+            raise ValueError("name must be one line that is not empty")
+        return value.strip()
+
+    @property
+    def is_always_on(self) -> bool:
+        """Whether its whole text is told at the beginning."""
+        return self.trigger is None and not self.is_agentskills_format
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether the agent is told that it exists, and may ask for it (agent-core 7.4)."""
+        triggered = self.trigger is not None and not isinstance(self.trigger, PathTrigger)
+        return (self.is_agentskills_format or triggered) and not self.disable_model_invocation
+
+    @property
+    def summary(self) -> str:
+        """The description; without one the first line of the text that is no heading."""
+        if self.description:
+            return " ".join(self.description.split())
+        lines = (line.strip() for line in self.content.splitlines())
+        return next((line for line in lines if line and not line.startswith("#")), "")
+
+    def get_skill_type(self) -> SkillType:
+        """Its kind, by the names of agent-core 7.2."""
+        if self.is_agentskills_format:
+            return "agentskills"
+        if self.trigger is None:
+            return "repo"
+        return "path" if isinstance(self.trigger, PathTrigger) else "knowledge"
+
+    def match_trigger(self, message: str) -> str | None:
+        """What in `message` brings this skill up; None when nothing does."""
+        if self.trigger is None or isinstance(self.trigger, PathTrigger):
+            return None
+        return self.trigger.match(message)
+
+    def match_path(self, path: str) -> str | None:
+        """The pattern that the touched file `path` (relative to the project's root) matches."""
+        return self.trigger.match_path(path) if isinstance(self.trigger, PathTrigger) else None
+
+    def extract_variables(self) -> list[str]:
+        """The names of the ``${name}`` placeholders in the text, each once, in their order."""
+        return list(dict.fromkeys(_VARIABLE.findall(self.content)))
+
+    def requires_user_input(self) -> bool:
+        """Whether it is a task whose text has places to be filled in."""
+        return isinstance(self.trigger, TaskTrigger) and bool(self.extract_variables() or self.inputs)

@@ -1,0 +1,35 @@
+"""Prompt templates: the one place that renders them (agent-core 2.3, 7.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+def rendered(directory: Path, filename: str, variables: Mapping[str, Any] | None = None) -> str:
+    """The template `filename` (relative to `directory`, or absolute) with these variables, without space around it.
+
+    Raises:
+        jinja2.TemplateNotFound: there is no such file.
+        jinja2.UndefinedError: it names a variable that was not given.
+    """
+    return _environment(directory).get_template(filename).render(**dict(variables or {})).strip()
+
+
+@cache
+def _environment(directory: Path) -> Environment:
+    # Imported here: only conversations need it, and it would cost every start of the server 30 ms.
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    return Environment(
+        loader=FileSystemLoader([str(directory), "/"]),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=False,  # noqa: S701 - plain text for a model, never HTML
+    )

@@ -1,0 +1,109 @@
+"""Skills from folders, projects and the texts of a sandbox's files (agent-core 7.3)."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from agent_core.errors import SkillValidationError
+from agent_core.skills.loader import (
+    load_project_skills,
+    load_skill,
+    load_skills_from_folder,
+    load_user_skills,
+    project_skills,
+    skills_in_folder,
+)
+
+
+def write(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def test_a_folder_gives_its_markdown_files_without_readmes_and_broken_ones(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(tmp_path, {"a.md": "A", "deep/b.md": "B", "README.md": "R", "deep/readme.MD": "r", "c.txt": "C"})
+    write(tmp_path, {"bad.md": "---\ntype: magic\n---\n"})
+    (tmp_path / "binary.md").write_bytes(b"\xff\xfe\xff")
+    with caplog.at_level(logging.WARNING):
+        assert set(load_skills_from_folder(tmp_path)) == {"a", "deep/b"}
+    assert {name for name in ("bad.md", "binary.md") if name in caplog.text} == {"bad.md", "binary.md"}
+
+
+def test_one_broken_or_missing_file_asked_for_is_an_error_that_names_it(tmp_path: Path) -> None:
+    write(tmp_path, {"bad.md": "---\ntype: magic\n---\n"})
+    for name in ("bad.md", "missing.md"):
+        with pytest.raises(SkillValidationError, match=name):
+            load_skill(tmp_path / name)
+
+
+def test_a_folder_with_a_skill_md_is_one_skill_with_its_resources(tmp_path: Path) -> None:
+    files = {"pdf/SKILL.md": "---\nname: pdf\n---\nx", "pdf/references/more.md": "m", "pdf/scripts/run.py": "r"}
+    found = load_skills_from_folder(write(tmp_path, {**files, "pdf/notes.md": "n"}))
+    assert set(found) == {"pdf"}
+    assert found["pdf"].resources.references == ["references/more.md"]
+    assert found["pdf"].resources.scripts == ["scripts/run.py"]
+    assert load_skill(tmp_path / "pdf/SKILL.md") == found["pdf"]
+
+
+def test_of_two_skills_with_one_name_the_first_is_taken_and_the_other_reported(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    files = {"/s/a.md": "---\nname: same\n---\n1", "/s/b.md": "---\nname: same\n---\n2", "/elsewhere/c.md": "C"}
+    found = skills_in_folder(files, "/s/")
+    assert [skill.content for skill in found.values()] == ["1"]
+    assert "/s/b.md" in caplog.text
+
+
+def test_the_folders_of_a_project_win_in_their_order_and_the_working_directory_before_its_repository() -> None:
+    files = {
+        "/w/sub/.openhands/microagents/x.md": "sub microagents",
+        "/w/sub/.openhands/skills/x.md": "sub skills",
+        "/w/.agents/skills/x.md": "root agents",
+        "/w/.agents/skills/y.md": "root only",
+        "/w/AGENTS.md": "root agents file",
+        "/w/sub/AGENTS.md": "sub agents file",
+    }
+    found = {skill.name: skill.content for skill in project_skills(files, ["/w/sub", "/w"])}
+    assert found["x"] == "sub skills"
+    assert found["y"] == "root only"
+    assert found["agents"] == "sub agents file"
+
+
+def test_files_of_one_vendor_are_for_its_models_only() -> None:
+    files = {"/w/AGENTS.md": "all", "/w/CLAUDE.md": "for one", "/w/GEMINI.md": "for another", "/w/.cursorrules": "c"}
+
+    def names(model: str) -> set[str]:
+        return {skill.name for skill in project_skills(files, ["/w"], model=model)}
+
+    assert names("anthropic/claude-x") == {"agents", "cursorrules", "claude"}
+    assert names("openai/gpt-x") == {"agents", "cursorrules"}
+    assert names("") == {"agents", "cursorrules", "claude", "gemini"}
+
+
+def test_a_text_in_two_files_is_told_once_and_nested_ones_become_rules() -> None:
+    files = {"/w/AGENTS.md": "same", "/w/CLAUDE.md": "same\n", "/w/lib/AGENTS.md": "same", "/w/AGENT.md": "other"}
+    found = project_skills(files, ["/w"])
+    assert [(skill.name, skill.get_skill_type()) for skill in found] == [("agents", "repo"), ("agents:lib", "path")]
+
+
+def test_a_project_on_disk_is_read_the_same_way(tmp_path: Path) -> None:
+    write(tmp_path, {"agents.md": "A", ".openhands/microagents/k.md": "---\ntriggers: [k]\n---\nK"})
+    (tmp_path / "CLAUDE.md").symlink_to("agents.md")
+    found = load_project_skills(tmp_path, git_root=tmp_path)
+    assert [(skill.name, skill.content) for skill in found] == [("agents", "A"), ("k", "K")]
+
+
+def test_a_users_skills_come_from_the_folders_of_the_home_in_their_order(tmp_path: Path) -> None:
+    write(tmp_path, {".openhands/skills/a.md": "later", ".agents/skills/a.md": "first"})
+    write(tmp_path, {".openhands/skills/installed/b/SKILL.md": "---\nname: b\n---\nB"})
+    found = {skill.name: skill.content for skill in load_user_skills(tmp_path)}
+    assert found == {"a": "first", "b": "B"}
+    assert load_user_skills(tmp_path / "nobody") == []
