@@ -148,6 +148,20 @@ class LLMBudgetExceededError(LLMError):
     status_id = "STATUS$ERROR_LLM_OUT_OF_CREDITS"
 
 
+class FunctionCallConversionError(LLMError):
+    """A tool call could not be put into text for a model that takes no tools: the history is at fault."""
+
+
+class FunctionCallValidationError(LLMError):
+    """A model that writes its calls as text wrote one that cannot be; `str(error)` tells it what is wrong.
+
+    Attributes:
+        response: the answer that held it, counted already; None while it is being read.
+    """
+
+    response: object = None
+
+
 class AgentStuckInLoopError(DrydockError):
     """The agent repeats itself without getting anywhere; a message of its user sets it going again."""
 

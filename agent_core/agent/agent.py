@@ -8,6 +8,7 @@ from typing import Any
 from agent_core.agent.base import AgentBase, StepInput, StepOutcome
 from agent_core.agent.text_calls import is_call_in_text
 from agent_core.agent.tool_calls import parse_call
+from agent_core.errors import FunctionCallValidationError
 from agent_core.events.llm_events import ActionEvent, MessageEvent
 from agent_core.events.messages import Message, MessageToolCall, TextContent
 from agent_core.events.serialization import AnyEvent
@@ -34,9 +35,14 @@ class Agent(AgentBase):
     """Reasons and acts through the tools it is given."""
 
     async def astep(self, step: StepInput) -> StepOutcome:
-        response = await self.llm.acompletion(
-            step.prompt, step.tool_schemas, on_delta=step.on_delta, on_retry=step.on_retry, context=step.context
-        )
+        try:
+            response = await self.llm.acompletion(
+                step.prompt, step.tool_schemas, on_delta=step.on_delta, on_retry=step.on_retry, context=step.context
+            )
+        except FunctionCallValidationError as error:
+            if not isinstance(error.response, LLMResponse):
+                raise
+            return _unreadable(error, error.response)
         message = response.message
         if message.tool_calls:
             return self._calls(message.tool_calls, response, step)
@@ -83,6 +89,13 @@ class Agent(AgentBase):
                 is_half = position == len(calls) - 1 and _is_cut(response)
                 errors[position] = f"{parsed.error} {CUT_OFF}" if is_half else parsed.error
         return StepOutcome(events, response, errors)
+
+
+def _unreadable(error: FunctionCallValidationError, response: LLMResponse) -> StepOutcome:
+    """What a model that writes its calls as text is told about one that cannot be (agent-core 2.4, row 6a)."""
+    told = _nudge(f"Your call could not be read, so nothing was run: {error}", response)
+    said = [_spoken(response.message, response, waits=False)] if response.message.text.strip() else []
+    return StepOutcome([*said, told], response)
 
 
 def _is_cut(response: LLMResponse) -> bool:

@@ -21,6 +21,8 @@ from contextlib import aclosing
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from pydantic import SecretStr
+
 from agent_core.errors import LLMError, LLMInternalError
 from agent_core.llm.compatible import CompatibleExchange, HttpFailures
 from agent_core.llm.exchange import ChatRequest, Chunk, Endpoint
@@ -219,6 +221,7 @@ class LiteLLMClient:
             "extra_headers": dict(endpoint.headers) or None,
             "extra_body": dict(request.extra_body) or None,
             "tools": copied(request.tools) or None,
+            **{name: _plain(value) for name, value in endpoint.options},
             **request.parameters,
         }
         try:
@@ -244,6 +247,10 @@ class LiteLLMClient:
             raise from_exception(endpoint, error, secrets=_keys_of_environment()) from None
         if not is_complete:
             raise build(endpoint, LLMInternalError, f"Model {endpoint.label} cut its answer off before the end")
+
+
+def _plain(value: str | SecretStr) -> str:
+    return value.get_secret_value() if isinstance(value, SecretStr) else value
 
 
 def _keys_of_environment() -> list[str]:

@@ -26,7 +26,10 @@ class CallContext:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a model is reached; hashable, so that a transport can keep what it worked out about it."""
+    """Where a model is reached; hashable, so that a transport can keep what it worked out about it.
+
+    `options` are settings of one provider alone, by the client library's names.
+    """
 
     model: str
     base_url: str | None = None
@@ -34,6 +37,7 @@ class Endpoint:
     api_version: str | None = None
     headers: tuple[tuple[str, str], ...] = ()
     drop_params: bool = True
+    options: tuple[tuple[str, str | SecretStr], ...] = ()
 
     @property
     def label(self) -> str:

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from email.utils import parsedate_to_datetime
 from time import time
 
+from pydantic import SecretStr
+
 from agent_core.errors import (
     LLMAuthenticationError,
     LLMBadRequestError,
@@ -216,6 +218,7 @@ def hide_keys(text: str, endpoint: Endpoint, *secrets: str) -> str:
 def keys_of(endpoint: Endpoint) -> list[str]:
     """The endpoint's key and the values of its secret headers, these also without their scheme."""
     keys = [endpoint.api_key.get_secret_value()] if endpoint.api_key is not None else []
+    keys += [value.get_secret_value() for _, value in endpoint.options if isinstance(value, SecretStr)]
     keys += [value for name, value in endpoint.headers if _is_secret_header(name)]
     return keys + [value.split(" ", 1)[1] for value in keys if value.lower().startswith(("bearer ", "basic "))]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 from agent_core.llm.model_table import model_entry
@@ -21,6 +22,8 @@ _ECHO_REASONING = (
     "deepseek-v4",
 )
 _THINKING_BLOCKS = ("claude",)
+_NO_STOP_WORDS = ("o1", "o3", "grok-4-0709", "grok-code-fast-1", "deepseek-r1-0528")
+_NO_EXAMPLE = ("openhands-lm", "devstral", "nemotron")
 _NO_SAMPLING = ("gpt-5", "o1", "o3", "o4", "claude-opus-4-7", "claude-opus-4-8", "!gpt-5-chat", "!gemini")
 
 
@@ -36,6 +39,8 @@ class ModelFeatures:
         echo_reasoning: wants its reasoning text back with the history.
         thinking_blocks: wants its signed thinking blocks back, unchanged.
         sampling: takes temperature and top_p.
+        stop_words: can be told at which text to stop.
+        text_example: wants to be shown how calls are written as text, where it has to.
         max_input_tokens: context window, None when unknown.
         max_output_tokens: longest answer, None when unknown.
     """
@@ -47,6 +52,8 @@ class ModelFeatures:
     echo_reasoning: bool = False
     thinking_blocks: bool = False
     sampling: bool = True
+    stop_words: bool = True
+    text_example: bool = True
     max_input_tokens: int | None = None
     max_output_tokens: int | None = None
 
@@ -55,9 +62,28 @@ class ModelFeatures:
         return replace(self, **changes) if changes else self
 
 
+CAPABILITIES: Mapping[str, str] = MappingProxyType(
+    {
+        "supports_function_calling": "function_calling",
+        "supports_vision": "vision",
+        "supports_prompt_cache": "prompt_cache_marks",
+        "supports_sampling_params": "sampling",
+        "supports_stop_words": "stop_words",
+        "force_string_serializer": "string_content",
+        "send_reasoning_content": "echo_reasoning",
+    }
+)
+"""The names under which a configuration may overrule what is known of a model."""
+
+
 @lru_cache(maxsize=256)
-def features_of(model: str) -> ModelFeatures:
-    """The features of a model by its full configured name; looked up once per name."""
+def features_of(model: str, overrides: tuple[tuple[str, bool], ...] = ()) -> ModelFeatures:
+    """The features of a model by its full configured name; looked up once per name.
+
+    `overrides`, by the names of `CAPABILITIES`, beat the public table, whose explicit words beat the name patterns.
+    """
+    if overrides:
+        return features_of(model).changed({CAPABILITIES[name]: value for name, value in overrides})
     entry = model_entry(model)
     known: Mapping[str, Any] = entry if entry is not None else {}
     return ModelFeatures(
@@ -68,6 +94,8 @@ def features_of(model: str) -> ModelFeatures:
         echo_reasoning=matches(model, _ECHO_REASONING),
         thinking_blocks=matches(model, _THINKING_BLOCKS),
         sampling=not matches(_base(model), _NO_SAMPLING, anchored=True),
+        stop_words=not matches(_base(model), _NO_STOP_WORDS, anchored=True),
+        text_example=not matches(model, _NO_EXAMPLE),
         max_input_tokens=_count(known, "max_input_tokens") or _count(known, "max_tokens"),
         max_output_tokens=_count(known, "max_output_tokens"),
     )

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr
+from pydantic import PrivateAttr, SecretStr
 
 from agent_core.errors import LLMError
 from agent_core.events.llm_events import TokenUsage
 from agent_core.events.messages import Message
 from agent_core.llm.assembly import Assembly
 from agent_core.llm.completion import Completion, RetryListener
+from agent_core.llm.config import DEMO_MODEL, LLMConfig
 from agent_core.llm.deltas import DeltaListener
 from agent_core.llm.exchange import CallContext, ChatRequest, Endpoint, Transport
 from agent_core.llm.features import ModelFeatures, features_of
@@ -21,16 +22,19 @@ from agent_core.llm.prices import cost_of, usage_of
 from agent_core.llm.render import WireMessage, render_message, texts_size
 from agent_core.llm.response import LLMResponse, ResponseKind, RetryNotice, classify
 from agent_core.llm.retry import RetryPolicy
+from agent_core.llm.text_protocol.calls import TextCalls
+from agent_core.llm.text_protocol.syntax import STOP_WORD
 from agent_core.llm.transports import transport_of
 
-logger = logging.getLogger(__name__)
+AZURE_VERSION = "2024-12-01-preview"
+_AWS = ("bedrock/", "sagemaker/")
 
-DEMO_MODEL = "demo/tour"
+logger = logging.getLogger(__name__)
 
 __all__ = ["DEMO_MODEL", "LLM", "CallContext", "LLMResponse", "ResponseKind", "RetryNotice", "classify"]
 
 
-class LLM(BaseModel):
+class LLM(LLMConfig):
     """A model and how to call it. Frozen, so it may be shared and copied freely; holds no connection.
 
     What its calls cost is counted beside the configuration, in `metrics`. Copies made with `model_copy` count together,
@@ -41,61 +45,6 @@ class LLM(BaseModel):
     to it. ``demo/tour`` is the built-in scripted model; ``replay/<file>`` answers from a recording. Unknown fields are
     ignored.
     """
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    model: str = Field(default=DEMO_MODEL, min_length=1)
-    """Provider and name of the model."""
-    api_key: SecretStr | None = None
-    """Key for the provider; without one, the provider's usual environment variable is used."""
-    base_url: str | None = None
-    """Root of the API, up to and including ``/v1`` where there is one."""
-    api_version: str | None = None
-    """Version of the API, for Azure."""
-    usage_id: str = "default"
-    """Under which name the cost is counted."""
-
-    num_retries: int = Field(default=5, ge=1)
-    """Attempts in all."""
-    retry_multiplier: float = Field(default=8.0, ge=0)
-    """Seconds before the second attempt, doubled before each further one."""
-    retry_min_wait: float = Field(default=8.0, ge=0)
-    """Shortest wait between attempts, seconds."""
-    retry_max_wait: float = Field(default=64.0, ge=0)
-    """Longest wait between attempts, seconds."""
-    timeout: float = Field(default=300.0, gt=0)
-    """Seconds that an answer, and then each further piece of it, may take to come."""
-
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    seed: int | None = None
-    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = None
-    """How long the model thinks; None leaves it to the provider."""
-    max_output_tokens: int | None = Field(default=None, gt=0)
-    """Longest answer; None leaves it to the provider."""
-    max_input_tokens: int | None = Field(default=None, gt=0)
-    """Context window; None takes the published one."""
-    input_cost_per_token: float | None = Field(default=None, ge=0)
-    """US dollars; counts only together with `output_cost_per_token`."""
-    output_cost_per_token: float | None = Field(default=None, ge=0)
-    """US dollars; counts only together with `input_cost_per_token`."""
-
-    native_tool_calling: bool | None = None
-    """Whether the model takes tools itself; None asks the table of known models."""
-    caching_prompt: bool = True
-    """Mark reusable prefixes for models that want it."""
-    disable_vision: bool | None = None
-    """True leaves images out whatever the model can do; False sends them even where the table says no."""
-    drop_params: bool = True
-    """Leave out options that the provider does not know, rather than fail."""
-    model_canonical_name: str | None = None
-    """Name under which abilities and prices are looked up, where `model` is an alias."""
-    extra_headers: dict[str, str] | None = None
-    litellm_extra_body: dict[str, Any] = Field(default_factory=dict)
-    """Further members of the request body. For ``demo/…``: ``pace``, 0 to answer at once."""
-    record_to: str | None = None
-    """File to which every exchange is appended (JSON lines, secrets masked); ``replay/<file>`` plays it back."""
 
     _transport: Transport | None = PrivateAttr(default=None)
     _metrics: Metrics = PrivateAttr(default_factory=Metrics)
@@ -129,10 +78,12 @@ class LLM(BaseModel):
     @property
     def features(self) -> ModelFeatures:
         """What the model can do, own settings first; looked up once per model."""
-        found = features_of(self.model_canonical_name or self.model)
+        found = features_of(self.model_canonical_name or self.model, tuple(self.capability_overrides.items()))
         changes: dict[str, Any] = {}
-        if self.native_tool_calling is not None:
-            changes["function_calling"] = self.native_tool_calling
+        if not self.native_tool_calling:
+            changes["function_calling"] = False
+        if self.force_string_serializer is not None:
+            changes["string_content"] = self.force_string_serializer
         if self.disable_vision is not None:
             changes["vision"] = not self.disable_vision
         if self.max_input_tokens is not None:
@@ -176,14 +127,19 @@ class LLM(BaseModel):
         connection and ends a wait at once.
 
         Raises:
+            FunctionCallValidationError: a model without tools of its own wrote a call that cannot be; it was counted.
             LLMError: the call failed for good, after its retries where they make sense; `str(error)` is fit for a user.
         """
         features = self.features
+        parameters = self._parameters(features)
+        spoken = None if features.function_calling else TextCalls(messages, tools, example=features.text_example)
+        if spoken is not None and tools and features.stop_words and not self.disable_stop_word:
+            parameters["stop"] = [STOP_WORD]
         request = ChatRequest(
             endpoint=self._endpoint(),
-            messages=messages,
-            tools=tools,
-            parameters=self._parameters(features),
+            messages=messages if spoken is None else spoken.prompt,
+            tools=tools if spoken is None else (),
+            parameters=parameters,
             extra_body=self.litellm_extra_body,
             timeout=self.timeout,
             context=context or CallContext(),
@@ -202,21 +158,35 @@ class LLM(BaseModel):
         self._metrics.add(response)
         if context is not None and context.on_response is not None:
             context.on_response(response, self.usage_id)
-        return response
+        return response if spoken is None else spoken.read(response)
 
     def _endpoint(self) -> Endpoint:
         # Keys and addresses are pasted, often with the end of a line.
         key = self.api_key.get_secret_value().strip() if self.api_key else ""
         return Endpoint(
             model=self.model,
-            base_url=(self.base_url or "").strip() or None,
+            base_url=(self.base_url or self._usual_url() or "").strip() or None,
             api_key=SecretStr(key) if key else None,
-            api_version=self.api_version,
-            headers=tuple((self.extra_headers or {}).items()),
+            api_version=self.api_version or (AZURE_VERSION if self.model.startswith("azure/") else None),
+            headers=tuple({**self._own_headers(), **(self.extra_headers or {})}.items()),
             drop_params=self.drop_params,
+            options=self._aws_options() if self.model.startswith(_AWS) else (),
         )
 
-    def _parameters(self, features: ModelFeatures) -> Mapping[str, Any]:
+    def _usual_url(self) -> str | None:
+        return self.ollama_base_url if self.model.startswith("ollama") else None
+
+    def _own_headers(self) -> dict[str, str]:
+        if not self.model.startswith("openrouter/"):
+            return {}
+        headers = {"HTTP-Referer": self.openrouter_site_url, "X-Title": self.openrouter_app_name}
+        return {name: value for name, value in headers.items() if value}
+
+    def _aws_options(self) -> tuple[tuple[str, str | SecretStr], ...]:
+        given = ((name, getattr(self, name)) for name in type(self).model_fields if name.startswith("aws_"))
+        return tuple((name, value) for name, value in given if value)
+
+    def _parameters(self, features: ModelFeatures) -> dict[str, Any]:
         """Options by their OpenAI names; unset ones are left to the provider."""
         sampling = {"temperature": self.temperature, "top_p": self.top_p, "top_k": self.top_k}
         options: dict[str, Any] = {

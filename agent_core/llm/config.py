@@ -1,0 +1,152 @@
+"""The configuration of a model: every setting, and where it is read from (agent-core 9.1)."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, SerializationInfo, field_serializer, field_validator
+
+from agent_core.llm.features import CAPABILITIES
+
+DEMO_MODEL = "demo/tour"
+EXPOSE_SECRETS = "expose_secrets"
+"""Key of a serialisation context: ``model_dump(context={EXPOSE_SECRETS: True})`` writes keys in plain text."""
+
+_MASK = "**********"
+_SECRETS = ("api_key", "aws_access_key_id", "aws_secret_access_key", "aws_session_token")
+
+
+class LLMConfig(BaseModel):
+    """What is configured of a model. Frozen; unknown fields are ignored; keys are masked in JSON unless asked for."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    model: str = Field(default=DEMO_MODEL, min_length=1)
+    """Provider and name of the model."""
+    api_key: SecretStr | None = None
+    """Key for the provider; without one, the provider's usual environment variable is used."""
+    base_url: str | None = None
+    """Root of the API, up to and including ``/v1`` where there is one."""
+    api_version: str | None = None
+    """Version of the API, for Azure, where it is ``2024-12-01-preview`` unless given."""
+    ollama_base_url: str | None = None
+    """Root of the API of ``ollama/…`` models, where `base_url` is not given."""
+    usage_id: str = "default"
+    """Under which name the cost is counted."""
+
+    aws_access_key_id: SecretStr | None = None
+    aws_secret_access_key: SecretStr | None = None
+    aws_session_token: SecretStr | None = None
+    aws_region_name: str | None = None
+    aws_profile_name: str | None = None
+    aws_role_name: str | None = None
+    aws_session_name: str | None = None
+    aws_bedrock_runtime_endpoint: str | None = None
+    openrouter_site_url: str = ""
+    """Site that OpenRouter is told its requests come from; empty tells none."""
+    openrouter_app_name: str = "Drydock"
+    """Application that OpenRouter is told its requests come from; empty tells none."""
+
+    num_retries: int = Field(default=5, ge=1)
+    """Attempts in all."""
+    retry_multiplier: float = Field(default=8.0, ge=0)
+    """Seconds before the second attempt, doubled before each further one."""
+    retry_min_wait: float = Field(default=8.0, ge=0)
+    """Shortest wait between attempts, seconds."""
+    retry_max_wait: float = Field(default=64.0, ge=0)
+    """Longest wait between attempts, seconds."""
+    timeout: float = Field(default=300.0, gt=0)
+    """Seconds that an answer, and then each further piece of it, may take to come."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    seed: int | None = None
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = None
+    """How long the model thinks; None leaves it to the provider."""
+    max_output_tokens: int | None = Field(default=None, gt=0)
+    """Longest answer; None leaves it to the provider."""
+    max_input_tokens: int | None = Field(default=None, gt=0)
+    """Context window; None takes the published one."""
+    input_cost_per_token: float | None = Field(default=None, ge=0)
+    """US dollars; counts only together with `output_cost_per_token`."""
+    output_cost_per_token: float | None = Field(default=None, ge=0)
+    """US dollars; counts only together with `input_cost_per_token`."""
+
+    native_tool_calling: bool = True
+    """False writes tools and calls as text; so does a model of which it is known that it takes no tools."""
+    disable_stop_word: bool = False
+    """Do not ask the server to stop at the end of a call that is written as text."""
+    caching_prompt: bool = True
+    """Mark reusable prefixes for models that want it."""
+    disable_vision: bool | None = None
+    """True leaves images out whatever the model can do; False sends them even where the table says no."""
+    force_string_serializer: bool | None = None
+    """Whether message content is one text instead of a list of parts; None asks the table of known models."""
+    capability_overrides: dict[str, bool] = Field(default_factory=dict)
+    """What the model can do, by the names of agent-core 9.9 (``supports_vision`` …); beats everything that is known."""
+    drop_params: bool = True
+    """Leave out options that the provider does not know, rather than fail."""
+    model_canonical_name: str | None = None
+    """Name under which abilities and prices are looked up, where `model` is an alias."""
+    extra_headers: dict[str, str] | None = None
+    litellm_extra_body: dict[str, Any] = Field(default_factory=dict)
+    """Further members of the request body. For ``demo/…``: ``pace``, 0 to answer at once."""
+    record_to: str | None = None
+    """File to which every exchange is appended (JSON lines, secrets masked); ``replay/<file>`` plays it back."""
+
+    @field_validator(*_SECRETS, mode="before")
+    @classmethod
+    def _no_key(cls, value: Any) -> Any:
+        """An empty key is none, and so is the mask of one that was written without its value."""
+        text = value.get_secret_value() if isinstance(value, SecretStr) else value
+        return None if isinstance(text, str) and text.strip() in ("", _MASK) else value
+
+    @field_serializer(*_SECRETS)
+    def _written_key(self, value: SecretStr | None, info: SerializationInfo) -> Any:
+        if value is not None and info.context and info.context.get(EXPOSE_SECRETS):
+            return value.get_secret_value()
+        return str(value) if value is not None and info.mode == "json" else value
+
+    @field_validator("capability_overrides")
+    @classmethod
+    def _known_capabilities(cls, value: dict[str, bool]) -> dict[str, bool]:
+        if unknown := sorted(value.keys() - CAPABILITIES.keys()):
+            raise ValueError(f"{unknown[0]!r} is no capability; there are {sorted(CAPABILITIES)}")
+        return value
+
+    @classmethod
+    def load_from_env(cls, prefix: str = "LLM_", environ: Mapping[str, str] | None = None) -> Self:
+        """The configuration of the environment: the field ``base_url`` is ``LLM_BASE_URL``; empty ones do not count.
+
+        Dictionaries are written as JSON.
+
+        Raises:
+            ValueError: a variable cannot be meant; it is named.
+        """
+        environment = os.environ if environ is None else environ
+        values: dict[str, Any] = {}
+        for name, field in cls.model_fields.items():
+            text = environment.get(f"{prefix}{name.upper()}", "")
+            if not text.strip():
+                continue
+            is_text = field.annotation in (str, str | None, SecretStr | None)
+            try:
+                values[name] = text if is_text or text.lstrip()[:1] not in ("{", "[") else json.loads(text)
+            except ValueError:
+                raise ValueError(f"{prefix}{name.upper()} is not valid JSON: {text[:80]!r}") from None
+        return cls.model_validate(values)
+
+    @classmethod
+    def load_from_json(cls, path: str | os.PathLike[str]) -> Self:
+        """The configuration in a JSON file.
+
+        Raises:
+            OSError: the file cannot be read.
+            ValueError: it holds no configuration.
+        """
+        return cls.model_validate_json(Path(path).read_text(encoding="utf-8"))
