@@ -1,1 +1,95 @@
-"""agent_core: conversations between people, models and sandboxes, without a server or a database."""
+"""agent_core: conversations between people, models and sandboxes, without a server or a database.
+
+The public names are loaded when they are first used, so importing the package costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agent_core.agent.agent import Agent
+    from agent_core.agent.base import AgentBase
+    from agent_core.agent.codeact import CodeActAgent
+    from agent_core.events.event import Event, LLMConvertibleEvent
+    from agent_core.events.llm_events import (
+        ActionEvent,
+        AgentErrorEvent,
+        MessageEvent,
+        ObservationEvent,
+        SystemPromptEvent,
+        UserRejectObservation,
+    )
+    from agent_core.events.messages import ImageContent, Message, TextContent, content_to_str
+    from agent_core.events.schema import Action, Observation
+    from agent_core.llm.llm import LLM
+    from agent_core.llm.registry import LLMRegistry
+    from agent_core.log import get_logger
+    from agent_core.tools.definition import ToolDefinition
+    from agent_core.tools.execution import ToolExecutor
+    from agent_core.tools.registry import list_registered_tools, register_tool, resolve_tool
+    from agent_core.tools.spec import Tool, ToolAnnotations
+
+    __version__: str
+
+__all__ = [
+    "LLM",
+    "Action",
+    "ActionEvent",
+    "Agent",
+    "AgentBase",
+    "AgentErrorEvent",
+    "CodeActAgent",
+    "Event",
+    "ImageContent",
+    "LLMConvertibleEvent",
+    "LLMRegistry",
+    "Message",
+    "MessageEvent",
+    "Observation",
+    "ObservationEvent",
+    "SystemPromptEvent",
+    "TextContent",
+    "Tool",
+    "ToolAnnotations",
+    "ToolDefinition",
+    "ToolExecutor",
+    "UserRejectObservation",
+    "__version__",
+    "content_to_str",
+    "get_logger",
+    "list_registered_tools",
+    "register_tool",
+    "resolve_tool",
+]
+
+_MODULES = {
+    "agent.agent": ("Agent",),
+    "agent.base": ("AgentBase",),
+    "agent.codeact": ("CodeActAgent",),
+    "events.event": ("Event", "LLMConvertibleEvent"),
+    "events.llm_events": (
+        *("ActionEvent", "AgentErrorEvent", "MessageEvent", "ObservationEvent", "SystemPromptEvent"),
+        "UserRejectObservation",
+    ),
+    "events.messages": ("ImageContent", "Message", "TextContent", "content_to_str"),
+    "events.schema": ("Action", "Observation"),
+    "llm.llm": ("LLM",),
+    "llm.registry": ("LLMRegistry",),
+    "log": ("get_logger",),
+    "tools.definition": ("ToolDefinition",),
+    "tools.execution": ("ToolExecutor",),
+    "tools.registry": ("list_registered_tools", "register_tool", "resolve_tool"),
+    "tools.spec": ("Tool", "ToolAnnotations"),
+}
+_HOMES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """A public name, loaded when it is asked for."""
+    if name == "__version__":
+        return import_module("agent_core.version").VERSION
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

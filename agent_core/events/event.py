@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from datetime import UTC, datetime
 from typing import Literal, Self
 
 from pydantic import AwareDatetime, Field
 
-from agent_core.events.messages import Frozen
+from agent_core.events.messages import Frozen, Message
 
 Source = Literal["agent", "user", "environment", "hook"]
 
@@ -38,3 +39,14 @@ class Event(Frozen):
     def stored_as(self, event_id: int) -> Self:
         """A copy of this event under its id in the log."""
         return self.model_copy(update={"id": event_id})
+
+
+class LLMConvertibleEvent(Event):
+    """Base of the events that a model sees, each of which can be put as a message by itself.
+
+    What is sent to a model is made from a view, which joins what belongs together (the calls of one answer).
+    """
+
+    @abstractmethod
+    def to_llm_message(self) -> Message:
+        """The event as the model sees it."""

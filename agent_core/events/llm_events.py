@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from agent_core.events.event import Event, Source
+from agent_core.events.event import Event, LLMConvertibleEvent, Source
 from agent_core.events.messages import Frozen, Message, MessageToolCall, TextContent
 from agent_core.events.risk import SecurityRisk
 from agent_core.events.schema import AnyAction, AnyObservation
@@ -51,7 +51,7 @@ class MetricsSnapshot(Frozen):
     usage: TokenUsage = Field(default_factory=TokenUsage)
 
 
-class SystemPromptEvent(Event):
+class SystemPromptEvent(LLMConvertibleEvent):
     """The first event of an agent's conversation: what it is told and which tools it has.
 
     `system_prompt` is the same for every conversation with the same agent configuration (cacheable);
@@ -66,8 +66,13 @@ class SystemPromptEvent(Event):
     agent_class: str = "Agent"
     version: str | None = None
 
+    def to_llm_message(self) -> Message:
+        """The system message: the prompt, marked as worth caching, and this conversation's own part."""
+        static = self.system_prompt.model_copy(update={"cache_prompt": True})
+        return Message(role="system", content=[static, self.dynamic_context] if self.dynamic_context else [static])
 
-class MessageEvent(Event):
+
+class MessageEvent(LLMConvertibleEvent):
     """A message of the user, of the agent, or (source environment, role user) a nudge to the agent.
 
     `wait_for_response` on an agent's message means that the agent is done until the user answers. `file_urls` are
@@ -94,7 +99,7 @@ class MessageEvent(Event):
         return self.llm_message.model_copy(update={"content": content})
 
 
-class ActionEvent(Event):
+class ActionEvent(LLMConvertibleEvent):
     """One tool call: proposed by the model (`tool_call` set), or given by the user directly (`tool_call` None).
 
     `action` is None when the model's call could not be validated; such an event is answered by an `AgentErrorEvent`
@@ -128,8 +133,18 @@ class ActionEvent(Event):
         """The thought as one text."""
         return "\n".join(part.text for part in self.thought)
 
+    def to_llm_message(self) -> Message:
+        """The assistant's message with this one call (a view joins the calls of one answer)."""
+        return Message(
+            role="assistant",
+            content=list(self.thought) if self.thought_text.strip() else [],
+            tool_calls=None if self.tool_call is None else [self.tool_call],
+            reasoning_content=self.reasoning_content,
+            thinking_blocks=self.thinking_blocks,
+        )
 
-class ObservationEvent(Event):
+
+class ObservationEvent(LLMConvertibleEvent):
     """The result of the action whose id is `cause`."""
 
     kind: Literal["ObservationEvent"] = "ObservationEvent"
@@ -144,13 +159,13 @@ class ObservationEvent(Event):
         """The tool result as the model sees it."""
         return Message(
             role="tool",
-            content=self.observation.to_llm_content,
+            content=list(self.observation.to_llm_content),
             tool_call_id=self.tool_call_id,
             name=self.tool_name,
         )
 
 
-class UserRejectObservation(Event):
+class UserRejectObservation(LLMConvertibleEvent):
     """The answer to an action that the user (or a hook) refused; it was not executed."""
 
     kind: Literal["UserRejectObservation"] = "UserRejectObservation"
@@ -172,7 +187,7 @@ class UserRejectObservation(Event):
         )
 
 
-class AgentErrorEvent(Event):
+class AgentErrorEvent(LLMConvertibleEvent):
     """The answer to an action that could not be executed: bad call, lost sandbox, interruption, internal error.
 
     Attributes:
@@ -200,7 +215,7 @@ class AgentErrorEvent(Event):
         )
 
 
-class CondensationSummaryEvent(Event):
+class CondensationSummaryEvent(LLMConvertibleEvent):
     """What stands in a view for the events that were condensed; made from a `Condensation`, whose id it has.
 
     It is never stored: the log has the `Condensation`.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -74,3 +75,10 @@ class Message(Frozen):
     def assistant(cls, text: str) -> Message:
         """An assistant message of one text and no calls."""
         return cls(role="assistant", content=[TextContent(text=text)])
+
+
+def content_to_str(contents: Sequence[TextContent | ImageContent]) -> list[str]:
+    """One text for each part, for people: an image is named, not shown."""
+    return [
+        part.text if isinstance(part, TextContent) else f"[Image: {len(part.image_urls)} URLs]" for part in contents
+    ]

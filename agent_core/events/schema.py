@@ -7,6 +7,7 @@ registry finds the class again when an event is read back. A stored value whose 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Annotated, Any, ClassVar, Self
 
@@ -71,7 +72,7 @@ class Observation(Tagged):
         return cls(content=[TextContent(text=text)], is_error=is_error, **fields)
 
     @property
-    def to_llm_content(self) -> list[TextContent | ImageContent]:
+    def to_llm_content(self) -> Sequence[TextContent | ImageContent]:
         """The content for the model; an error is announced by a first block (agent-core 3.3)."""
         if not self.is_error:
             return list(self.content)

@@ -32,9 +32,10 @@ class SandboxFolder:
     a disk takes.
     """
 
-    def __init__(self, data_dir: str, name: str) -> None:
+    def __init__(self, data_dir: str, name: str, workspace: str = "") -> None:
         self.name = name
         self.path = Path(data_dir, "sandboxes", name).absolute()
+        self._given = workspace
 
     @property
     def socket(self) -> Path:
@@ -43,8 +44,8 @@ class SandboxFolder:
 
     @property
     def workspace(self) -> Path:
-        """The conversation's files."""
-        return self.path / "workspace"
+        """The conversation's files: a folder of its own, or the one that it was given."""
+        return Path(self._given) if self._given else self.path / "workspace"
 
     def prepare(self, spec: SandboxSpec, *, confined: bool) -> int | None:
         """Make everything that a start needs; returns the user to run as when this process is root."""
@@ -72,8 +73,8 @@ class SandboxFolder:
         return uid
 
     def exists(self) -> bool:
-        """Whether there is a workspace."""
-        return self.workspace.is_dir()
+        """Whether it was prepared once and not removed since."""
+        return (self.path / "workspace").is_dir()
 
     def remove(self) -> None:
         """Remove all of it."""
@@ -167,6 +168,8 @@ class SandboxFolder:
             return noted
         if not confined or os.geteuid() != 0:
             return None
+        if self._given:  # what is made in it belongs to its owner, and that owner's files can be changed
+            return os.stat(self._given).st_uid or None
         return user_for(self.name, Path("/proc/self/uid_map").read_text())
 
 

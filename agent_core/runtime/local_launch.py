@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import fcntl
+import functools
 import json
 import os
 import resource
@@ -37,9 +38,9 @@ def main(order: dict[str, Any]) -> None:
     Args:
         order: ``argv`` and ``env`` of the program; ``view``, bubblewrap's arguments, which go through a descriptor so
             that no path of the host shows in its command line (empty: no bubblewrap, and ``cwd`` is where it starts);
-            ``folder`` to write ``process.json`` and the log to; ``uid`` to run as, or None; ``mount`` (place where a
-            root server shows `folder` to that user); ``joins`` (files of control groups); ``limits`` (resource limits
-            by name); ``oom_score_adj``; ``network``, the path of slirp4netns, or "" for no network;
+            ``folder`` to write ``process.json`` and the log to; ``uid`` to run as, or None; ``mounts`` (folders and the
+            places where a root server shows them to that user); ``joins`` (files of control groups); ``limits``
+            (resource limits by name); ``oom_score_adj``; ``network``, the path of slirp4netns, or "" for no network;
             ``filter``, the program for seccomp in hexadecimal digits.
     """
     _close_inherited()
@@ -152,8 +153,8 @@ def _become(order: dict[str, Any], info: int) -> None:
             bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
             resource.setrlimit(kind, (bound, bound))
         if order["uid"] is not None:
-            if order["mount"] is not None:
-                _show(order["folder"], order["mount"])
+            if order["mounts"]:
+                _show(order["mounts"])
             _change_user(order["uid"])
         argv = order["argv"]
         if order["view"]:
@@ -180,18 +181,20 @@ def _descriptor_of(content: bytes) -> int:
     return descriptor
 
 
-def _show(folder: str, place: str) -> None:
-    """Mount `folder` at `place` for this process and its children only: its user may not walk the way to it."""
+def _show(mounts: dict[str, str]) -> None:
+    """Mount folders at places for this process and its children only: its user may not walk the way to them."""
     libc = ctypes.CDLL(None, use_errno=True)
-    calls: tuple[Callable[[], int], ...] = (
-        lambda: libc.unshare(_CLONE_NEWNS),
-        lambda: libc.mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None),
-        lambda: libc.mount(folder.encode(), place.encode(), None, _MS_BIND | _MS_REC, None),
-    )
-    for call in calls:
+    calls: list[tuple[str, Callable[[], int]]] = [
+        ("a namespace for mounts", lambda: libc.unshare(_CLONE_NEWNS)),
+        ("/", lambda: libc.mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None)),
+    ]
+    for folder, place in mounts.items():
+        arguments = (os.fsencode(folder), os.fsencode(place), None, _MS_BIND | _MS_REC, None)
+        calls.append((place, functools.partial(libc.mount, *arguments)))
+    for subject, call in calls:
         if call() != 0:
             number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number), place)
+            raise OSError(number, os.strerror(number), subject)
 
 
 def _read_info(reading: int) -> dict[str, Any]:

@@ -34,7 +34,7 @@ def launch_order(
     bounds = {"CORE": 0}
     if "memory" not in limited:
         bounds["DATA"] = spec.limits.memory
-    if uid is not None:
+    if uid is not None and not spec.workspace:  # the user of a given folder may have processes elsewhere
         bounds["NPROC"] = spec.limits.processes
     own = _unconfined(spec, folder) if bwrap is None else _confined(spec, folder, uid, bwrap, "pids" in limited)
     return {
@@ -49,16 +49,26 @@ def launch_order(
 
 
 def _confined(spec: SandboxSpec, folder: SandboxFolder, uid: int | None, bwrap: str, counted: bool) -> dict[str, Any]:
-    mount = next((path for path in _MOUNT_POINTS if os.path.isdir(path)), None) if uid is not None else None
-    seen = mount or str(folder.path)
+    places = [path for path in _MOUNT_POINTS if os.path.isdir(path)] if uid is not None else []
+    mounts = dict(zip([str(folder.path), spec.workspace][: 2 if spec.workspace else 1], places, strict=False))
+    seen = mounts.get(str(folder.path), str(folder.path))
+    workspace = mounts.get(spec.workspace, spec.workspace) or f"{seen}/workspace"
     program = filter_program(os.uname().machine)
-    inner = 0 if uid is not None or counted else spec.limits.processes
+    inner = 0 if (uid is not None and not spec.workspace) or counted else spec.limits.processes
+    inside = spec.workspace or WORKSPACE
     return {
-        "argv": [bwrap, *boot_command(local_view.interpreter().path, processes=inner), *SERVE],
-        "view": [*local_view.isolation(seen), *local_view.places(seen, spec.limits, filtered=bool(program))],
+        "argv": [
+            *(bwrap, *boot_command(local_view.interpreter().path, processes=inner)),
+            *(inside if word == WORKSPACE else word for word in SERVE),
+        ],
+        "view": [
+            *local_view.isolation(seen),
+            *(local_view.without_kernel_files() if uid is None and os.geteuid() == 0 else ()),
+            *local_view.places(seen, (workspace, inside), spec.limits, filtered=bool(program)),
+        ],
         "filter": program.hex(),
         "env": local_view.environment(local_view.HOME, spec.environment),
-        "mount": mount,
+        "mounts": mounts,
         "network": network_program(spec) or "",
     }
 
@@ -71,6 +81,6 @@ def _unconfined(spec: SandboxSpec, folder: SandboxFolder) -> dict[str, Any]:
         "view": [],
         "filter": "",
         "env": {**local_view.environment(str(folder.path / "home"), spec.environment), MARK: folder.name},
-        "mount": None,
+        "mounts": {},
         "network": "",
     }

@@ -40,7 +40,7 @@ class LocalSandbox:
     def __init__(self, spec: SandboxSpec, name: str, *, bwrap: str | None, pool: ThreadPoolExecutor) -> None:
         self.spec = spec
         self.provider = "local" if bwrap else "unconfined"
-        self._folder = SandboxFolder(spec.data_dir, name)
+        self._folder = SandboxFolder(spec.data_dir, name, spec.workspace)
         self._bwrap = bwrap
         self._pool = pool
         self._group = ControlGroup(name)
@@ -57,7 +57,7 @@ class LocalSandbox:
 
     @property
     def working_dir(self) -> str:
-        return WORKSPACE if self._bwrap else str(self._folder.workspace)
+        return WORKSPACE if self._bwrap and not self.spec.workspace else str(self._folder.workspace)
 
     async def start(self, progress: Progress) -> None:
         self._let_go()

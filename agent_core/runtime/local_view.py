@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from agent_core.runtime.local_launch import FILTER_MARK, INFO_MARK
-from agent_core.runtime.naming import RUNNER_ROOT, STATE_DIR, WORKSPACE
+from agent_core.runtime.naming import RUNNER_ROOT, STATE_DIR
 from agent_core.runtime.sandbox import SandboxLimits
 
 HOME = "/home/agent"
@@ -43,6 +43,19 @@ _HOST_FILES = (
     "/etc/timezone",
 )
 """Read-only, where the host has them; nothing that names its users, keys or machines."""
+
+_KERNEL_SETTINGS = ("acpi", "bus", "driver", "fs", "irq", "mtrr", "pressure", "scsi", "sys", "sysrq-trigger", "tty")
+_KERNEL_SECRETS = (
+    "kallsyms",
+    "kcore",
+    "keys",
+    "kmsg",
+    "kpagecgroup",
+    "kpagecount",
+    "kpageflags",
+    "slabinfo",
+    "timer_list",
+)
 
 OWN_FILES: Mapping[str, str] = {
     "passwd": f"root:x:0:0:root:/:/bin/sh\nagent:x:{INNER_UID}:{INNER_UID}:agent:{HOME}:/bin/bash\n"
@@ -87,15 +100,34 @@ def isolation(folder: str) -> list[str]:
     return arguments
 
 
-def places(folder: str, limits: SandboxLimits, *, filtered: bool) -> list[str]:
-    """Arguments for the sandbox's own folders and the bounds of those in memory, and for a filter of system calls."""
+def without_kernel_files() -> list[str]:
+    """Arguments for a sandbox that has to run as this host's root, because the folder that it works in is root's.
+
+    Such processes have no capabilities, but the kernel lets root write its settings without any; bubblewrap covers only
+    a part of them.
+    """
+    arguments: list[str] = []
+    for name in _KERNEL_SETTINGS:
+        if os.path.exists(f"/proc/{name}"):
+            arguments += ["--ro-bind", f"/proc/{name}", f"/proc/{name}"]
+    for name in _KERNEL_SECRETS:
+        if os.path.isfile(f"/proc/{name}"):
+            arguments += ["--ro-bind", "/dev/null", f"/proc/{name}"]
+    return arguments
+
+
+def places(folder: str, workspace: tuple[str, str], limits: SandboxLimits, *, filtered: bool) -> list[str]:
+    """Arguments for the sandbox's own folders and the bounds of those in memory, and for a filter of system calls.
+
+    `workspace`: where bubblewrap sees it, and where the sandbox shall.
+    """
     return [
         *("--size", str(limits.tmp_size), "--perms", "1777", "--tmpfs", "/tmp"),  # noqa: S108 - inside the sandbox
         *("--size", str(_SHARED_MEMORY), "--perms", "1777", "--tmpfs", "/dev/shm"),  # noqa: S108
         *("--ro-bind", f"{folder}/runner", f"{RUNNER_ROOT}/runner"),
         *("--bind", f"{folder}/state", STATE_DIR),
         *("--bind", f"{folder}/home", HOME),
-        *("--bind", f"{folder}/workspace", WORKSPACE),
+        *("--bind", *workspace),
         *("--remount-ro", "/dev", "--remount-ro", "/"),  # both are in memory and would be without a bound
         *("--chdir", RUNNER_ROOT, "--info-fd", INFO_MARK),
         *(("--seccomp", FILTER_MARK) if filtered else ()),

@@ -49,6 +49,8 @@ class SandboxSpec:
         network: ``none``; ``internal`` (a network without a way out, nor a way to other sandboxes); ``full``.
         environment: variables of every process in the sandbox.
         data_dir: folder on the host under which a provider may keep what it needs.
+        workspace: for providers without images, an absolute folder of this host to work in, seen inside under its own
+            path, as its owner; it is nobody's to remove. Empty for a workspace of the sandbox's own.
     """
 
     conversation_id: str
@@ -58,6 +60,7 @@ class SandboxSpec:
     network: Literal["none", "internal", "full"] = "full"
     limits: SandboxLimits = field(default_factory=SandboxLimits)
     environment: Mapping[str, str] = field(default_factory=dict)
+    workspace: str = ""
 
 
 class Attachment(NamedTuple):

@@ -1,1 +1,94 @@
-"""Tools: their specifications, their definitions, and the built-in ones."""
+"""Tools: their specifications, their definitions, and the built-in ones.
+
+The public names are loaded when they are first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agent_core.tools.definition import ToolDefinition
+    from agent_core.tools.execution import ToolExecutor
+    from agent_core.tools.file_editor import (
+        FileEditorAction,
+        FileEditorExecutor,
+        FileEditorObservation,
+        FileEditorTool,
+    )
+    from agent_core.tools.finish import FinishAction, FinishObservation, FinishTool
+    from agent_core.tools.presets import get_builtin_tools, get_default_tools
+    from agent_core.tools.registry import (
+        is_tool_usable,
+        list_registered_tools,
+        list_usable_tools,
+        register_tool,
+        resolve_tool,
+    )
+    from agent_core.tools.spec import DeclaredResources, Tool, ToolAnnotations
+    from agent_core.tools.terminal import (
+        BashExecutor,
+        BashTool,
+        TerminalAction,
+        TerminalExecutor,
+        TerminalObservation,
+        TerminalTool,
+        execute_bash_tool,
+    )
+    from agent_core.tools.think import ThinkAction, ThinkObservation, ThinkTool
+
+__all__ = [
+    "BashExecutor",
+    "BashTool",
+    "DeclaredResources",
+    "FileEditorAction",
+    "FileEditorExecutor",
+    "FileEditorObservation",
+    "FileEditorTool",
+    "FinishAction",
+    "FinishObservation",
+    "FinishTool",
+    "TerminalAction",
+    "TerminalExecutor",
+    "TerminalObservation",
+    "TerminalTool",
+    "ThinkAction",
+    "ThinkObservation",
+    "ThinkTool",
+    "Tool",
+    "ToolAnnotations",
+    "ToolDefinition",
+    "ToolExecutor",
+    "execute_bash_tool",
+    "get_builtin_tools",
+    "get_default_tools",
+    "is_tool_usable",
+    "list_registered_tools",
+    "list_usable_tools",
+    "register_tool",
+    "resolve_tool",
+]
+
+_MODULES = {
+    "definition": ("ToolDefinition",),
+    "execution": ("ToolExecutor",),
+    "file_editor": ("FileEditorAction", "FileEditorExecutor", "FileEditorObservation", "FileEditorTool"),
+    "finish": ("FinishAction", "FinishObservation", "FinishTool"),
+    "presets": ("get_builtin_tools", "get_default_tools"),
+    "registry": ("is_tool_usable", "list_registered_tools", "list_usable_tools", "register_tool", "resolve_tool"),
+    "spec": ("DeclaredResources", "Tool", "ToolAnnotations"),
+    "terminal": (
+        *("BashExecutor", "BashTool", "TerminalAction", "TerminalExecutor", "TerminalObservation", "TerminalTool"),
+        "execute_bash_tool",
+    ),
+    "think": ("ThinkAction", "ThinkObservation", "ThinkTool"),
+}
+_HOMES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """A public name, loaded when it is asked for."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Generic, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic._internal._model_construction import ModelMetaclass  # there is no public name for it
+from typing_extensions import TypeVar
 
 from agent_core.events.schema import Action, Observation, parameters_of
+from agent_core.tools.execution import execute
+from agent_core.tools.naming import tool_name_of
 from agent_core.tools.spec import DeclaredResources, ToolAnnotations, ToolContext
 
-ToolExecutor = Callable[[Any, "ToolContext | None"], "Observation | Awaitable[Observation] | Mapping[str, Any]"]
-"""``(action, conversation=None) -> Observation``, synchronous (run in a thread) or asynchronous."""
+ActionT = TypeVar("ActionT", bound=Action, default=Any)
+ObservationT = TypeVar("ObservationT", bound=Observation, default=Any)
 
 SECURITY_RISK_SCHEMA = {
     "type": "string",
@@ -24,33 +25,59 @@ SECURITY_RISK_SCHEMA = {
 }
 SUMMARY_SCHEMA = {"type": "string", "description": "What this call does, in about ten words, for a person to read."}
 
-_sync_executors = ThreadPoolExecutor(max_workers=8, thread_name_prefix="tool")
+
+class _ToolClass(ModelMetaclass):
+    """Gives a tool's class its `name`, which is a field of its instances as well.
+
+    A subclass may say ``name = "grep"``, with or without an annotation; otherwise its own name says it.
+    """
+
+    def __new__(mcs, name: str, bases: tuple[type[Any], ...], namespace: dict[str, Any], **kwargs: Any) -> type:
+        if bases and isinstance(namespace.get("name"), str):
+            namespace["tool_name"] = namespace.pop("name")
+            namespace.get("__annotations__", {}).pop("name", None)
+        made: type = super().__new__(mcs, name, bases, namespace, **kwargs)
+        return made
+
+    @property
+    def name(cls) -> str:
+        """What a `Tool` spec calls the tool, and so does the model."""
+        given: str = cls.__dict__.get("tool_name", "") or getattr(cls, "tool_name", "")
+        return given or tool_name_of(cls.__name__)
 
 
-class ToolDefinition(BaseModel):
+class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolClass):
     """One tool as the model sees it, with its executor.
 
-    Subclasses set `name` and override `create`. A definition is immutable; `set_executor` returns a copy.
+    Subclasses override `create`; they are called what their `name` says, or else their class
+    (``GrepTool``: ``grep``). A definition is immutable; `set_executor` returns a copy.
     """
 
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True, extra="forbid")
 
-    name: str
+    name: str = Field(min_length=1)
     description: str
     action_type: type[Action]
     observation_type: type[Observation] | None = None
     annotations: ToolAnnotations = Field(default_factory=ToolAnnotations)
     meta: dict[str, Any] = Field(default_factory=dict)
-    executor: ToolExecutor | None = Field(default=None, exclude=True, repr=False)
+    executor: Callable[..., Any] | None = Field(default=None, exclude=True, repr=False)
 
     tool_name: ClassVar[str] = ""
     journaled: ClassVar[bool] = False
     """Whether all that a call does are requests to the sandbox under its `idempotency_key`, so that after a crash of
     the server it can be asked what became of the call. Other calls are never repeated, unless they are idempotent."""
 
+    @model_validator(mode="before")
     @classmethod
-    def create(cls, conv_state: Any = None, **params: Any) -> Sequence[ToolDefinition]:
-        """The definitions that a `Tool` spec of this class stands for.
+    def _named(cls, values: Any) -> Any:
+        if isinstance(values, Mapping) and "name" not in values:
+            return {"name": cls.name, **values}
+        return values
+
+    @classmethod
+    def create(cls, *args: Any, **params: Any) -> Sequence[ToolDefinition]:
+        """The definitions that a `Tool` spec of this class stands for; called as ``create(conv_state, **params)``.
 
         Raises:
             TypeError: a parameter is unknown.
@@ -62,7 +89,7 @@ class ToolDefinition(BaseModel):
         """Whether what the tool needs is there on this host."""
         return True
 
-    def set_executor(self, executor: ToolExecutor) -> Self:
+    def set_executor(self, executor: Callable[..., Any]) -> Self:
         """A copy of this definition with that executor."""
         return self.model_copy(update={"executor": executor})
 
@@ -89,9 +116,7 @@ class ToolDefinition(BaseModel):
         return self.action_type.model_validate(dict(arguments))
 
     async def __call__(self, action: Action, conversation: ToolContext | None = None) -> Observation:
-        """Execute one call.
-
-        A synchronous executor runs in a thread of a bounded pool, so it never blocks the loop.
+        """Execute one call; a synchronous executor runs in a thread, so it never blocks the loop.
 
         Raises:
             NotImplementedError: the tool has no executor.
@@ -99,21 +124,17 @@ class ToolDefinition(BaseModel):
         """
         executor = self.as_executable().executor
         assert executor is not None  # noqa: S101 - as_executable has checked it
-        if inspect.iscoroutinefunction(executor) or inspect.iscoroutinefunction(type(executor).__call__):
-            result: Any = executor(action, conversation)
-        else:
-            result = await asyncio.get_running_loop().run_in_executor(_sync_executors, executor, action, conversation)
-        if inspect.isawaitable(result):
-            result = await result
-        return self._checked(result)
+        return self._checked(await execute(executor, action, conversation))
 
     def _checked(self, result: Any) -> Observation:
-        if self.observation_type is not None:
-            return self.observation_type.model_validate(
-                result if isinstance(result, self.observation_type | Mapping) else result.model_dump()
-            )
-        if isinstance(result, Observation):
+        """The result as an observation of this tool's type (agent-core 3.2, `__call__`)."""
+        wanted = self.observation_type
+        if isinstance(result, wanted or Observation):
             return result
+        if isinstance(result, BaseModel):
+            result = result.model_dump(exclude={"kind"})
+        if wanted is not None:
+            return wanted.model_validate(result)
         if isinstance(result, Mapping):
             return Observation.model_validate(dict(result))
         raise TypeError(f"the executor of {self.name!r} returned {type(result).__name__}, not an Observation")
@@ -124,6 +145,26 @@ class ToolDefinition(BaseModel):
         `summary` is always offered, `security_risk` on request and only where the tool can change something; both
         stand first, so that a model writes them first.
         """
+        function = self._function(add_security_risk_prediction)
+        return {"type": "function", "function": function}
+
+    def to_responses_tool(self, *, add_security_risk_prediction: bool = False) -> dict[str, Any]:
+        """The function-tool schema for the Responses API: `to_openai_tool` in one level, not strict."""
+        return {"type": "function", **self._function(add_security_risk_prediction), "strict": False}
+
+    def to_mcp_tool(self) -> dict[str, Any]:
+        """The tool as a server of the Model Context Protocol lists it, without the arguments added for our agents."""
+        shown: dict[str, Any] = {
+            "name": self.name,
+            "description": self.description,
+            "inputSchema": parameters_of(self.action_type),
+            "annotations": self.annotations.model_dump(exclude_none=True),
+        }
+        if self.observation_type is not None:
+            shown["outputSchema"] = parameters_of(self.observation_type)
+        return {**shown, "_meta": dict(self.meta)} if self.meta else shown
+
+    def _function(self, add_security_risk_prediction: bool) -> dict[str, Any]:
         schema = parameters_of(self.action_type)
         extras: dict[str, Any] = {}
         if add_security_risk_prediction and not self.annotations.readOnlyHint:
@@ -131,7 +172,4 @@ class ToolDefinition(BaseModel):
         if "summary" not in schema["properties"]:
             extras["summary"] = SUMMARY_SCHEMA
         parameters = {**schema, "properties": {**extras, **schema["properties"]}}
-        return {
-            "type": "function",
-            "function": {"name": self.name, "description": self.description, "parameters": parameters},
-        }
+        return {"name": self.name, "description": self.description, "parameters": parameters}

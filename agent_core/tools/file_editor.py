@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from agent_core.errors import ToolError
 from agent_core.events.messages import ImageContent, TextContent
 from agent_core.events.schema import Action, Observation
 from agent_core.tools.definition import ToolDefinition
+from agent_core.tools.execution import ToolExecutor, present_call
+from agent_core.tools.own_sandbox import OwnSandbox, open_own_sandbox
 from agent_core.tools.registry import register_tool
 from agent_core.tools.spec import DeclaredResources, ToolAnnotations, ToolContext
 
@@ -48,14 +50,50 @@ class FileEditorObservation(Observation):
     diff: str | None = None
 
 
-async def execute(action: FileEditorAction, conversation: ToolContext | None = None) -> FileEditorObservation:
-    """Have the runner do it; refusals (no such file, not unique …) are observations, not exceptions."""
-    if conversation is None:
-        raise ToolError("the file editor needs a conversation with a sandbox")
+class FileEditorExecutor(ToolExecutor[FileEditorAction, FileEditorObservation]):
+    """Has the runner do it; refusals (no such file, not unique …) are observations, not exceptions.
+
+    Without a conversation it works in a sandbox of its own on `workspace_root`, or else the present folder.
+    """
+
+    def __init__(self, workspace_root: str = "") -> None:
+        self.workspace_root = workspace_root
+        self._own: OwnSandbox | None = None
+
+    def __call__(self, action: FileEditorAction, conversation: ToolContext | None = None) -> FileEditorObservation:
+        """Do it and wait.
+
+        Raises:
+            SandboxError: the sandbox cannot be had; the message says why and what to do.
+        """
+        call = present_call()
+        if call is not None:
+            return call.do(lambda context: _run(action, context, key=None))
+        return self._alone().submit(lambda context: _run(action, context, key=None)).result()
+
+    async def acall(self, action: FileEditorAction, conversation: ToolContext | None = None) -> FileEditorObservation:
+        """Do it as a conversation's action, which changes a file at most once."""
+        if conversation is None:
+            return await asyncio.wrap_future(self._alone().submit(lambda context: _run(action, context, key=None)))
+        return await _run(action, conversation, key=conversation.idempotency_key)
+
+    def close(self) -> None:
+        """End the sandbox of its own, if it made one."""
+        own, self._own = self._own, None
+        if own is not None:
+            own.close()
+
+    def _alone(self) -> OwnSandbox:
+        if self._own is None:
+            self._own = open_own_sandbox(self.workspace_root)
+        return self._own
+
+
+async def _run(action: FileEditorAction, conversation: ToolContext, *, key: str | None) -> FileEditorObservation:
     reply = await conversation.sandbox.request(
         "file.edit",
         action.model_dump(exclude={"kind"}, exclude_none=True),
-        key=None if action.command == "view" else conversation.idempotency_key,
+        key=None if action.command == "view" else key,
         limit_seconds=LIMIT_SECONDS,
     )
     result = reply.result
@@ -74,7 +112,7 @@ async def execute(action: FileEditorAction, conversation: ToolContext | None = N
     )
 
 
-class FileEditorTool(ToolDefinition):
+class FileEditorTool(ToolDefinition[FileEditorAction, FileEditorObservation]):
     """The `file_editor` tool."""
 
     journaled: ClassVar[bool] = True
@@ -85,9 +123,11 @@ class FileEditorTool(ToolDefinition):
         return DeclaredResources(keys=(f"file:{path}",), declared=True)
 
     @classmethod
-    def create(cls, conv_state: Any = None, **params: Any) -> Sequence[ToolDefinition]:
+    def create(
+        cls, conv_state: Any = None, *, executor: FileEditorExecutor | None = None, **params: Any
+    ) -> Sequence[ToolDefinition]:
         if params:
-            raise TypeError(f"file_editor takes no parameters, but was given {sorted(params)}")
+            raise TypeError(f"file_editor takes only executor, but was given {sorted(params)}")
         definition = cls(
             name=cls.tool_name,
             description=_DESCRIPTION,
@@ -95,7 +135,7 @@ class FileEditorTool(ToolDefinition):
             observation_type=FileEditorObservation,
             annotations=ToolAnnotations(title="File editor"),
         )
-        return [definition.set_executor(execute)]
+        return [definition.set_executor(executor or FileEditorExecutor())]
 
 
 _DESCRIPTION = """View, create and edit files in the sandbox.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agent_core.errors import ToolNotFoundError
 from agent_core.tools.definition import ToolDefinition
+from agent_core.tools.naming import tool_name_of
 from agent_core.tools.spec import Tool
 
 logger = logging.getLogger(__name__)
@@ -17,6 +17,9 @@ ToolFactory = Callable[..., Sequence[ToolDefinition]]
 """``(conv_state, **params) -> Sequence[ToolDefinition]``."""
 
 Registrable = ToolDefinition | type[ToolDefinition] | ToolFactory
+
+_FORMER_NAMES = {"bash": "terminal", "execute_bash": "terminal", "str_replace_editor": "file_editor"}
+"""Names of older programs, for tools that are called otherwise now."""
 
 _registered: dict[str, Registrable] = {}
 
@@ -50,7 +53,7 @@ def resolve_tool(spec: Tool, conv_state: Any = None) -> list[ToolDefinition]:
         TypeError: the factory did not give a sequence of definitions.
         ValueError: parameters were given for a fixed instance.
     """
-    tool = _registered.get(spec.name) or _registered.get(_snake_case(spec.name))
+    tool = _found(spec.name)
     if tool is None:
         raise ToolNotFoundError(f"tool {spec.name!r} is not registered; registered are {list_registered_tools()}")
     if isinstance(tool, ToolDefinition):
@@ -58,9 +61,18 @@ def resolve_tool(spec: Tool, conv_state: Any = None) -> list[ToolDefinition]:
             raise ValueError(f"tool {spec.name!r} is a fixed instance and takes no parameters")
         return [tool]
     made = _make(tool, conv_state, spec.params)
-    if not isinstance(made, Sequence) or not all(isinstance(item, ToolDefinition) for item in made):
+    if (
+        not isinstance(made, Sequence)
+        or isinstance(made, str)
+        or not all(isinstance(item, ToolDefinition) for item in made)
+    ):
         raise TypeError(f"the factory of tool {spec.name!r} must return a sequence of ToolDefinition")
     return list(made)
+
+
+def _found(name: str) -> Registrable | None:
+    plain = tool_name_of(name)
+    return _registered.get(name) or _registered.get(plain) or _registered.get(_FORMER_NAMES.get(plain, ""))
 
 
 def _make(tool: type[ToolDefinition] | ToolFactory, conv_state: Any, params: dict[str, Any]) -> Any:
@@ -90,11 +102,24 @@ def list_registered_tools() -> list[str]:
     return sorted(_registered)
 
 
+def is_tool_usable(name: str) -> bool:
+    """Whether there is such a tool, and what it needs is there; a check that fails says no."""
+    tool = _found(name)
+    if tool is None:
+        return False
+    check = getattr(tool, "is_usable", None)
+    try:
+        return check is None or bool(check())
+    except Exception:
+        logger.warning("tool %r cannot tell whether it is usable, so it is not", name, exc_info=True)
+        return False
+
+
+def list_usable_tools() -> list[str]:
+    """The names of the registered tools that are usable here, sorted."""
+    return [name for name in list_registered_tools() if is_tool_usable(name)]
+
+
 def registered_tools() -> Mapping[str, Registrable]:
     """What is registered, by name."""
     return dict(_registered)
-
-
-def _snake_case(name: str) -> str:
-    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
-    return snake if snake.endswith("_tool_set") else snake.removesuffix("_tool")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from agent_core.errors import ToolError
 from agent_core.events.messages import ImageContent, TextContent
 from agent_core.events.schema import Action, Observation
 from agent_core.tools.definition import ToolDefinition
+from agent_core.tools.execution import ToolExecutor, present_call
+from agent_core.tools.own_sandbox import OwnSandbox, open_own_sandbox
 from agent_core.tools.registry import register_tool
 from agent_core.tools.spec import DeclaredResources, ToolAnnotations, ToolContext
 
@@ -84,16 +86,56 @@ class TerminalObservation(Observation):
         return [TextContent(text=joined)]
 
 
-class TerminalExecutor:
-    """Runs terminal actions in the sandbox of the conversation that asks."""
+class TerminalExecutor(ToolExecutor[TerminalAction, TerminalObservation]):
+    """Runs terminal actions: in the sandbox of the conversation that asks, or else in one of its own.
 
-    def __init__(self, *, session: str = "default", soft_timeout: float = SOFT_TIMEOUT_SECONDS) -> None:
+    Tools may share one: then they share a shell. Called in a thread, by itself or from another tool's executor, it
+    waits for the result; inside a conversation's tool it uses that conversation's sandbox.
+
+    Args:
+        working_dir: folder for a sandbox of its own; the present one if empty. A conversation's sandbox has its own.
+        session: name of the shell.
+        soft_timeout: seconds without output after which a call returns although its command still runs.
+    """
+
+    def __init__(
+        self, working_dir: str = "", *, session: str = "default", soft_timeout: float = SOFT_TIMEOUT_SECONDS
+    ) -> None:
+        self.working_dir = working_dir
         self._session = session
         self._soft_timeout = soft_timeout
+        self._own: OwnSandbox | None = None
 
-    async def __call__(self, action: TerminalAction, conversation: ToolContext | None = None) -> TerminalObservation:
+    def __call__(self, action: TerminalAction, conversation: ToolContext | None = None) -> TerminalObservation:
+        """Run it and wait.
+
+        Raises:
+            ToolError: the sandbox refused the arguments.
+            SandboxError: the sandbox cannot be had; the message says why and what to do.
+        """
+        call = present_call()
+        if call is not None:
+            return call.do(lambda context: self._run(action, context, key=None))
+        return self._alone().submit(lambda context: self._run(action, context, key=None)).result()
+
+    async def acall(self, action: TerminalAction, conversation: ToolContext | None = None) -> TerminalObservation:
+        """Run it as a conversation's action, which it does at most once."""
         if conversation is None:
-            raise ToolError("the terminal needs a conversation with a sandbox")
+            return await asyncio.wrap_future(self._alone().submit(lambda context: self._run(action, context, key=None)))
+        return await self._run(action, conversation, key=conversation.idempotency_key)
+
+    def close(self) -> None:
+        """End the sandbox of its own, if it made one."""
+        own, self._own = self._own, None
+        if own is not None:
+            own.close()
+
+    def _alone(self) -> OwnSandbox:
+        if self._own is None:
+            self._own = open_own_sandbox(self.working_dir)
+        return self._own
+
+    async def _run(self, action: TerminalAction, conversation: ToolContext, *, key: str | None) -> TerminalObservation:
         limit = action.timeout if action.timeout is not None else conversation.hard_timeout
         reply = await conversation.sandbox.request(
             "shell.run",
@@ -106,7 +148,7 @@ class TerminalExecutor:
                 "reset": action.reset,
                 "max_output": MAX_OUTPUT_CHARS,
             },
-            key=conversation.idempotency_key,
+            key=key,
             # Without a hard limit a command that keeps printing may run for ever; the user can always stop it.
             limit_seconds=None if limit is None else limit + OUTER_MARGIN_SECONDS,
             on_output=conversation.emit_output,
@@ -130,7 +172,7 @@ class TerminalExecutor:
         )
 
 
-class TerminalTool(ToolDefinition):
+class TerminalTool(ToolDefinition[TerminalAction, TerminalObservation]):
     """The `terminal` tool."""
 
     journaled: ClassVar[bool] = True
@@ -141,10 +183,15 @@ class TerminalTool(ToolDefinition):
 
     @classmethod
     def create(
-        cls, conv_state: Any = None, *, soft_timeout: float = SOFT_TIMEOUT_SECONDS, **params: Any
+        cls,
+        conv_state: Any = None,
+        *,
+        executor: TerminalExecutor | None = None,
+        soft_timeout: float = SOFT_TIMEOUT_SECONDS,
+        **params: Any,
     ) -> Sequence[ToolDefinition]:
         if params:
-            raise TypeError(f"terminal takes no parameter {sorted(params)}; it takes soft_timeout")
+            raise TypeError(f"terminal takes no parameter {sorted(params)}; it takes soft_timeout and executor")
         definition = cls(
             name=cls.tool_name,
             description=_DESCRIPTION,
@@ -152,7 +199,7 @@ class TerminalTool(ToolDefinition):
             observation_type=TerminalObservation,
             annotations=ToolAnnotations(title="Terminal"),
         )
-        return [definition.set_executor(TerminalExecutor(soft_timeout=soft_timeout))]
+        return [definition.set_executor(executor or TerminalExecutor(soft_timeout=soft_timeout))]
 
 
 _DESCRIPTION = """Run a command in a bash shell inside the sandbox.
@@ -168,3 +215,10 @@ Each result ends with the working directory and the exit status.
 - Prefer commands that ask no questions (`-y`, `--no-pager`)."""
 
 register_tool(TerminalTool.tool_name, TerminalTool)
+
+BashTool = TerminalTool
+"""The terminal tool, as older programs call it."""
+BashExecutor = TerminalExecutor
+"""The terminal's executor, as older programs call it."""
+execute_bash_tool: ToolDefinition = TerminalTool.create()[0]
+"""A terminal tool to be given another executor (`ToolDefinition.set_executor`), as older programs do."""

@@ -71,7 +71,7 @@ class Call:
 
 
 async def observe(action: TerminalAction, **changes: Any) -> TerminalObservation:
-    return await TerminalExecutor()(action, Call(Sandbox({**RESULT, **changes})))
+    return await TerminalExecutor().acall(action, Call(Sandbox({**RESULT, **changes})))
 
 
 def told(observation: TerminalObservation) -> str:

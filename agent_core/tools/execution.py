@@ -1,0 +1,110 @@
+"""Executors: what carries out the calls of a tool, and how a call reaches one without blocking the loop (3.2)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Generic
+
+from typing_extensions import TypeVar
+
+from agent_core.events.schema import Action, Observation
+from agent_core.tools.spec import ToolContext
+
+ActionT = TypeVar("ActionT", bound=Action, default=Any)
+ObservationT = TypeVar("ObservationT", bound=Observation, default=Any)
+T = TypeVar("T")
+
+_threads = ThreadPoolExecutor(max_workers=8, thread_name_prefix="tool")
+
+
+class ToolExecutor(ABC, Generic[ActionT, ObservationT]):
+    """Base for executors that hold something; a plain function, synchronous or not, will do as well.
+
+    ``executor(action, conversation)`` carries out one call; `conversation` is a `ToolContext` inside a conversation,
+    None without one. A synchronous ``__call__`` runs in a thread. An executor with an ``acall`` of the same arguments
+    is awaited there instead, where a loop runs.
+    """
+
+    @abstractmethod
+    def __call__(self, action: ActionT, conversation: Any = None) -> ObservationT:
+        """Carry out one call."""
+
+    def close(self) -> None:
+        """Let go of what it holds; called once, at the end of the conversation."""
+
+    def interrupt(self) -> None:
+        """Make a call that is under way end soon; called in another thread or in the loop, and must not block."""
+
+
+@dataclass(slots=True)
+class Call:
+    """One call that is carried out in a thread: its context, its loop, and what it asked that loop to do."""
+
+    context: ToolContext
+    loop: asyncio.AbstractEventLoop
+    asked: set[Future[Any]] = field(default_factory=set)
+    is_ended: bool = False
+
+    def do(self, work: Callable[[ToolContext], Coroutine[Any, Any, T]]) -> T:
+        """Have the loop do `work`, and wait for it; to be called in the thread of the call.
+
+        Raises:
+            concurrent.futures.CancelledError: the call was interrupted.
+        """
+        future = asyncio.run_coroutine_threadsafe(work(self.context), self.loop)
+        self.asked.add(future)
+        if self.is_ended:
+            future.cancel()
+        try:
+            return future.result()
+        finally:
+            self.asked.discard(future)
+
+    def end(self) -> None:
+        """Nobody waits for the call any more."""
+        self.is_ended = True
+        for future in list(self.asked):
+            future.cancel()
+
+
+_present: contextvars.ContextVar[Call | None] = contextvars.ContextVar("call", default=None)
+
+
+def present_call() -> Call | None:
+    """The call that this thread carries out, if it does: so a tool built from others uses their conversation's sandbox."""
+    return _present.get()
+
+
+async def execute(executor: Callable[..., Any], action: Action, conversation: ToolContext | None) -> Any:
+    """Carry out a call, and return what the executor gave; when cancelled, the executor is told to interrupt it."""
+    asynchronous = getattr(executor, "acall", None)
+    try:
+        if asynchronous is not None:
+            return await asynchronous(action, conversation)
+        if inspect.iscoroutinefunction(executor) or inspect.iscoroutinefunction(type(executor).__call__):
+            return await executor(action, conversation)
+        result = await _in_thread(executor, action, conversation)
+        return await result if inspect.isawaitable(result) else result
+    except asyncio.CancelledError:
+        interrupt = getattr(executor, "interrupt", None)
+        if interrupt is not None:
+            interrupt()
+        raise
+
+
+async def _in_thread(executor: Callable[..., Any], action: Action, conversation: ToolContext | None) -> Any:
+    loop = asyncio.get_running_loop()
+    context = contextvars.copy_context()
+    call = None if conversation is None else Call(conversation, loop)
+    context.run(_present.set, call)
+    try:
+        return await loop.run_in_executor(_threads, context.run, executor, action, conversation)
+    finally:
+        if call is not None:
+            call.end()
