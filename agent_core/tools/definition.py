@@ -55,7 +55,7 @@ class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolC
 
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True, extra="forbid")
 
-    name: str = Field(min_length=1)
+    name: str = Field(default="", min_length=1)
     description: str
     action_type: type[Action]
     observation_type: type[Observation] | None = None

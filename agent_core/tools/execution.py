@@ -77,7 +77,7 @@ _present: contextvars.ContextVar[Call | None] = contextvars.ContextVar("call", d
 
 
 def present_call() -> Call | None:
-    """The call that this thread carries out, if it does: so a tool built from others uses their conversation's sandbox."""
+    """The call that this thread carries out, if any: a tool built from others finds its conversation by it."""
     return _present.get()
 
 
