@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from server.wire.fields import Fields, JsonObject, NoFields, RecallType, TaskItem
 
@@ -96,11 +96,18 @@ class ErrorExtras(Fields):
 
 
 class AgentStateChangedExtras(Fields):
-    """`agent_state_changed`."""
+    """`agent_state_changed`; `detail` is an addition of ours, left out where it says nothing."""
 
     agent_state: str
     reason: str = ""
     detail: str = ""
+
+    @model_serializer(mode="wrap")
+    def _without_empty_detail(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = dump(self)
+        if not self.detail:
+            del fields["detail"]
+        return fields
 
 
 class Knowledge(Fields):

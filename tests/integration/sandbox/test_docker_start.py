@@ -190,7 +190,11 @@ async def test_the_container_is_hardened_limited_and_labelled(docker_kit: Sandbo
 async def test_sandboxes_on_a_network_cannot_reach_one_another(docker_kit: SandboxKit, network: Any) -> None:
     one, two = docker_kit.connect("one", network=network), docker_kit.connect("two", network=network)
     address = await output(one, "python3 -c 'import socket; print(socket.gethostbyname(socket.gethostname()))'")
-    await output(one, "cd /tmp && (python3 -m http.server 8123 >/dev/null 2>&1 &) ; sleep 0.5; curl -s localhost:8123")
+    await output(
+        one,
+        "cd /tmp && (python3 -m http.server 8123 >/dev/null 2>&1 &) ; curl -s --retry 50 --retry-delay 1"
+        " --retry-connrefused localhost:8123",
+    )
     probe = f"import socket; socket.create_connection(('{address}', 8123), 1)"
     assert "OK" not in await output(two, f"python3 -c \"{probe}; print('OK')\" 2>&1 || true")
 
