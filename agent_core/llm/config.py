@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, SerializationInfo, field_serializer, field_validator
 
+from agent_core.llm.fallback import FallbackStrategy
 from agent_core.llm.features import CAPABILITIES
 
 DEMO_MODEL = "demo/tour"
@@ -96,6 +97,8 @@ class LLMConfig(BaseModel):
     extra_headers: dict[str, str] | None = None
     litellm_extra_body: dict[str, Any] = Field(default_factory=dict)
     """Further members of the request body. For ``demo/…``: ``pace``, 0 to answer at once."""
+    fallback_strategy: FallbackStrategy | None = Field(default=None, exclude=True)
+    """Whom to ask when this model fails; not stored."""
     record_to: str | None = None
     """File to which every exchange is appended (JSON lines, secrets masked); ``replay/<file>`` plays it back."""
 

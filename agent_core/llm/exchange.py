@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from pydantic import SecretStr
@@ -22,6 +22,11 @@ class CallContext:
     conversation_id: str = ""
     session_id: str = ""
     on_response: Callable[[LLMResponse, str], object] | None = None
+
+    def counted_as(self, usage_id: str) -> CallContext:
+        """The same, with every answer counted under this usage id."""
+        heard = self.on_response
+        return replace(self, on_response=None if heard is None else lambda response, _: heard(response, usage_id))
 
 
 @dataclass(frozen=True, slots=True)

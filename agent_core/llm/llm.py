@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pydantic import PrivateAttr, SecretStr
 
-from agent_core.errors import LLMError
+from agent_core.errors import FunctionCallValidationError, LLMError
 from agent_core.events.llm_events import TokenUsage
 from agent_core.events.messages import Message
 from agent_core.llm.assembly import Assembly
@@ -18,8 +19,8 @@ from agent_core.llm.deltas import DeltaListener
 from agent_core.llm.exchange import CallContext, ChatRequest, Endpoint, Transport
 from agent_core.llm.features import ModelFeatures, features_of
 from agent_core.llm.metrics import Metrics
-from agent_core.llm.prices import cost_of, usage_of
-from agent_core.llm.render import WireMessage, render_message, texts_size
+from agent_core.llm.prices import CHARS_PER_TOKEN, cost_of, usage_of
+from agent_core.llm.render import WireMessage, adapted, render_message, texts_size
 from agent_core.llm.response import LLMResponse, ResponseKind, RetryNotice, classify
 from agent_core.llm.retry import RetryPolicy
 from agent_core.llm.text_protocol.calls import TextCalls
@@ -110,6 +111,26 @@ class LLM(LLMConfig):
         except LLMError as error:
             logger.debug("%s is not ready: %s", self.model, error)  # the first call says so to whoever makes it
 
+    def adapted(self, messages: Sequence[WireMessage]) -> list[WireMessage]:
+        """Messages that another model rendered, as this one wants them."""
+        features = self.features
+        return [adapted(message, features) for message in messages]
+
+    @property
+    def effective_max_input_tokens(self) -> int | None:
+        """The context window: the configured one, else the published one, None when neither is known."""
+        return self.features.max_input_tokens
+
+    @property
+    def effective_max_output_tokens(self) -> int | None:
+        """The longest answer: the configured one, else the published one, None when neither is known."""
+        return self.features.max_output_tokens
+
+    def get_token_count(self, messages: Sequence[WireMessage], tools: Sequence[dict[str, Any]] = ()) -> int:
+        """Tokens of a prompt, estimated: a quarter of its characters."""
+        schemas = sum(len(json.dumps(tool)) for tool in tools)
+        return (texts_size(messages) + schemas) // CHARS_PER_TOKEN
+
     async def acompletion(
         self,
         messages: Sequence[WireMessage],
@@ -130,6 +151,49 @@ class LLM(LLMConfig):
             FunctionCallValidationError: a model without tools of its own wrote a call that cannot be; it was counted.
             LLMError: the call failed for good, after its retries where they make sense; `str(error)` is fit for a user.
         """
+        context = context or CallContext()
+        try:
+            return await self._ask(messages, tools, on_delta, on_retry, context)
+        except LLMError as error:
+            if self.fallback_strategy is None or not error.retryable:
+                raise
+            models = self.fallback_strategy.models(LLM)
+            response = await self._ask_others(models, messages, tools, on_delta, on_retry, context)
+            if response is None:
+                raise
+            return response
+
+    async def _ask_others(
+        self,
+        models: Iterable[LLM],
+        messages: Sequence[WireMessage],
+        tools: Sequence[dict[str, Any]],
+        on_delta: DeltaListener | None,
+        on_retry: RetryListener | None,
+        context: CallContext,
+    ) -> LLMResponse | None:
+        """The answer of the first fallback that has one; what they cost is counted here."""
+        counting = context.counted_as(self.usage_id)
+        for llm in models:
+            logger.warning("%s failed, %s is asked instead", self.model, llm.model)
+            try:
+                return await llm._ask(llm.adapted(messages), tools, on_delta, on_retry, counting)
+            except LLMError as error:
+                if isinstance(error, FunctionCallValidationError):
+                    raise
+                logger.warning("the fallback %s failed, too: %s", llm.model, error)
+            finally:
+                self._metrics.merge(llm.metrics)
+        return None
+
+    async def _ask(
+        self,
+        messages: Sequence[WireMessage],
+        tools: Sequence[dict[str, Any]],
+        on_delta: DeltaListener | None,
+        on_retry: RetryListener | None,
+        context: CallContext,
+    ) -> LLMResponse:
         features = self.features
         parameters = self._parameters(features)
         spoken = None if features.function_calling else TextCalls(messages, tools, example=features.text_example)
@@ -142,7 +206,7 @@ class LLM(LLMConfig):
             parameters=parameters,
             extra_body=self.litellm_extra_body,
             timeout=self.timeout,
-            context=context or CallContext(),
+            context=context,
         )
         completion = Completion(
             transport=self._transport or transport_of(self.model, self.record_to),
@@ -156,7 +220,7 @@ class LLM(LLMConfig):
         )
         response = await completion.run()
         self._metrics.add(response)
-        if context is not None and context.on_response is not None:
+        if context.on_response is not None:
             context.on_response(response, self.usage_id)
         return response if spoken is None else spoken.read(response)
 

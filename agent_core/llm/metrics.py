@@ -101,7 +101,10 @@ class Metrics:
 
     def deep_copy(self) -> Metrics:
         """A counter of its own with the same counts."""
-        return copy.deepcopy(self)
+        own = copy.copy(self)  # what the lists hold never changes
+        own.costs, own.token_usages = self.costs.copy(), self.token_usages.copy()
+        own.response_latencies = self.response_latencies.copy()
+        return own
 
     def snapshot(self) -> MetricsSnapshot:
         """The sums, as they go into the log."""

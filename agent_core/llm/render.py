@@ -107,7 +107,7 @@ def _with_mark(message: WireMessage, *, first: bool) -> WireMessage:
 
 def hoist_images(messages: Sequence[WireMessage]) -> list[WireMessage]:
     """Images of tool results, for which OpenAI's protocol has no place, moved into a user message after the batch."""
-    if not any(_has_images(message) for message in messages if message["role"] == "tool"):
+    if not any(has_images(message) for message in messages if message["role"] == "tool"):
         return list(messages)
     hoisted: list[WireMessage] = []
     waiting: list[dict[str, Any]] = []
@@ -127,7 +127,33 @@ def hoist_images(messages: Sequence[WireMessage]) -> list[WireMessage]:
     return hoisted
 
 
-def _has_images(message: WireMessage) -> bool:
+def adapted(message: WireMessage, features: ModelFeatures) -> WireMessage:
+    """A message that was rendered for another model, as this one wants it; unchanged where it does not matter."""
+    wire = message
+    unwanted = [
+        key
+        for key, wanted in (
+            ("reasoning_content", features.echo_reasoning),
+            ("thinking_blocks", features.thinking_blocks),
+        )
+        if key in wire and not wanted
+    ]
+    if unwanted:
+        wire = {key: value for key, value in wire.items() if key not in unwanted}
+    content = wire.get("content")
+    if not isinstance(content, list):
+        return wire
+    items = [item for item in content if features.vision or item.get("type") != "image_url"]
+    if not features.prompt_cache_marks:
+        items = [{key: value for key, value in item.items() if key != "cache_control"} for item in items]
+    is_plain = all(item.keys() == {"type", "text"} for item in items)
+    if is_plain or features.string_content:
+        return {**wire, "content": "\n".join(item["text"] for item in items if item.get("type") == "text")}
+    return {**wire, "content": items}
+
+
+def has_images(message: WireMessage) -> bool:
+    """Whether an image is in its content."""
     content = message.get("content")
     return isinstance(content, list) and any(item.get("type") == "image_url" for item in content)
 

@@ -1,0 +1,110 @@
+"""Models that hand each call to one of several others (agent-core 9.11)."""
+
+from __future__ import annotations
+
+import random
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import Field, PrivateAttr, model_validator
+
+from agent_core.events.messages import Message
+from agent_core.llm.completion import RetryListener
+from agent_core.llm.deltas import DeltaListener
+from agent_core.llm.exchange import CallContext
+from agent_core.llm.features import ModelFeatures
+from agent_core.llm.llm import LLM
+from agent_core.llm.render import WireMessage, has_images, render_message
+from agent_core.llm.response import LLMResponse
+
+_EVERYTHING = ModelFeatures(prompt_cache_marks=True, echo_reasoning=True, thinking_blocks=True)
+
+
+class RouterLLM(LLM):
+    """Chooses a model for each call. What it renders is put right for the chosen model when the call is made.
+
+    Each model counts its own calls under its own usage id; `metrics` of the router counts all of them.
+    """
+
+    llms_for_routing: dict[str, LLM] = Field(min_length=1)
+    """The models by the key that `select_llm` returns."""
+
+    _active: LLM | None = PrivateAttr(default=None)
+
+    @abstractmethod
+    def select_llm(self, messages: Sequence[WireMessage]) -> str:
+        """The key of the model for these messages."""
+
+    @property
+    def active_llm(self) -> LLM:
+        """The model that was chosen last; before the first call the first one."""
+        return self._active or next(iter(self.llms_for_routing.values()))
+
+    @property
+    def features(self) -> ModelFeatures:
+        """Anything, for one of the models may take it."""
+        return _EVERYTHING
+
+    def render(self, message: Message) -> WireMessage:
+        return render_message(message, _EVERYTHING, vision=True, cache_marks=True)
+
+    async def warm_up(self) -> None:
+        for llm in self.llms_for_routing.values():
+            await llm.warm_up()
+
+    async def acompletion(
+        self,
+        messages: Sequence[WireMessage],
+        tools: Sequence[dict[str, Any]] = (),
+        *,
+        on_delta: DeltaListener | None = None,
+        on_retry: RetryListener | None = None,
+        context: CallContext | None = None,
+    ) -> LLMResponse:
+        """Ask the model that `select_llm` names; see `LLM.acompletion`.
+
+        Raises:
+            KeyError: `select_llm` named none of `llms_for_routing`.
+        """
+        key = self.select_llm(messages)
+        if key not in self.llms_for_routing:
+            raise KeyError(f"{type(self).__name__} chose {key!r}, which is none of {sorted(self.llms_for_routing)}")
+        llm = self._active = self.llms_for_routing[key]
+        before = llm.metrics.deep_copy()
+        try:
+            return await llm.acompletion(
+                llm.adapted(messages), tools, on_delta=on_delta, on_retry=on_retry, context=context
+            )
+        finally:
+            self.metrics.merge(llm.metrics.diff(before))
+
+    def __getattr__(self, name: str) -> Any:
+        """What the router does not have itself is the active model's."""
+        if name.startswith("_"):
+            return super().__getattr__(name)  # type: ignore[misc] # pydantic's own, for private attributes
+        return getattr(self.active_llm, name)
+
+
+class MultimodalRouter(RouterLLM):
+    """``secondary``, a cheap model, for what it can take; ``primary`` for images and for what is too long for it."""
+
+    @model_validator(mode="after")
+    def _both_are_there(self) -> MultimodalRouter:
+        if missing := sorted({"primary", "secondary"} - self.llms_for_routing.keys()):
+            raise ValueError(f"llms_for_routing needs the keys 'primary' and 'secondary'; missing: {missing}")
+        return self
+
+    def select_llm(self, messages: Sequence[WireMessage]) -> str:
+        if any(has_images(message) for message in messages):
+            return "primary"
+        secondary = self.llms_for_routing["secondary"]
+        limit = secondary.effective_max_input_tokens
+        return "primary" if limit is not None and secondary.get_token_count(messages) > limit else "secondary"
+
+
+class RandomRouter(RouterLLM):
+    """Any of its models, by chance."""
+
+    def select_llm(self, messages: Sequence[WireMessage]) -> str:
+        return random.choice(tuple(self.llms_for_routing))  # noqa: S311 - chance is all that is wanted
