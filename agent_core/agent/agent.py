@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from agent_core.agent.base import AgentBase, StepInput, StepOutcome
+from agent_core.agent.base import AgentBase
+from agent_core.agent.step_form import StepInput, StepOutcome
 from agent_core.agent.text_calls import is_call_in_text
 from agent_core.agent.tool_calls import parse_call
 from agent_core.errors import FunctionCallValidationError

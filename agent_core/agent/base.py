@@ -2,117 +2,264 @@
 
 from __future__ import annotations
 
+import inspect
 import re
+import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BeforeValidator, Field, PrivateAttr, SerializeAsAny, field_validator, model_validator
 
-from agent_core.events.llm_events import SystemPromptEvent
+from agent_core.agent.models_in import llms_in
+from agent_core.agent.step_form import StepInput, StepOutcome
+from agent_core.agent.toolbox import DEFAULT_TOOL_NAMES, builtin_tool_classes, checked_toolset, toolset
+from agent_core.events.llm_events import MessageEvent, SystemPromptEvent
 from agent_core.events.messages import TextContent
+from agent_core.events.schema import Tagged
 from agent_core.events.serialization import AnyEvent
-from agent_core.events.transient import TextDelta, TextDiscarded
-from agent_core.llm.llm import LLM, CallContext, LLMResponse, RetryNotice
+from agent_core.llm.llm import LLM
 from agent_core.memory.condenser import AnyCondenser
+from agent_core.skills.context import AgentContext
 from agent_core.templates import rendered
 from agent_core.tools.definition import ToolDefinition
-from agent_core.tools.presets import get_builtin_tools
-from agent_core.tools.registry import resolve_tools
 from agent_core.tools.spec import Tool
 
 PROMPT_DIR = Path(__file__).parent / "prompts"
+SYSTEM_PROMPT = "system_prompt.j2"
+SECURITY_POLICY = "security_policy.j2"
+FIRST_EVENTS = 3
+"""Among so many events from its beginning a log has its system prompt."""
 
 
-@dataclass(frozen=True, slots=True)
-class StepInput:
-    """What one step works from: the prompt in wire form, the tools at hand, and whom to tell while it goes on.
+class AgentBase(Tagged):
+    """Configuration of an agent; all state is in the conversation's log.
 
-    `predicts_risk` says whether the model was asked to give the risk of its calls.
-    """
-
-    prompt: Sequence[dict[str, Any]]
-    tools: Mapping[str, ToolDefinition]
-    tool_schemas: Sequence[dict[str, Any]]
-    predicts_risk: bool = True
-    context: CallContext | None = None
-    on_delta: Callable[[TextDelta | TextDiscarded], None] | None = None
-    on_retry: Callable[[RetryNotice], None] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class StepOutcome:
-    """What a step came to.
+    Frozen, and serialisable with its `kind`, the class name: `AgentBase.revive` makes the same agent again from what
+    `model_dump` gave. What it keeps beside its fields, its tools once they are made, can be made again from them.
 
     Attributes:
-        events: to be appended together, in this order.
-        errors: for events by their position in `events`, the error that answers each (calls that were no good).
-        response: the model's answer, for the statistics.
+        llm: the model that reasons.
+        tools: by name, from the registry.
+        filter_tools_regex: of `tools`, those whose names it matches from their beginning stay.
+        include_default_tools: class names of built-in tools that are there in any case.
+        agent_context: skills and texts; None for none.
+        system_prompt: the whole prompt, word for word, instead of a template.
+        system_prompt_filename: template in `prompt_dir`, or an absolute path.
+        security_policy_filename: the rules of conduct in the prompt, likewise; empty for none.
+        system_prompt_kwargs: variables of the template.
+        condenser: shortens what the model is shown when it becomes too long.
     """
-
-    events: list[AnyEvent]
-    response: LLMResponse
-    errors: Mapping[int, str] = field(default_factory=dict)
-
-
-class AgentBase(BaseModel):
-    """Configuration of an agent; all state is in the conversation's log."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     llm: LLM
     tools: list[Tool] = Field(default_factory=list)
-    include_default_tools: list[Tool] = Field(default_factory=get_builtin_tools)
     filter_tools_regex: str | None = None
+    include_default_tools: list[str] = Field(default_factory=lambda: list(DEFAULT_TOOL_NAMES))
+    agent_context: AgentContext | None = None
     system_prompt: str | None = None
-    system_prompt_filename: str = "system_prompt.j2"
-    security_policy_filename: str = "security_policy.j2"
+    system_prompt_filename: str = SYSTEM_PROMPT
+    security_policy_filename: str = SECURITY_POLICY
     system_prompt_kwargs: dict[str, Any] = Field(default_factory=dict)
     condenser: AnyCondenser | None = None
 
-    classes: ClassVar[dict[str, type[AgentBase]]] = {}
+    agents: ClassVar[dict[str, type[AgentBase]]] = {}
+    leaves_on_exit: ClassVar[bool] = False
+    """Whether the user's message ``/exit`` ends the task without asking the model."""
+
+    _tools_map: dict[str, ToolDefinition] | None = PrivateAttr(default=None)
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         super().__pydantic_init_subclass__(**kwargs)
-        AgentBase.classes[cls.__name__] = cls
+        if not inspect.isabstract(cls):
+            AgentBase.agents[cls.__name__] = cls
+
+    @classmethod
+    def register(cls, name: str, agent: type[AgentBase]) -> None:
+        """Make an agent class known under another name; its own it is known by anyway.
+
+        Raises:
+            ValueError: the name is taken.
+        """
+        if name in AgentBase.agents:
+            raise ValueError(f"an agent named {name!r} is registered already; choose another name")
+        AgentBase.agents[name] = agent
+
+    @classmethod
+    def get_cls(cls, name: str) -> type[AgentBase]:
+        """The agent class of this name.
+
+        Raises:
+            KeyError: there is none; the message lists those there are.
+        """
+        if name not in AgentBase.agents:
+            raise KeyError(f"agent {name!r} is not known; known are {AgentBase.list_agents()}")
+        return AgentBase.agents[name]
+
+    @classmethod
+    def list_agents(cls) -> list[str]:
+        """The names of all agent classes, sorted."""
+        return sorted(AgentBase.agents)
+
+    @field_validator("security_policy_filename", mode="before")
+    @classmethod
+    def _none_is_no_policy(cls, value: Any) -> Any:
+        return "" if value is None else value
+
+    @field_validator("filter_tools_regex")
+    @classmethod
+    def _is_regex(cls, value: str | None) -> str | None:
+        try:
+            re.compile(value or "")
+        except re.error as error:
+            raise ValueError(f"{value!r} is no regular expression: {error}") from None
+        return value
+
+    @field_validator("include_default_tools")
+    @classmethod
+    def _are_builtin(cls, value: list[str]) -> list[str]:
+        known = builtin_tool_classes()
+        if unknown := [name for name in value if name not in known]:
+            raise ValueError(f"{unknown} are not built in; give class names out of {sorted(known)}")
+        return value
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Self:
+        if self.kind != type(self).__name__:
+            raise ValueError(f"kind is {self.kind!r}, but this is a {type(self).__name__}")
+        if self.system_prompt is not None and self.system_prompt_filename != SYSTEM_PROMPT:
+            raise ValueError("system_prompt and system_prompt_filename exclude each other; give one of them")
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the configuration is the same; whether the tools are made already makes no difference."""
+        if not isinstance(other, AgentBase):
+            return NotImplemented
+        return type(self) is type(other) and self.__dict__ == other.__dict__
+
+    __hash__ = None  # type: ignore[assignment] # it holds lists, as pydantic's own models that do
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with these fields changed; it makes its own tools."""
+        copy = super().model_copy(update=update, deep=deep)
+        copy._tools_map = None
+        return copy
 
     @property
     def name(self) -> str:
         """The class name."""
         return type(self).__name__
 
-    def resolve_tools(self) -> dict[str, ToolDefinition]:
+    @property
+    def prompt_dir(self) -> Path:
+        """The folder `prompts` beside the module that the class is defined in; ours where there is none."""
+        try:
+            found = Path(inspect.getfile(type(self))).parent / "prompts"
+        except (OSError, TypeError):  # defined at a prompt, or in a program's text
+            return PROMPT_DIR
+        return found if found.is_dir() else PROMPT_DIR
+
+    @property
+    def tools_map(self) -> dict[str, ToolDefinition]:
+        """The tools by name, in a dictionary of the caller's own.
+
+        Raises:
+            RuntimeError: they are not made yet; `initialize` makes them.
+        """
+        if self._tools_map is None:
+            raise RuntimeError("the agent has no tools yet; a conversation makes them, or initialize()")
+        return dict(self._tools_map)
+
+    def initialize(self, conv_state: Any = None) -> dict[str, ToolDefinition]:
+        """Make the tools, once; `tools_map` has them from then on.
+
+        Raises:
+            ToolNotFoundError: a spec names no registered tool.
+            ValueError: two tools have the same name.
+        """
+        if self._tools_map is None:
+            self._tools_map = self.resolve_tools(conv_state)
+        return self.tools_map
+
+    def add_runtime_tools(self, definitions: Sequence[ToolDefinition]) -> None:
+        """Add tools that are known at run time only; `filter_tools_regex` counts for them too. All or none are added.
+
+        Raises:
+            RuntimeError: the agent has no tools yet.
+            ValueError: a name is taken.
+        """
+        self._tools_map = checked_toolset(self.tools_map, definitions, self.filter_tools_regex)
+
+    def resolve_tools(self, conv_state: Any = None) -> dict[str, ToolDefinition]:
         """The tools of this agent by name: its own, filtered by `filter_tools_regex`, then the default ones.
 
         Raises:
             ToolNotFoundError: a spec names no registered tool.
             ValueError: two tools have the same name.
         """
-        own = resolve_tools(self.tools)
-        if self.filter_tools_regex is not None:
-            own = {name: tool for name, tool in own.items() if re.match(self.filter_tools_regex, name)}
-        defaults = resolve_tools(self.include_default_tools)
-        if doubled := own.keys() & defaults.keys():
-            raise ValueError(f"tools {sorted(doubled)} are given twice: they are among the default tools already")
-        return {**own, **defaults}
+        return toolset(self.tools, self.include_default_tools, self.filter_tools_regex, conv_state)
 
     @property
     def static_system_message(self) -> str:
         """The system prompt: the same text for every conversation with the same configuration."""
         if self.system_prompt is not None:
             return self.system_prompt
-        policy = rendered(PROMPT_DIR, self.security_policy_filename) if self.security_policy_filename else ""
-        variables = {"agent_name": "Drydock", "llm_security_analyzer": True, **self.system_prompt_kwargs}
-        variables["security_policy"] = policy
-        return rendered(PROMPT_DIR, self.system_prompt_filename, variables)
+        folder = self.prompt_dir
+        policy = rendered(folder, self.security_policy_filename) if self.security_policy_filename else ""
+        given = {
+            "agent_name": "Drydock",
+            "llm_security_analyzer": True,
+            "cli_mode": True,
+            "enable_browser": any(tool.name == "browser_tool_set" for tool in self.tools),
+            "model_name": self.llm.model,
+            **self.system_prompt_kwargs,
+        }
+        return rendered(folder, self.system_prompt_filename, {**given, "security_policy": policy})
 
-    def system_prompt_event(self, tool_schemas: Sequence[dict[str, Any]], *, version: str) -> SystemPromptEvent:
+    @property
+    def dynamic_context(self) -> str | None:
+        """What is told of this conversation after the static message; None when there is nothing to say."""
+        return self.agent_context.get_system_message_suffix() if self.agent_context is not None else None
+
+    @property
+    def system_message(self) -> str:
+        """Both in one text. Deprecated: what changes in it keeps providers from caching what does not."""
+        text = "system_message is deprecated: use static_system_message and dynamic_context"
+        warnings.warn(text, DeprecationWarning, stacklevel=2)
+        return "\n\n".join(part for part in (self.static_system_message, self.dynamic_context) if part)
+
+    def model_dump_succint(self, **options: Any) -> dict[str, Any]:
+        """Like `model_dump`, without what is None."""
+        return self.model_dump(exclude_none=True, **options)
+
+    def get_all_llms(self) -> list[LLM]:
+        """Each model in this configuration once: the agent's own, its condenser's, and so on."""
+        return list(llms_in(self))
+
+    def init_state(
+        self, first_events: Sequence[AnyEvent], tool_schemas: Sequence[dict[str, Any]], *, version: str | None = None
+    ) -> SystemPromptEvent | None:
+        """What a log that begins with `first_events` lacks before this agent can work: its system prompt, or nothing.
+
+        Raises:
+            AssertionError: the user has spoken before there was a system prompt (agent-core 1.4).
+        """
+        for event in first_events[:FIRST_EVENTS]:
+            if isinstance(event, SystemPromptEvent):
+                return None
+            if isinstance(event, MessageEvent) and event.source == "user":
+                raise AssertionError("a user's message stands in the log before the system prompt")
+        return self.system_prompt_event(tool_schemas, version=version)
+
+    def system_prompt_event(
+        self, tool_schemas: Sequence[dict[str, Any]], *, version: str | None = None
+    ) -> SystemPromptEvent:
         """The first event of a conversation with this agent."""
+        context = self.dynamic_context
         return SystemPromptEvent(
             system_prompt=TextContent(text=self.static_system_message),
+            dynamic_context=TextContent(text=context) if context else None,
             tools=list(tool_schemas),
             agent_class=self.name,
             version=version,
@@ -127,12 +274,5 @@ class AgentBase(BaseModel):
         """
 
 
-def agent_class(name: str) -> type[AgentBase]:
-    """The agent class of this name.
-
-    Raises:
-        KeyError: there is none; the message lists those there are.
-    """
-    if name not in AgentBase.classes:
-        raise KeyError(f"agent {name!r} is not known; known are {sorted(AgentBase.classes)}")
-    return AgentBase.classes[name]
+AnyAgent = Annotated[SerializeAsAny[AgentBase], BeforeValidator(lambda value: AgentBase.revive(value))]
+"""A field holding any agent, restored to its own class when read back."""

@@ -1,15 +1,78 @@
-"""CodeActAgent: the default agent, with a terminal and a file editor (agent-core 2.10)."""
+"""CodeActAgent: the default agent, whose tools are chosen by flags (agent-core 2.10, 4.14)."""
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Any, ClassVar, Final
+
+from pydantic import Field, model_validator
 
 from agent_core.agent.agent import Agent
+from agent_core.tools.finish import FinishTool
 from agent_core.tools.presets import get_default_tools
+from agent_core.tools.registry import list_registered_tools
 from agent_core.tools.spec import Tool
+from agent_core.tools.think import ThinkTool
+
+_BY_FLAG: Final = {
+    "enable_cmd": "terminal",
+    "enable_condensation_request": "condensation_request",
+    "enable_browsing": "browser",
+    "enable_jupyter": "ipython",
+    "enable_plan_mode": "task_tracker",
+    "enable_llm_editor": "llm_edit",
+    "enable_editor": "file_editor",
+}
+_ALWAYS_BY_FLAG: Final = {"enable_finish": FinishTool.__name__, "enable_think": ThinkTool.__name__}
 
 
 class CodeActAgent(Agent):
-    """An `Agent` whose tools are those of a coding agent unless others are given."""
+    """An `Agent` whose tools are those of a coding agent unless others are given.
+
+    Each flag brings its tool, where this process has it; a flag that is set for a tool which it does not have is an
+    error. With the editor that asks a model (`enable_llm_editor`) the plain one is left out. `tools` and
+    `include_default_tools`, when given, count instead of the flags. The user's message ``/exit`` ends the task.
+    """
+
+    VERSION: ClassVar[str] = "2.2"
+    leaves_on_exit: ClassVar[bool] = True
 
     tools: list[Tool] = Field(default_factory=get_default_tools)
+    enable_cmd: bool = True
+    enable_think: bool = True
+    enable_finish: bool = True
+    enable_condensation_request: bool = False
+    enable_browsing: bool = True
+    enable_jupyter: bool = True
+    enable_plan_mode: bool = True
+    enable_llm_editor: bool = False
+    enable_editor: bool = True
+
+    @model_validator(mode="before")
+    @classmethod
+    def _tools_by_flags(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        chosen = dict(data)
+        if "tools" not in chosen:
+            chosen["tools"] = [Tool(name=name) for name in _chosen(cls, data)]
+        if "include_default_tools" not in chosen:
+            names = [name for flag, name in _ALWAYS_BY_FLAG.items() if _is_set(cls, data, flag)]
+            chosen["include_default_tools"] = names
+        return chosen
+
+
+def _chosen(agent: type[CodeActAgent], data: dict[str, Any]) -> list[str]:
+    present = list_registered_tools()
+    names: list[str] = []
+    for flag, name in _BY_FLAG.items():
+        if not _is_set(agent, data, flag) or (flag == "enable_editor" and "llm_edit" in names):
+            continue
+        if name in present:
+            names.append(name)
+        elif flag in data:
+            raise ValueError(f"{flag} is set, but there is no tool {name!r} here; there are {present}")
+    return names
+
+
+def _is_set(agent: type[CodeActAgent], data: dict[str, Any], flag: str) -> bool:
+    return bool(data.get(flag, agent.model_fields[flag].default))

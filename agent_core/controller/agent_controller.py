@@ -177,6 +177,8 @@ class AgentController:
         match state.next_move():
             case Move.RECALL:
                 await self._stream.add_events(self._recalls())
+            case Move.STEP if state.wants_exit and self._agent.leaves_on_exit:
+                await self._enter(AgentState.FINISHED)
             case Move.STEP:
                 self._start_step()
             case Move.FINISH:

@@ -29,6 +29,7 @@ from agent_core.events.llm_events import (
     SystemPromptEvent,
     UserRejectObservation,
 )
+from agent_core.events.messages import ImageContent
 from agent_core.events.serialization import AnyEvent
 from agent_core.tools.finish import FinishObservation
 
@@ -51,6 +52,10 @@ INTERRUPTING = frozenset(
 
 _AT_WORK = frozenset({AgentState.RUNNING, AgentState.RATE_LIMITED, AgentState.USER_CONFIRMED})
 """The states of an agent that goes on by itself: going on from them is no word of the user."""
+
+
+EXIT = "/exit"
+"""What a user says to end the task at once, where the agent knows it."""
 
 
 class Move(Enum):
@@ -89,7 +94,8 @@ class Limits:
 class ConversationState:
     """Everything that the controller decides from. `fold` takes the events in the order of their ids.
 
-    `policy` is the confirmation policy that replaces the configured one, as data; None: nobody has replaced it.
+    `wants_exit`, `shows_images`: the user's newest message is ``/exit``, or has images. `policy` is the confirmation
+    policy that replaces the configured one, as data; None: nobody has replaced it.
     """
 
     limits: Limits
@@ -108,6 +114,8 @@ class ConversationState:
     undecided: dict[int, ActionEvent] = field(default_factory=dict)
     last_interruption_id: int = -1
     policy: dict[str, Any] | None = None
+    wants_exit: bool = False
+    shows_images: bool = False
     _last_response_id: str = ""
     _seen: int = -1
     _due: int = -1
@@ -181,6 +189,8 @@ class ConversationState:
         self._last_user_message = event.id
         self.unrecalled[event.id] = event.llm_message.text
         self._finished = False
+        self.wants_exit = event.llm_message.text.strip() == EXIT
+        self.shows_images = any(isinstance(part, ImageContent) for part in event.llm_message.content)
         self.empty_replies = self.fruitless_replies = 0
 
     def _response(self, response_id: str, seen: int | None, metrics: MetricsSnapshot | None) -> None:

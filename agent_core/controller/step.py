@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from agent_core.agent.base import AgentBase, StepInput, StepOutcome
+from agent_core.agent.base import AgentBase
+from agent_core.agent.step_form import StepInput, StepOutcome
 from agent_core.controller.guards import check_progress, nudge
+from agent_core.controller.live import Deltas, Retries
+from agent_core.controller.remarks import blind, rephrase
 from agent_core.controller.state import ConversationState
 from agent_core.controller.stuck import StuckDetector
-from agent_core.errors import LLMContextWindowError, LLMMalformedHistoryError, LLMRateLimitError, StreamClosedError
+from agent_core.errors import (
+    LLMContentPolicyError,
+    LLMContextWindowError,
+    LLMMalformedHistoryError,
+    StreamClosedError,
+)
 from agent_core.events.control import AgentState, AgentStateChanged, CondensationRequest
 from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, MessageEvent, MetricsSnapshot, SystemPromptEvent
-from agent_core.events.masking import StreamingMask
 from agent_core.events.risk import SecurityRisk
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import PAGE, EventStream
-from agent_core.events.transient import StatusNotice, TextDelta, TextDiscarded
-from agent_core.llm.llm import CallContext, RetryNotice
+from agent_core.llm.llm import CallContext
 from agent_core.llm.metrics import ConversationStats
 from agent_core.memory.prompt import PromptCache
 from agent_core.memory.view import View
@@ -68,9 +74,9 @@ class Step:
         """What decides in this state which actions wait for the user."""
         return self._gate if state is None else replace(self._gate, policy=_policy_of(state, self._gate.policy))
 
-    def system_prompt_event(self) -> SystemPromptEvent:
-        """What the agent is told at the beginning of its log."""
-        return self._agent.system_prompt_event(self._schemas, version=self._version)
+    def init_state(self, first_events: Sequence[AnyEvent]) -> SystemPromptEvent | None:
+        """What the log, which begins with these events, still has to tell the agent before anything else."""
+        return self._agent.init_state(first_events, self._schemas, version=self._version)
 
     def restore(self, metrics: MetricsSnapshot) -> None:
         """Go on counting from what the log says was spent."""
@@ -99,11 +105,14 @@ class Step:
         await self._view_until(seen)
         if await self._warned():
             return
+        if (answer := blind(self._agent.llm, state)) is not None:
+            await self._stream.add_event(answer)
+            return
         view = await self._fitting_view()
         if view is None:
             return
-        deltas = _Deltas(self._stream)
-        retries = _Retries(self._stream)
+        deltas = Deltas(self._stream)
+        retries = Retries(self._stream)
         try:
             outcome = await self._agent.astep(
                 StepInput(
@@ -122,6 +131,12 @@ class Step:
             name = f"store-answer:{self._stream.conversation_id}"
             storing = self._store(outcome, seen, must_confirm=must_confirm, was_limited=retries.was_limited)
             await _whole(asyncio.create_task(storing, name=name))
+        except LLMContentPolicyError as error:
+            deltas.discard()
+            await retries.settle()
+            said = rephrase(error, state)
+            await self._stream.add_events([*_back_to_work(was_limited=retries.was_limited), said])
+            return
         except (LLMContextWindowError, LLMMalformedHistoryError):
             deltas.discard()
             await retries.settle()
@@ -238,55 +253,3 @@ def _error_for(action: AnyEvent, text: str) -> AgentErrorEvent:
     if not isinstance(action, ActionEvent):
         raise TypeError(f"only calls are answered by errors, not {action.kind}")
     return AgentErrorEvent(cause=action.id, error=text, tool_name=action.tool_name, tool_call_id=action.tool_call_id)
-
-
-class _Deltas:
-    """Passes streamed text on, with secrets masked across the borders of its pieces."""
-
-    def __init__(self, stream: EventStream) -> None:
-        self._stream = stream
-        self._response_id = ""
-        self._masks: dict[str, StreamingMask] = {}
-
-    def offer(self, delta: TextDelta | TextDiscarded) -> None:
-        if isinstance(delta, TextDiscarded):
-            self._masks.clear()
-            self._response_id = ""
-            self._stream.publish(delta)
-            return
-        self._response_id = delta.response_id
-        mask = self._masks.setdefault(delta.channel, StreamingMask(self._stream.secrets))
-        if text := mask.feed(delta.text):
-            self._stream.publish(TextDelta(delta.response_id, text, delta.channel))
-
-    def discard(self) -> None:
-        """What was shown of the answer is void."""
-        if self._response_id:
-            self._stream.publish(TextDiscarded(self._response_id))
-            self._response_id = ""
-
-
-class _Retries:
-    """Tells the user about retries; a limited rate is a state of its own (wire-protocol 3.7)."""
-
-    def __init__(self, stream: EventStream) -> None:
-        self._stream = stream
-        self._writing: asyncio.Task[object] | None = None
-        self.was_limited = False
-
-    def note(self, notice: RetryNotice) -> None:
-        text = (
-            f"Retrying LLM request, {notice.attempt} / {notice.max_attempts}"
-            f" in {notice.wait_seconds:.0f} s: {notice.error}"
-        )
-        self._stream.publish(StatusNotice("STATUS$LLM_RETRY", text))
-        if isinstance(notice.error, LLMRateLimitError) and not self.was_limited:
-            self.was_limited = True
-            limited = AgentStateChanged(agent_state=AgentState.RATE_LIMITED, detail=str(notice.error))
-            self._writing = asyncio.create_task(self._stream.add_event(limited), name="rate-limited")
-
-    async def settle(self) -> None:
-        if self._writing is not None:
-            await asyncio.wait([self._writing])
-            if error := self._writing.exception():
-                raise error

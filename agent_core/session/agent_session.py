@@ -7,14 +7,14 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Literal
 
-from agent_core.agent.base import AgentBase, agent_class
+from agent_core.agent.base import FIRST_EVENTS, AgentBase
 from agent_core.agent.codeact import CodeActAgent
 from agent_core.controller.agent_controller import AgentController
 from agent_core.controller.state import ConversationState, Limits
 from agent_core.controller.step import Step
 from agent_core.errors import DrydockError, EventStoreError, SandboxError, StreamClosedError
 from agent_core.events.control import AgentState, AgentStateChanged, ConfirmationPolicyChanged
-from agent_core.events.llm_events import MessageEvent, SystemPromptEvent
+from agent_core.events.llm_events import MessageEvent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import EventStore
 from agent_core.events.stream import EventStream
@@ -33,7 +33,6 @@ STARTING = "STATUS$STARTING_RUNTIME"
 FAILED = "STATUS$ERROR"
 
 CLOSE_SECONDS = 10.0
-FIRST_EVENTS = 5
 RESTART_SECONDS = (0.1, 1.0, 5.0)
 
 AfterClose = Literal["keep", "pause", "stop", "destroy"]
@@ -95,18 +94,18 @@ class AgentSession:
 
         Raises:
             EventStoreError: the log cannot be read or written.
+            AssertionError: the log holds a user's message before any system prompt.
             KeyError, ValueError: the settings name an agent or a tool that does not exist.
         """
         self._agent = self._make_agent()
-        self._tools = self._agent.resolve_tools()
+        self._tools = self._agent.initialize()
         self.stream = await EventStream.open(self.conversation_id, self._store)
         key = self.settings.llm.api_key
         self.stream.secrets.add([*self.settings.secrets, *([key.get_secret_value()] if key is not None else [])])
         self._step = self._make_step()
         opening: list[AnyEvent] = [AgentStateChanged(agent_state=AgentState.LOADING)]
-        first = await self.stream.page(limit=FIRST_EVENTS)
-        if not any(isinstance(event, SystemPromptEvent) for event in first):
-            opening.append(self._step.system_prompt_event())
+        prompt = self._step.init_state(await self.stream.page(limit=FIRST_EVENTS))
+        opening.extend([prompt] if prompt is not None else [])
         self._opened_at = (await self.stream.add_events(opening))[-1].id
 
     async def start(self, initial_message: MessageEvent | None = None) -> None:
@@ -237,10 +236,10 @@ class AgentSession:
             await self.sandbox.close()
 
     def _make_agent(self) -> AgentBase:
-        made = agent_class(self.settings.agent_class or CodeActAgent.__name__)
+        made = AgentBase.get_cls(self.settings.agent_class or CodeActAgent.__name__)
         own = {} if self.settings.tools is None else {"tools": list(self.settings.tools)}
-        asks_risk = {"llm_security_analyzer": self.settings.effective_analyzer is not None}
-        return made(llm=self.settings.llm, condenser=self.settings.condenser, system_prompt_kwargs=asks_risk, **own)
+        told = {"llm_security_analyzer": self.settings.effective_analyzer is not None, "cli_mode": False}
+        return made(llm=self.settings.llm, condenser=self.settings.condenser, system_prompt_kwargs=told, **own)
 
     def _make_step(self) -> Step:
         return Step(

@@ -123,3 +123,10 @@ def list_usable_tools() -> list[str]:
 def registered_tools() -> Mapping[str, Registrable]:
     """What is registered, by name."""
     return dict(_registered)
+
+
+def canonical_name(name: str) -> str:
+    """The name that `resolve_tool` finds the tool under: ``TerminalTool`` is ``terminal``."""
+    plain = tool_name_of(name)
+    candidates = (name, plain, _FORMER_NAMES.get(plain, plain))
+    return next((candidate for candidate in candidates if candidate in _registered), plain)

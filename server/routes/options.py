@@ -63,7 +63,7 @@ async def list_models(services: ServicesDependency) -> list[str]:
 @router.get("/agents")
 async def list_agents() -> list[str]:
     """The agents that a conversation can have."""
-    return sorted(AgentBase.classes)
+    return AgentBase.list_agents()
 
 
 @router.get("/security-analyzers")

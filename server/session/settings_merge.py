@@ -92,7 +92,7 @@ def merge_settings(user: StoredSettings | None, server: Settings) -> Conversatio
     condenses = user_values.enable_default_condenser and not model.is_demo  # a script sums nothing up
     return ConversationOptions(
         model=model,
-        agent_class=user_values.agent if user_values.agent in AgentBase.classes else server.agent_class,
+        agent_class=user_values.agent if user_values.agent in AgentBase.agents else server.agent_class,
         max_iterations=user_values.max_iterations or server.max_iterations,
         max_budget=user_values.max_budget_per_task or server.max_budget_per_task,
         confirmation_mode=server.confirmation_mode if confirmation is None else confirmation,

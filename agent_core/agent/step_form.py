@@ -1,0 +1,43 @@
+"""What goes into one step of an agent, and what comes out (agent-core 2.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent_core.events.serialization import AnyEvent
+from agent_core.events.transient import TextDelta, TextDiscarded
+from agent_core.llm.llm import CallContext, LLMResponse, RetryNotice
+from agent_core.tools.definition import ToolDefinition
+
+
+@dataclass(frozen=True, slots=True)
+class StepInput:
+    """What one step works from: the prompt in wire form, the tools at hand, and whom to tell while it goes on.
+
+    `predicts_risk` says whether the model was asked to give the risk of its calls.
+    """
+
+    prompt: Sequence[dict[str, Any]]
+    tools: Mapping[str, ToolDefinition]
+    tool_schemas: Sequence[dict[str, Any]]
+    predicts_risk: bool = True
+    context: CallContext | None = None
+    on_delta: Callable[[TextDelta | TextDiscarded], None] | None = None
+    on_retry: Callable[[RetryNotice], None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepOutcome:
+    """What a step came to.
+
+    Attributes:
+        events: to be appended together, in this order.
+        errors: for events by their position in `events`, the error that answers each (calls that were no good).
+        response: the model's answer, for the statistics.
+    """
+
+    events: list[AnyEvent]
+    response: LLMResponse
+    errors: Mapping[int, str] = field(default_factory=dict)

@@ -1,0 +1,61 @@
+"""From an agent's tool specs to its tools (agent-core 2.2)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from agent_core.tools.definition import ToolDefinition
+from agent_core.tools.finish import FinishTool
+from agent_core.tools.registry import registered_tools, resolve_tools
+from agent_core.tools.spec import Tool
+from agent_core.tools.think import ThinkTool
+
+DEFAULT_TOOL_NAMES: Final = (FinishTool.__name__, ThinkTool.__name__)
+"""Class names of the tools that every agent has unless it says otherwise."""
+
+
+def builtin_tool_classes() -> dict[str, type[ToolDefinition]]:
+    """The registered tools that are classes, by the names of these."""
+    return {tool.__name__: tool for tool in registered_tools().values() if isinstance(tool, type)}
+
+
+def toolset(
+    specs: Sequence[Tool], default_names: Sequence[str], names_regex: str | None, conv_state: Any = None
+) -> dict[str, ToolDefinition]:
+    """The tools of `specs` whose names `names_regex` matches from their beginning, and the default ones, by name.
+
+    Raises:
+        ToolNotFoundError: a spec names no registered tool.
+        ValueError: two tools have the same name, or a default tool is not known.
+    """
+    own = _filtered(resolve_tools(specs, conv_state), names_regex)
+    defaults = resolve_tools([Tool(name=name) for name in default_names], conv_state)
+    if doubled := own.keys() & defaults.keys():
+        raise ValueError(f"tools {sorted(doubled)} are given twice: they are among the default tools already")
+    return {**own, **defaults}
+
+
+def checked_toolset(
+    present: Mapping[str, ToolDefinition], added: Sequence[ToolDefinition], names_regex: str | None
+) -> dict[str, ToolDefinition]:
+    """The tools that are there with those of `added` whose names match.
+
+    Raises:
+        ValueError: a name is taken, or given twice.
+    """
+    result = dict(present)
+    for definition in added:
+        if not _filtered({definition.name: definition}, names_regex):
+            continue
+        if definition.name in result:
+            raise ValueError(f"two tools are named {definition.name!r}; names must differ")
+        result[definition.name] = definition
+    return result
+
+
+def _filtered(tools: dict[str, ToolDefinition], names_regex: str | None) -> dict[str, ToolDefinition]:
+    if names_regex is None:
+        return tools
+    return {name: tool for name, tool in tools.items() if re.match(names_regex, name)}

@@ -1,0 +1,47 @@
+"""What the controller itself says to agents and users when a step cannot go its usual way (agent-core 2.4)."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+from agent_core.controller.guards import MAX_EMPTY_REPLIES
+from agent_core.controller.state import ConversationState
+from agent_core.errors import LLMContentPolicyError
+from agent_core.events.llm_events import MessageEvent
+from agent_core.events.messages import Message, TextContent
+from agent_core.llm.llm import LLM
+
+
+def blind(llm: LLM, state: ConversationState) -> MessageEvent | None:
+    """The answer to images when the model cannot see them; None when it can, or there are none.
+
+    Routers choose a model that can.
+    """
+    if not state.shows_images or type(llm) is not LLM or llm.features.vision:
+        return None
+    text = (
+        f"The model {llm.model} cannot see images, so I cannot answer this. Describe in words what they show, or choose"
+        " a model that takes images."
+    )
+    message = Message(role="assistant", content=[TextContent(text=text)])
+    return MessageEvent(source="agent", llm_message=message, wait_for_response=True, seen=state.last_event_id)
+
+
+def rephrase(error: LLMContentPolicyError, state: ConversationState) -> MessageEvent:
+    """What an agent is told whose request was refused. It counts as an empty reply, so it is said a few times only.
+
+    Raises:
+        LLMContentPolicyError: it was said often enough.
+    """
+    if state.empty_replies + 1 >= MAX_EMPTY_REPLIES:
+        raise error
+    text = (
+        "The provider refused to answer the last request, by its content policy. Put what you want to say or do in"
+        " other words, and leave out what may be objected to."
+    )
+    return MessageEvent(
+        source="environment",
+        llm_message=Message.user(text),
+        llm_response_id=f"refused-{uuid4().hex}",
+        seen=state.last_event_id,
+    )
