@@ -129,6 +129,7 @@ class Stage:
     model: StageModel = field(default_factory=StageModel)
     shell: Gate = field(default_factory=Gate)
     said: list[str] = field(default_factory=list)
+    llm_fields: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.store = LateStore(self.seed)
@@ -137,7 +138,7 @@ class Stage:
 
     async def begin(self, *, asking_for: AgentState | None = None) -> None:
         """Load the conversation; `asking_for` is what its user asks for while it does."""
-        prices = {"input_cost_per_token": 0.01, "output_cost_per_token": 0.01}
+        prices: dict[str, Any] = {"input_cost_per_token": 0.01, "output_cost_per_token": 0.01, **self.llm_fields}
         llm = LLM(model="openai/stage", native_tool_calling=True, num_retries=1, **prices).using(self.model)
         settings = SessionSettings(llm=llm, **self.settings)
         self.session = AgentSession("c", store=self.store, settings=settings, sandbox=SandboxConnection(self.sandbox))

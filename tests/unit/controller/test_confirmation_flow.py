@@ -25,10 +25,10 @@ from agent_core.security.analyzer import LLMSecurityAnalyzer, SecurityAnalyzer
 from agent_core.security.confirmation import AlwaysConfirm, ConfirmRisky, NeverConfirm
 from agent_core.security.presets import get_default_analyzer
 from agent_core.security.shell_rules import ShellRuleAnalyzer
-from tests.unit.controller.stage import REPLIES, Reply, Stage, ticks
+from tests.unit.controller.stage import REPLIES, Reply, Stage, StageModel, ticks
 from tests.unit.controller.test_answers import is_in, until
 
-RISKY = {"policy": ConfirmRisky(), "analyzer": ShellRuleAnalyzer()}
+RISKY: dict[str, Any] = {"policy": ConfirmRisky(), "analyzer": ShellRuleAnalyzer()}
 
 
 def calls(*commands: str, risk: str = "LOW") -> Reply:
@@ -54,8 +54,10 @@ class Slow(SecurityAnalyzer):
 
 
 @asynccontextmanager
-async def staged(**settings: Any) -> AsyncIterator[Stage]:
-    stage = Stage(settings=settings)
+async def staged(
+    *, model: StageModel | None = None, llm_fields: dict[str, Any] | None = None, **settings: Any
+) -> AsyncIterator[Stage]:
+    stage = Stage(settings=settings, model=model or StageModel(), llm_fields=llm_fields or {})
     await stage.begin()
     try:
         yield stage

@@ -1,0 +1,26 @@
+"""Agents ready for use (agent-core 3.6)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from agent_core.agent.agent import Agent
+from agent_core.llm.llm import LLM
+from agent_core.memory.condensers.presets import KEEP_FIRST, condenser_llm
+from agent_core.memory.condensers.summarizing import LLMSummarizingCondenser
+from agent_core.tools.presets import get_default_tools
+
+MAX_SIZE: Final = 80
+
+
+def get_default_agent(llm: LLM, *, cli_mode: bool = False) -> Agent:
+    """An agent for work on code, which sums up what it did when its history becomes long.
+
+    `cli_mode` is for an agent that works where its user does, not in a sandbox: it judges risks accordingly.
+    """
+    return Agent(
+        llm=llm,
+        tools=get_default_tools(),
+        condenser=LLMSummarizingCondenser(llm=condenser_llm(llm), max_size=MAX_SIZE, keep_first=KEEP_FIRST),
+        system_prompt_kwargs={"cli_mode": cli_mode},
+    )
