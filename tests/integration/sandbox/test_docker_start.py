@@ -193,7 +193,7 @@ async def test_sandboxes_on_a_network_cannot_reach_one_another(docker_kit: Sandb
     await output(
         one,
         "cd /tmp && (python3 -m http.server 8123 >/dev/null 2>&1 &) ; curl -s --retry 50 --retry-delay 1"
-        " --retry-connrefused localhost:8123",
+        " --retry-connrefused 127.0.0.1:8123",
     )
     probe = f"import socket; socket.create_connection(('{address}', 8123), 1)"
     assert "OK" not in await output(two, f"python3 -c \"{probe}; print('OK')\" 2>&1 || true")
