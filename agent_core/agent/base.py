@@ -220,7 +220,11 @@ class AgentBase(Tagged):
     @property
     def dynamic_context(self) -> str | None:
         """What is told of this conversation after the static message; None when there is nothing to say."""
-        return self.agent_context.get_system_message_suffix() if self.agent_context is not None else None
+        return self._dynamic_context({})
+
+    def _dynamic_context(self, secrets: Mapping[str, str]) -> str | None:
+        context = self.agent_context or (AgentContext() if secrets else None)
+        return context.get_system_message_suffix(secrets) if context is not None else None
 
     @property
     def system_message(self) -> str:
@@ -238,9 +242,16 @@ class AgentBase(Tagged):
         return list(llms_in(self))
 
     def init_state(
-        self, first_events: Sequence[AnyEvent], tool_schemas: Sequence[dict[str, Any]], *, version: str | None = None
+        self,
+        first_events: Sequence[AnyEvent],
+        tool_schemas: Sequence[dict[str, Any]],
+        *,
+        version: str | None = None,
+        secrets: Mapping[str, str] | None = None,
     ) -> SystemPromptEvent | None:
         """What a log that begins with `first_events` lacks before this agent can work: its system prompt, or nothing.
+
+        `secrets` are the descriptions of the conversation's secrets by name.
 
         Raises:
             AssertionError: the user has spoken before there was a system prompt (agent-core 1.4).
@@ -250,13 +261,17 @@ class AgentBase(Tagged):
                 return None
             if isinstance(event, MessageEvent) and event.source == "user":
                 raise AssertionError("a user's message stands in the log before the system prompt")
-        return self.system_prompt_event(tool_schemas, version=version)
+        return self.system_prompt_event(tool_schemas, version=version, secrets=secrets)
 
     def system_prompt_event(
-        self, tool_schemas: Sequence[dict[str, Any]], *, version: str | None = None
+        self,
+        tool_schemas: Sequence[dict[str, Any]],
+        *,
+        version: str | None = None,
+        secrets: Mapping[str, str] | None = None,
     ) -> SystemPromptEvent:
-        """The first event of a conversation with this agent."""
-        context = self.dynamic_context
+        """The first event of a conversation with this agent; `secrets` as for `init_state`."""
+        context = self._dynamic_context(secrets or {})
         return SystemPromptEvent(
             system_prompt=TextContent(text=self.static_system_message),
             dynamic_context=TextContent(text=context) if context else None,

@@ -74,9 +74,12 @@ class Step:
         """What decides in this state which actions wait for the user."""
         return self._gate if state is None else replace(self._gate, policy=_policy_of(state, self._gate.policy))
 
-    def init_state(self, first_events: Sequence[AnyEvent]) -> SystemPromptEvent | None:
-        """What the log, which begins with these events, still has to tell the agent before anything else."""
-        return self._agent.init_state(first_events, self._schemas, version=self._version)
+    def init_state(self, first_events: Sequence[AnyEvent], secrets: Mapping[str, str]) -> SystemPromptEvent | None:
+        """What the log, which begins with these events, still has to tell the agent before anything else.
+
+        `secrets` are descriptions by name.
+        """
+        return self._agent.init_state(first_events, self._schemas, version=self._version, secrets=secrets)
 
     def restore(self, metrics: MetricsSnapshot) -> None:
         """Go on counting from what the log says was spent."""

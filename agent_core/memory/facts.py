@@ -7,7 +7,10 @@ from agent_core.events.messages import Message, TextContent
 
 
 def facts_message(event: RecallObservation) -> Message | None:
-    """A user-role message with what was recalled, None when there is nothing to tell."""
+    """A user-role message with what was recalled, None when there is nothing to tell.
+
+    The secrets are left out: the system message names them.
+    """
     sections = _workspace(event) if event.recall_type == "workspace_context" else []
     sections += [
         f'<EXTRA_INFO name="{known.name}" trigger="{known.trigger}">\n'
@@ -31,9 +34,6 @@ def _workspace(event: RecallObservation) -> list[str]:
     if event.additional_agent_instructions:
         lines.append(event.additional_agent_instructions)
     lines.extend(f"Port {port} of the sandbox is served at {host}" for host, port in event.runtime_hosts.items())
-    if event.custom_secrets_descriptions:
-        lines.append("Secrets available as environment variables:")
-        lines.extend(f"- {name}: {about}" for name, about in event.custom_secrets_descriptions.items())
     sections = ["<WORKSPACE>\n" + "\n".join(lines) + "\n</WORKSPACE>"] if lines else []
     if event.repo_instructions:
         sections.append(f"<REPOSITORY_INSTRUCTIONS>\n{event.repo_instructions}\n</REPOSITORY_INSTRUCTIONS>")

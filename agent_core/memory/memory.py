@@ -1,9 +1,10 @@
-"""The memory: the subscriber that answers recalls with facts of the workspace (agent-core 7.7)."""
+"""The memory: the subscriber that answers recalls with facts of the workspace and with skills (agent-core 7.7)."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from itertools import chain, repeat
 from typing import Any
@@ -13,6 +14,8 @@ from agent_core.events.control import RecallAction, RecallObservation
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
+from agent_core.memory.knowledge import Knowledge
+from agent_core.skills.context import AgentContext
 from agent_core.tools.spec import SandboxAccess
 
 logger = logging.getLogger(__name__)
@@ -25,10 +28,23 @@ STORE_RETRIES = (0.2, 1.0, 5.0, 15.0)
 class Memory:
     """Answers each recall of one conversation exactly once, whatever happens; a question is never left open."""
 
-    def __init__(self, stream: EventStream, sandbox: SandboxAccess, *, instructions: str = "") -> None:
+    def __init__(
+        self,
+        stream: EventStream,
+        sandbox: SandboxAccess,
+        *,
+        instructions: str = "",
+        context: AgentContext | None = None,
+        model: str = "",
+        secrets: Mapping[str, str] | None = None,
+    ) -> None:
+        """`context` has the agent's own skills, `model` is for whom, `secrets` are descriptions by name."""
         self._stream = stream
         self._sandbox = sandbox
         self._instructions = instructions
+        self._knowledge = Knowledge(context, model=model)
+        self._has_seen_workspace = False
+        self._secrets = dict(secrets or {})
         self._open: dict[int, RecallAction] = {}
         self._position = -1
 
@@ -39,6 +55,7 @@ class Memory:
             self._open[event.id] = event
         elif isinstance(event, RecallObservation):
             self._open.pop(event.cause, None)
+        self._knowledge.observe(event)
 
     async def run(self) -> None:
         """Answer what an earlier process left open, then follow the log until the stream is closed."""
@@ -50,18 +67,19 @@ class Memory:
 
     async def _answer_open(self) -> None:
         for recall in list(self._open.values()):
-            await self._store(await self._answer(recall))
+            stored = await self._store(await self._answer(recall))
             self._open.pop(recall.id, None)
+            if stored is not None:
+                self._knowledge.observe(stored)  # before the next question, which may be about the same
 
-    async def _store(self, answer: RecallObservation) -> None:
+    async def _store(self, answer: RecallObservation) -> AnyEvent | None:
         """Store it however long that takes (a full disk may get room again): the agent waits for it."""
         delays = chain(STORE_RETRIES, repeat(STORE_RETRIES[-1]))
         while not self._stream.closed:
             try:
-                await self._stream.add_event(answer)
-                return
+                return await self._stream.add_event(answer)
             except StreamClosedError:
-                return
+                return None
             except EventStoreError as error:
                 delay = next(delays)
                 logger.error(
@@ -73,10 +91,14 @@ class Memory:
                 )
                 self._stream.publish(StatusNotice("STATUS$ERROR_MEMORY", str(error), "error"))
                 await asyncio.sleep(delay)
+        return None
 
     async def _answer(self, recall: RecallAction) -> RecallObservation:
         if recall.recall_type == "knowledge":
-            return RecallObservation(cause=recall.id, recall_type="knowledge")
+            if not self._has_seen_workspace:  # it was told about by an earlier process
+                await self._facts()
+            known = self._knowledge.triggered(recall.query)
+            return RecallObservation(cause=recall.id, recall_type="knowledge", microagent_knowledge=known)
         facts = await self._facts()
         git = facts.get("git")
         git = git if isinstance(git, dict) else {}
@@ -86,31 +108,30 @@ class Memory:
             repo_name=_text(git.get("remote")),
             repo_directory=_text(git.get("root")),
             repo_branch=_text(git.get("branch")),
-            repo_instructions="\n\n".join(_instructions(facts)),
-            additional_agent_instructions=_machine(facts),
+            repo_instructions=self._knowledge.of_workspace(),
+            additional_agent_instructions="\n\n".join(filter(None, [_machine(facts), self._knowledge.at_hand()])),
             date=datetime.now(UTC).strftime("%Y-%m-%d"),
+            custom_secrets_descriptions=self._secrets,
             conversation_instructions=self._instructions,
             working_dir=_text(facts.get("working_dir")) or self._sandbox.working_dir,
+            microagent_knowledge=self._knowledge.triggered(recall.query),
         )
 
     async def _facts(self) -> dict[str, Any]:
         try:
-            return (await self._sandbox.request("workspace.facts", {}, limit_seconds=FACTS_SECONDS)).result
+            facts = (await self._sandbox.request("workspace.facts", {}, limit_seconds=FACTS_SECONDS)).result
         except (SandboxError, ToolError) as error:
             # The agent can work without them; its first command will say what is wrong with the sandbox.
             logger.warning("no facts of the workspace of %s: %s", self._stream.conversation_id, error)
             return {}
+        self._knowledge.take_workspace(facts)
+        self._has_seen_workspace = True
+        return facts
 
 
 def _text(value: Any) -> str:
     """The value, if it is a text: what comes from a sandbox is not trusted to have its form."""
     return value if isinstance(value, str) else ""
-
-
-def _instructions(facts: dict[str, Any]) -> list[str]:
-    files = facts.get("instructions")
-    found = [file for file in files if isinstance(file, dict)] if isinstance(files, list) else []
-    return [f"From {_text(file.get('path'))}:\n{_text(file.get('content'))}" for file in found]
 
 
 def _machine(facts: dict[str, Any]) -> str:

@@ -6,17 +6,21 @@ from agent_core.events.llm_events import ActionEvent
 from agent_core.events.masking import StreamingMask
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import OutputDelta
+from agent_core.security.secrets import SecretRegistry
 from agent_core.tools.spec import SandboxAccess
 
 
 class CallContext:
     """What an executor is told about its call (`agent_core.tools.spec.ToolContext`)."""
 
-    def __init__(self, stream: EventStream, sandbox: SandboxAccess, action: ActionEvent) -> None:
+    def __init__(
+        self, stream: EventStream, sandbox: SandboxAccess, action: ActionEvent, secrets: SecretRegistry | None = None
+    ) -> None:
         self.conversation_id = stream.conversation_id
         self.action_id = action.id
         self.hard_timeout = action.hard_timeout
         self.sandbox = sandbox
+        self._secrets = secrets
         self._stream = stream
         self._mask = StreamingMask(stream.secrets)
 
@@ -24,6 +28,10 @@ class CallContext:
     def idempotency_key(self) -> str:
         """The same for each attempt at the same action."""
         return f"{self.conversation_id}:{self.action_id}"
+
+    async def secrets_for(self, command: str) -> dict[str, str]:
+        """The variables with the secrets that `command` names; their values are hidden from now on."""
+        return await self._secrets.environment_for(command) if self._secrets else {}
 
     def emit_output(self, text: str) -> None:
         """Show output live, masked."""

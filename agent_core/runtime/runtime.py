@@ -30,6 +30,7 @@ from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
 from agent_core.runtime.answers import FAILED_ID, LOST, failure, interrupted, rejection
 from agent_core.runtime.call_context import CallContext
+from agent_core.security.secrets import SecretRegistry
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.spec import SandboxAccess
 
@@ -67,7 +68,15 @@ class Runtime:
     until the stream is closed.
     """
 
-    def __init__(self, stream: EventStream, tools: Mapping[str, ToolDefinition], sandbox: ActionSandbox) -> None:
+    def __init__(
+        self,
+        stream: EventStream,
+        tools: Mapping[str, ToolDefinition],
+        sandbox: ActionSandbox,
+        *,
+        secrets: SecretRegistry | None = None,
+    ) -> None:
+        self._secrets = secrets
         self._stream = stream
         self._tools = tools
         self._sandbox = sandbox
@@ -203,7 +212,7 @@ class Runtime:
         definition = self._tools.get(action.tool_name)
         if definition is None or action.action is None or isinstance(action.action, UnknownAction):
             return failure(action, f"Tool {action.tool_name!r} is not available in this conversation any more.")
-        context = CallContext(self._stream, self._sandbox, action)
+        context = CallContext(self._stream, self._sandbox, action, self._secrets)
         try:
             observation = await definition(action.action, context)
         except (ToolError, ValidationError, ValueError) as error:
@@ -255,7 +264,9 @@ class Runtime:
             async with asyncio.timeout(LAST_OUTPUT_SECONDS):
                 if await self._sandbox.lookup(self._key(action)) not in ("running", "done"):
                     return ""
-                observation = await definition(action.action, CallContext(self._stream, self._sandbox, action))
+                observation = await definition(
+                    action.action, CallContext(self._stream, self._sandbox, action, self._secrets)
+                )
                 return observation.text
         except (TimeoutError, SandboxError, ToolError):
             return ""

@@ -117,6 +117,10 @@ class AloneContext:
     def __init__(self, sandbox: SandboxConnection) -> None:
         self.sandbox = sandbox
 
+    async def secrets_for(self, command: str) -> dict[str, str]:
+        """Nobody gave any."""
+        return {}
+
     def emit_output(self, text: str) -> None:
         """Nobody is looking."""
 

@@ -7,8 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Literal
 
-from agent_core.agent.base import FIRST_EVENTS, AgentBase
-from agent_core.agent.codeact import CodeActAgent
+from agent_core.agent.base import FIRST_EVENTS
 from agent_core.controller.agent_controller import AgentController
 from agent_core.controller.state import ConversationState, Limits
 from agent_core.controller.step import Step
@@ -23,6 +22,8 @@ from agent_core.memory.memory import Memory
 from agent_core.runtime.connection import SandboxConnection
 from agent_core.runtime.runtime import Runtime
 from agent_core.security.confirmation import ConfirmationPolicy
+from agent_core.security.secrets import SecretRegistry
+from agent_core.session.making import as_sent, make_agent, make_secrets
 from agent_core.session.settings import SessionSettings
 from agent_core.version import VERSION
 
@@ -44,11 +45,13 @@ class AgentSession:
 
     Attributes:
         stream: the conversation's log; valid after `open`.
+        secrets: the conversation's secrets, to which more may be added at any time; valid after `open`.
         runtime_status: state of the sandbox as the public protocol names it (wire-protocol section 5).
         is_ready: whether `start` has succeeded.
     """
 
     stream: EventStream
+    secrets: SecretRegistry
 
     def __init__(
         self,
@@ -97,14 +100,13 @@ class AgentSession:
             AssertionError: the log holds a user's message before any system prompt.
             KeyError, ValueError: the settings name an agent or a tool that does not exist.
         """
-        self._agent = self._make_agent()
+        self._agent = await make_agent(self.settings)
         self._tools = self._agent.initialize()
         self.stream = await EventStream.open(self.conversation_id, self._store)
-        key = self.settings.llm.api_key
-        self.stream.secrets.add([*self.settings.secrets, *([key.get_secret_value()] if key is not None else [])])
+        self.secrets = make_secrets(self.settings, self._agent, self.stream)
         self._step = self._make_step()
         opening: list[AnyEvent] = [AgentStateChanged(agent_state=AgentState.LOADING)]
-        prompt = self._step.init_state(await self.stream.page(limit=FIRST_EVENTS))
+        prompt = self._step.init_state(await self.stream.page(limit=FIRST_EVENTS), self.secrets.descriptions())
         opening.extend([prompt] if prompt is not None else [])
         self._opened_at = (await self.stream.add_events(opening))[-1].id
 
@@ -143,8 +145,15 @@ class AgentSession:
             Limits(max_iterations=self.settings.max_iterations, max_budget=self.settings.max_budget)
         )
         controller = AgentController(self.stream, self._agent, state, self._step)
-        runtime = Runtime(self.stream, self._tools, self.sandbox)
-        memory = Memory(self.stream, self.sandbox, instructions=self.settings.conversation_instructions)
+        runtime = Runtime(self.stream, self._tools, self.sandbox, secrets=self.secrets)
+        memory = Memory(
+            self.stream,
+            self.sandbox,
+            instructions=self.settings.conversation_instructions,
+            context=self._agent.agent_context,
+            model=self.settings.llm.model,
+            secrets=self.secrets.descriptions(),
+        )
         async for event in self.stream.history():
             controller.observe(event)
             runtime.observe(event)
@@ -156,7 +165,7 @@ class AgentSession:
         self._controller, self._runtime = controller, runtime
         for name, run in (("runtime", runtime.run), ("memory", memory.run), ("agent_controller", controller.run)):
             self._tasks.append(asyncio.create_task(self._supervised(name, run), name=f"{name}:{self.conversation_id}"))
-        await controller.begin([initial_message] if initial_message is not None else [])
+        await controller.begin([as_sent(initial_message, self._agent)] if initial_message is not None else [])
 
     async def send(self, event: AnyEvent) -> AnyEvent:
         """Store an event of the user; returns it as stored. The subscribers take it from there.
@@ -165,7 +174,7 @@ class AgentSession:
             StreamClosedError: the session is closed.
             EventStoreError: it could not be stored.
         """
-        return await self.stream.add_event(event, "user")
+        return await self.stream.add_event(as_sent(event, self._agent), "user")
 
     async def set_confirmation_policy(self, policy: ConfirmationPolicy) -> None:
         """From the next answer of the model on, let this policy decide what waits for the user; the log remembers it.
@@ -234,12 +243,6 @@ class AgentSession:
             logger.warning("conversation %s: %s of its sandbox failed: %s", self.conversation_id, after, error)
         finally:
             await self.sandbox.close()
-
-    def _make_agent(self) -> AgentBase:
-        made = AgentBase.get_cls(self.settings.agent_class or CodeActAgent.__name__)
-        own = {} if self.settings.tools is None else {"tools": list(self.settings.tools)}
-        told = {"llm_security_analyzer": self.settings.effective_analyzer is not None, "cli_mode": False}
-        return made(llm=self.settings.llm, condenser=self.settings.condenser, system_prompt_kwargs=told, **own)
 
     def _make_step(self) -> Step:
         return Step(

@@ -10,6 +10,8 @@ from agent_core.memory.condenser import Condenser
 from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.confirmation import ConfirmationGate, ConfirmationPolicy, ConfirmRisky, NeverConfirm
 from agent_core.security.presets import get_default_analyzer
+from agent_core.security.secrets import GivenSecret
+from agent_core.skills.context import AgentContext
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.spec import Tool
 
@@ -30,6 +32,8 @@ class SessionSettings:
         stuck_detection: whether an agent that only repeats itself is stopped.
         tools: replaces the tools of the agent class; None keeps them.
         secrets: values that are hidden wherever they appear in the log (the model's key is always hidden).
+        named_secrets: by name, for the commands that name them; hidden as well, only names and descriptions are told.
+        agent_context: skills and texts for the agent; None uses what the workspace holds.
     """
 
     llm: LLM
@@ -44,6 +48,8 @@ class SessionSettings:
     stuck_detection: bool = True
     tools: tuple[Tool, ...] | None = None
     secrets: tuple[str, ...] = field(default=(), repr=False)
+    named_secrets: Mapping[str, GivenSecret] = field(default_factory=dict, repr=False)
+    agent_context: AgentContext | None = None
 
     @property
     def effective_analyzer(self) -> SecurityAnalyzer | None:

@@ -24,6 +24,7 @@ THIRD_PARTY = {
     "claude.md": "claude",
     "gemini.md": "gemini",
     ".openhands_instructions": "repo_legacy",
+    "copilot-instructions.md": "copilot",
 }
 """Files that other programs read as well, in lower case, and the names of the skills that are made of them."""
 
@@ -50,7 +51,7 @@ def third_party_skill(path: str, text: str) -> Skill:
     if name is None:
         raise SkillValidationError(f"{path}: is none of {sorted(THIRD_PARTY)}")
     folder = place.parent.as_posix()
-    if folder == ".":
+    if folder in (".", ".github"):
         return Skill(name=name, content=text.strip(), source=path)
     trigger = PathTrigger(paths=[f"{folder}/**"])
     return Skill(name=f"{name}:{folder}", content=text.strip(), source=path, trigger=trigger)

@@ -98,6 +98,10 @@ class ToolContext(Protocol):
         """``conversation_id:event_id``: the same for each attempt at the same action."""
         ...
 
+    async def secrets_for(self, command: str) -> dict[str, str]:
+        """The values of the secrets that `command` names, as variables for it; hidden wherever they appear."""
+        ...
+
     def emit_output(self, text: str) -> None:
         """Show output of the running call live; nothing is stored."""
         ...

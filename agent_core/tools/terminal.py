@@ -137,17 +137,20 @@ class TerminalExecutor(ToolExecutor[TerminalAction, TerminalObservation]):
 
     async def _run(self, action: TerminalAction, conversation: ToolContext, *, key: str | None) -> TerminalObservation:
         limit = action.timeout if action.timeout is not None else conversation.hard_timeout
+        arguments: dict[str, Any] = {
+            "session": self._session,
+            "command": action.command,
+            "is_input": action.is_input,
+            "timeout": limit,
+            "soft_timeout": self._soft_timeout,
+            "reset": action.reset,
+            "max_output": MAX_OUTPUT_CHARS,
+        }
+        if not action.is_input and (secrets := await conversation.secrets_for(action.command)):
+            arguments["env"] = secrets
         reply = await conversation.sandbox.request(
             "shell.run",
-            {
-                "session": self._session,
-                "command": action.command,
-                "is_input": action.is_input,
-                "timeout": limit,
-                "soft_timeout": self._soft_timeout,
-                "reset": action.reset,
-                "max_output": MAX_OUTPUT_CHARS,
-            },
+            arguments,
             key=key,
             # Without a hard limit a command that keeps printing may run for ever; the user can always stop it.
             limit_seconds=None if limit is None else limit + OUTER_MARGIN_SECONDS,

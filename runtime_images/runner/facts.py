@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Iterator, List, Optional
 
 _INSTRUCTIONS = (
     "AGENTS.md",
@@ -16,6 +16,11 @@ _INSTRUCTIONS = (
     ".github/copilot-instructions.md",
 )
 _INSTRUCTION_BYTES = 32 * 1024
+_SKILL_FOLDERS = (".agents/skills", ".openhands/skills", ".openhands/microagents")
+_SKILL_FILES = 200
+_SKILL_ENTRIES = 5000
+_SKILL_BYTES = 64 * 1024
+_ALL_SKILLS_BYTES = 2 * 1024 * 1024
 _GIT_FILE_BYTES = 256 * 1024
 
 _names: Dict[int, str] = {}
@@ -42,14 +47,17 @@ def find_python(path: str) -> Optional[str]:
 
 def workspace(directory: str) -> Dict[str, Any]:
     """Return the facts of the workspace (result of ``workspace.facts``)."""
+    git = _git(directory)
+    roots = [directory] if git is None or git["root"] in (None, directory) else [directory, git["root"]]
     return {
         "working_dir": directory,
         "user": username(),
         "hostname": os.uname().nodename,
         "os": _system(),
         "python": ".".join(str(part) for part in sys.version_info[:3]),
-        "git": _git(directory),
+        "git": git,
         "instructions": _instructions(directory),
+        "skills": _skills(roots),
     }
 
 
@@ -74,11 +82,49 @@ def _system() -> str:
 def _instructions(directory: str) -> List[Dict[str, str]]:
     found = []
     for name in _INSTRUCTIONS:
-        path = os.path.join(directory, name)
-        content = _read(path, _INSTRUCTION_BYTES)
-        if content.strip():
-            found.append({"path": path, "content": content})
+        folder, base = os.path.split(os.path.join(directory, name))
+        for entry in _names_like(folder, base):
+            path = os.path.join(folder, entry)
+            content = _read(path, _INSTRUCTION_BYTES)
+            if content.strip():
+                found.append({"path": path, "content": content})
     return found
+
+
+def _names_like(folder: str, name: str) -> List[str]:
+    """Return the names in a folder that are this one in any case, the exact one first."""
+    try:
+        return sorted((entry for entry in os.listdir(folder) if entry.lower() == name.lower()), key=name.__ne__)
+    except OSError:
+        return []
+
+
+def _skills(roots: List[str]) -> List[Dict[str, str]]:
+    """Return the Markdown files in the folders for skills; how many and how much is bounded."""
+    found: List[Dict[str, str]] = []
+    room = _ALL_SKILLS_BYTES
+    for folder in [os.path.join(root, name) for root in roots for name in _SKILL_FOLDERS]:
+        for path in _markdown_files(folder):
+            content = _read(path, min(room, _SKILL_BYTES))
+            room -= len(content)
+            if content.strip():
+                found.append({"path": path, "content": content})
+            if len(found) == _SKILL_FILES or room <= 0:
+                return found
+    return found
+
+
+def _markdown_files(folder: str) -> Iterator[str]:
+    """Yield the Markdown files below a folder in the order of their paths; links to folders are not followed."""
+    seen = 0
+    for place, folders, files in os.walk(folder):
+        folders.sort()
+        seen += len(folders) + len(files)
+        if seen > _SKILL_ENTRIES:
+            return
+        for name in sorted(files):
+            if name.lower().endswith(".md") and name.lower() != "readme.md":
+                yield os.path.join(place, name)
 
 
 def _git(directory: str) -> Optional[Dict[str, Optional[str]]]:

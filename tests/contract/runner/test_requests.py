@@ -282,5 +282,27 @@ def test_the_facts_of_the_workspace(client: Client, workspace: Path) -> None:
     paths = [entry["path"] for entry in facts["instructions"]]
     assert paths == [str(workspace / "AGENTS.md"), str(workspace / ".cursorrules")]
     assert len(facts["instructions"][0]["content"]) == 32 * 1024
+    assert facts["skills"] == []
     assert facts["user"] == client.hello["user"]
     assert facts["os"]
+
+
+def test_the_facts_hold_instructions_in_any_case_and_the_files_of_skills(client: Client, workspace: Path) -> None:
+    (workspace / "agents.md").write_text("lower\n")
+    skills = workspace / ".openhands/skills"
+    (skills / "pdf/scripts").mkdir(parents=True)
+    (skills / "pdf/SKILL.md").write_text("---\nname: pdf\n---\n" + "x" * 100_000)
+    (skills / "pdf/scripts/run.py").write_text("print()")
+    (skills / "README.md").write_text("about")
+    (skills / "empty.md").write_text("")
+    (workspace / ".openhands/microagents").mkdir()
+    (workspace / ".openhands/microagents/repo.md").write_text("rules")
+    (workspace / ".agents").symlink_to(workspace / ".openhands")
+    facts = client.call("workspace.facts").result
+    assert [entry["path"] for entry in facts["instructions"]] == [str(workspace / "agents.md")]
+    found = {str(Path(entry["path"]).relative_to(workspace)): len(entry["content"]) for entry in facts["skills"]}
+    assert found == {
+        ".agents/skills/pdf/SKILL.md": 64 * 1024,
+        ".openhands/skills/pdf/SKILL.md": 64 * 1024,
+        ".openhands/microagents/repo.md": 5,
+    }

@@ -225,6 +225,9 @@ async def test_an_executor_that_is_built_from_another_uses_its_conversation() ->
         idempotency_key = "c:7"
         sandbox: Any = None
 
+        async def secrets_for(self, command: str) -> dict[str, str]:
+            raise AssertionError(command)
+
         def emit_output(self, text: str) -> None:
             raise AssertionError(text)
 

@@ -66,6 +66,9 @@ class Call:
     def __init__(self, sandbox: Sandbox) -> None:
         self.sandbox = sandbox
 
+    async def secrets_for(self, command: str) -> dict[str, str]:
+        return {"TOKEN": "s3cret"} if "token" in command.lower() else {}
+
     def emit_output(self, text: str) -> None:
         """Nobody looks."""
 
@@ -117,3 +120,14 @@ async def test_a_bare_reset_is_shown_as_such() -> None:
 @pytest.mark.parametrize("status", ["not_executed", "shell_lost"])
 async def test_a_command_that_did_not_run_to_its_end_is_an_error(status: str) -> None:
     assert (await observe(TerminalAction(command="x"), status=status, exit_code=-1)).is_error
+
+
+async def test_a_command_is_given_the_secrets_that_it_names_and_input_is_not() -> None:
+    sandbox = Sandbox(RESULT)
+    for action in (
+        TerminalAction(command="echo $TOKEN"),
+        TerminalAction(command="ls"),
+        TerminalAction(command="token", is_input=True),
+    ):
+        await TerminalExecutor().acall(action, Call(sandbox))
+    assert [asked.get("env") for asked in sandbox.asked] == [{"TOKEN": "s3cret"}, None, None]

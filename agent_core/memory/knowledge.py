@@ -1,0 +1,69 @@
+"""What the memory knows: the skills of a conversation and its workspace, and which were told (agent-core 7.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from agent_core.events.control import Condensation, RecalledKnowledge, RecallObservation
+from agent_core.events.serialization import AnyEvent
+from agent_core.skills.context import AgentContext, available_skills
+from agent_core.skills.loader import PROJECT_FOLDERS, project_skills
+from agent_core.skills.skill import Skill
+
+
+class Knowledge:
+    """Finds what a message brings up; each skill once, and again only when what was told is forgotten.
+
+    Without a `context` everything that the workspace holds is used.
+    """
+
+    def __init__(self, context: AgentContext | None, *, model: str = "") -> None:
+        self._given = context
+        self._context = context or AgentContext()
+        self._model = model
+        self._project: list[Skill] = []
+        self._told: dict[str, int] = {}
+
+    def observe(self, event: AnyEvent) -> None:
+        """Remember what was told by now, and what was forgotten."""
+        if isinstance(event, RecallObservation):
+            self._told.update((known.name, event.id) for known in event.microagent_knowledge)
+        elif isinstance(event, Condensation):
+            forgotten = set(event.forgotten_event_ids)
+            self._told = {name: place for name, place in self._told.items() if place not in forgotten}
+
+    def take_workspace(self, facts: Mapping[str, Any]) -> None:
+        """Take in the skills among the facts of the workspace (the result of ``workspace.facts``)."""
+        files = {**_files(facts.get("instructions")), **_files(facts.get("skills"))}
+        git = facts.get("git")
+        roots = [facts.get("working_dir"), git.get("root") if isinstance(git, dict) else None]
+        found = project_skills(files, [root for root in roots if isinstance(root, str) and root], model=self._model)
+        if self._given is not None and not self._given.load_project_skills:
+            found = [skill for skill in found if not _is_in_folder(skill)]
+        self._context = (self._given or AgentContext()).merged(project=found)
+        active = {skill.name: skill for skill in self._context.active_skills}
+        self._project = [skill for skill in found if active.get(skill.name) is skill]
+
+    def of_workspace(self) -> str:
+        """The text of all always-on skills of the workspace."""
+        return "\n\n".join(f"From {skill.source}:\n{skill.content}" for skill in self._project if skill.is_always_on)
+
+    def at_hand(self) -> str:
+        """The list of what else the workspace has; "" without any."""
+        return available_skills(self._project, can_invoke=False)
+
+    def triggered(self, message: str) -> list[RecalledKnowledge]:
+        """What this message brings up and was not told yet."""
+        return self._context.triggered(message, self._told)
+
+
+def _is_in_folder(skill: Skill) -> bool:
+    return any(f"/{folder}/" in (skill.source or "") for folder in PROJECT_FOLDERS)
+
+
+def _files(found: Any) -> dict[str, str]:
+    """Texts by path: what comes from a sandbox is not trusted to have its form."""
+    listed: Iterable[Any] = found if isinstance(found, list) else []
+    pairs = [(one.get("path"), one.get("content")) for one in listed if isinstance(one, dict)]
+    return {path: text for path, text in pairs if isinstance(path, str) and isinstance(text, str)}

@@ -1,0 +1,203 @@
+"""The secrets of a conversation: given to commands that name them, and hidden everywhere (agent-core 8.9)."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import re
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPException, HTTPMessage
+from typing import IO, Protocol
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+from pydantic import Field, SecretStr, field_validator
+
+from agent_core.events.messages import Frozen
+
+logger = logging.getLogger(__name__)
+
+LOOKUP_SECONDS = 30.0
+RETRY_SECONDS = 60.0
+MAX_VALUE_BYTES = 64 * 1024
+
+_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+_lookups = ThreadPoolExecutor(max_workers=8, thread_name_prefix="secret")
+
+
+class SecretSource(Protocol):
+    """Where a secret's value comes from. `description` is told to the model, the value never."""
+
+    @property
+    def description(self) -> str: ...
+
+    async def value(self) -> str | None:
+        """The value as it is now; None when it cannot be had.
+
+        It may raise whatever it likes: the registry takes that for None.
+        """
+        ...
+
+
+class StaticSecret(Frozen):
+    """A value that is known from the start; it is left out when this is stored as JSON."""
+
+    secret: SecretStr = Field(exclude=True)
+    description: str = ""
+
+    async def value(self) -> str | None:
+        return self.secret.get_secret_value()
+
+
+class LookupSecret(Frozen):
+    """A value that a server knows: the body of its answer to GET `url`, without the space around it.
+
+    Redirects are not followed: the headers, which are secret themselves, go to this server only.
+    """
+
+    url: str
+    headers: dict[str, SecretStr] = Field(default_factory=dict, exclude=True)
+    description: str = ""
+
+    @field_validator("url")
+    @classmethod
+    def _is_http(cls, value: str) -> str:
+        parts = urlsplit(value)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("url must be a complete http or https address, for example https://host/path")
+        return value
+
+    async def value(self) -> str | None:
+        return await asyncio.get_running_loop().run_in_executor(_lookups, self._fetched)
+
+    def _fetched(self) -> str:
+        headers = {name: secret.get_secret_value() for name, secret in self.headers.items()}
+        request = Request(self.url, headers=headers)  # noqa: S310 - the validator takes http and https only
+        with build_opener(_NoRedirects).open(request, timeout=LOOKUP_SECONDS) as answer:
+            data: bytes = answer.read(MAX_VALUE_BYTES + 1)
+        if len(data) > MAX_VALUE_BYTES:
+            raise ValueError(f"the answer is longer than {MAX_VALUE_BYTES} bytes")
+        return data.decode("utf-8").strip()
+
+
+class CallableSecret:
+    """A value that a function gives whenever it is needed; one that is not asynchronous runs in a thread."""
+
+    def __init__(
+        self, function: Callable[[], str | None] | Callable[[], Awaitable[str | None]], description: str = ""
+    ) -> None:
+        self._function = function
+        self.description = description
+
+    async def value(self) -> str | None:
+        if inspect.iscoroutinefunction(self._function):
+            result: object = await self._function()
+        else:
+            result = await asyncio.get_running_loop().run_in_executor(_lookups, self._function)
+            if inspect.isawaitable(result):
+                result = await result
+        if result is not None and not isinstance(result, str):
+            raise TypeError(f"a secret's function must return a text or None, not {type(result).__name__}")
+        return result
+
+
+GivenSecret = SecretSource | SecretStr | str | Callable[[], str | None] | Callable[[], Awaitable[str | None]]
+
+
+class SecretRegistry:
+    """Knows a conversation's secrets by name.
+
+    `hide` is told every value before anything can show it; a value that has been replaced stays hidden.
+    """
+
+    def __init__(self, hide: Callable[[Iterable[str]], None]) -> None:
+        self._hide = hide
+        self._sources: dict[str, SecretSource] = {}
+        self._seen: set[str] = set()
+        self._failed: dict[str, float] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._sources)
+
+    def update(self, secrets: Mapping[str, GivenSecret]) -> None:
+        """Add these secrets; one of a known name replaces it. Empty values are left out: they were not given again."""
+        for name, given in secrets.items():
+            source = _source(given)
+            if isinstance(source, StaticSecret):
+                value = source.secret.get_secret_value()
+                if not value:
+                    continue
+                self._hide([value])
+                self._seen.add(name)
+            else:
+                self._seen.discard(name)
+            self._failed.pop(name, None)
+            self._sources[name] = source
+
+    def descriptions(self) -> dict[str, str]:
+        """What may be told of the secrets: descriptions by name."""
+        return {name: source.description for name, source in self._sources.items()}
+
+    async def environment_for(self, command: str) -> dict[str, str]:
+        """The values of the secrets whose names stand in `command`, in any case, as variables for it.
+
+        Those that cannot be had, and those whose name is no name of a variable, are left out. So that nothing that
+        the command prints can show another secret, values that were never looked up are looked up as well; one that
+        failed is not tried again for a minute unless it is named.
+        """
+        lowered = command.lower()
+        named = [name for name in self._sources if name.lower() in lowered]
+        now = time.monotonic()
+        unseen = [
+            name
+            for name in self._sources
+            if name not in self._seen and name not in named and now >= self._failed.get(name, now)
+        ]
+        found = await asyncio.gather(*(self._value(name) for name in (*named, *unseen)))
+        values = dict(zip(named, found, strict=False))
+        return {name: value for name, value in values.items() if value and _can_be_variable(name, value)}
+
+    async def _value(self, name: str) -> str | None:
+        try:
+            async with asyncio.timeout(LOOKUP_SECONDS):
+                value = await self._sources[name].value()
+        except Exception as error:  # noqa: BLE001 - whatever a source does, it is no secret then (agent-core 8.9)
+            # Its text is not logged: it may hold the address with a password, or the value itself.
+            logger.warning("the secret %r cannot be had: %s", name, type(error).__name__)
+            value = None
+        if value is None:
+            self._failed[name] = time.monotonic() + RETRY_SECONDS
+            return None
+        self._failed.pop(name, None)
+        self._seen.add(name)
+        if value:
+            self._hide([value])
+        return value
+
+
+def _can_be_variable(name: str, value: str) -> bool:
+    is_text = value == value.encode("utf-8", "replace").decode("utf-8")  # no half of a surrogate pair
+    return _VARIABLE_NAME.fullmatch(name) is not None and is_text and "\0" not in value
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    def redirect_request(
+        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
+    ) -> None:
+        raise HTTPException("redirects are not followed")
+
+
+def _source(given: GivenSecret) -> SecretSource:
+    if isinstance(given, str):
+        return StaticSecret(secret=SecretStr(given))
+    if isinstance(given, SecretStr):
+        return StaticSecret(secret=given)
+    if isinstance(given, StaticSecret | LookupSecret | CallableSecret):
+        return given
+    if callable(given):
+        return CallableSecret(given)
+    return given

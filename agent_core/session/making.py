@@ -1,0 +1,66 @@
+"""Making what a session works with from its settings: the agent with its context, and the secrets."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+from agent_core.agent.base import AgentBase
+from agent_core.agent.codeact import CodeActAgent
+from agent_core.events.llm_events import MessageEvent
+from agent_core.events.messages import TextContent
+from agent_core.events.serialization import AnyEvent
+from agent_core.events.stream import EventStream
+from agent_core.security.secrets import SecretRegistry
+from agent_core.session.settings import SessionSettings
+from agent_core.skills.context import AgentContext
+from agent_core.skills.loader import load_user_skills
+
+_files = ThreadPoolExecutor(max_workers=2, thread_name_prefix="skills")
+
+
+async def make_agent(settings: SessionSettings) -> AgentBase:
+    """The agent that the settings describe.
+
+    Raises:
+        KeyError: no agent class has the name that they give.
+    """
+    made = AgentBase.get_cls(settings.agent_class or CodeActAgent.__name__)
+    own = {} if settings.tools is None else {"tools": list(settings.tools)}
+    return made(
+        llm=settings.llm,
+        condenser=settings.condenser,
+        system_prompt_kwargs={
+            "llm_security_analyzer": settings.effective_analyzer is not None,
+            "cli_mode": False,
+        },
+        agent_context=await _completed(settings.agent_context),
+        **own,
+    )
+
+
+def make_secrets(settings: SessionSettings, agent: AgentBase, stream: EventStream) -> SecretRegistry:
+    """The registry of the conversation's secrets; the stream hides them and the model's key from now on."""
+    key = settings.llm.api_key
+    stream.secrets.add([*settings.secrets, *([key.get_secret_value()] if key is not None else [])])
+    secrets = SecretRegistry(stream.secrets.add)
+    if agent.agent_context is not None:
+        secrets.update(agent.agent_context.secrets or {})
+    secrets.update(settings.named_secrets)
+    return secrets
+
+
+def as_sent(event: AnyEvent, agent: AgentBase) -> AnyEvent:
+    """A message of the user with the suffix that the agent's context adds to each; other events as they are."""
+    suffix = agent.agent_context.user_message_suffix if agent.agent_context is not None else None
+    if not suffix or not isinstance(event, MessageEvent):
+        return event
+    return event.model_copy(update={"extended_content": [*event.extended_content, TextContent(text=suffix)]})
+
+
+async def _completed(context: AgentContext | None) -> AgentContext | None:
+    """The context with the user's skills, if it asks for them; those that cannot be used are left out (7.3)."""
+    if context is None or not context.load_user_skills:
+        return context
+    user = await asyncio.get_running_loop().run_in_executor(_files, load_user_skills)
+    return context.merged(user=user)

@@ -1,0 +1,194 @@
+"""The memory's answers to recalls: the workspace with its skills, and knowledge, each once (agent-core 7.7)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent_core.errors import SandboxError
+from agent_core.events.control import Condensation, RecallAction, RecallObservation
+from agent_core.events.store import InMemoryEventStore
+from agent_core.events.stream import EventStream
+from agent_core.memory.facts import facts_message
+from agent_core.memory.memory import Memory
+from agent_core.skills.context import AgentContext
+from agent_core.skills.skill import Skill
+from agent_core.skills.trigger import KeywordTrigger
+
+LIMIT_SECONDS = 10.0
+FOLDER = "/workspace/.openhands/microagents"
+
+
+@dataclass
+class Reply:
+    result: dict[str, Any]
+    blob: bytes | None = None
+
+
+@dataclass
+class Sandbox:
+    """A sandbox that knows nothing but the facts of its workspace."""
+
+    facts: dict[str, Any] = field(default_factory=dict)
+    asked: int = 0
+    broken: bool = False
+    working_dir: str = "/workspace"
+
+    async def request(
+        self,
+        op: str,
+        args: Mapping[str, Any],
+        *,
+        key: str | None = None,
+        limit_seconds: float | None = None,
+        on_output: Callable[[str], None] | None = None,
+        blob: bytes | None = None,
+    ) -> Reply:
+        assert op == "workspace.facts"
+        self.asked += 1
+        if self.broken:
+            raise SandboxError("the sandbox is gone")
+        return Reply(self.facts)
+
+
+def a_workspace() -> dict[str, Any]:
+    def file(path: str, content: str) -> dict[str, str]:
+        return {"path": path, "content": content}
+
+    return {
+        "working_dir": "/workspace",
+        "os": "Linux",
+        "instructions": [file("/workspace/AGENTS.md", "use tabs"), file("/workspace/CLAUDE.md", "for claude")],
+        "skills": [
+            file(f"{FOLDER}/repo.md", "run make"),
+            file(f"{FOLDER}/git.md", "---\ntriggers: [git]\n---\nno force"),
+            file(f"{FOLDER}/broken.md", "---\ntype: magic\n---\n"),
+            {"path": 7},
+        ],
+    }
+
+
+@dataclass
+class Talk:
+    """One memory at work."""
+
+    stream: EventStream
+    memory: Memory
+
+    async def recall(self, query: str, *, first: bool = False) -> RecallObservation:
+        asked = await self.stream.add_event(
+            RecallAction(recall_type="workspace_context" if first else "knowledge", query=query)
+        )
+        return await self.answer(asked.id)
+
+    async def answer(self, cause: int) -> RecallObservation:
+        async with asyncio.timeout(LIMIT_SECONDS), self.stream.subscribe(after=cause) as events:
+            async for event in events:
+                if isinstance(event, RecallObservation) and event.cause == cause:
+                    return event
+        raise AssertionError("the stream ended")
+
+
+@asynccontextmanager
+async def talking(
+    sandbox: Sandbox, context: AgentContext | None = None, store: InMemoryEventStore | None = None, **options: Any
+) -> AsyncIterator[Talk]:
+    stream = await EventStream.open("c", store or InMemoryEventStore())
+    memory = Memory(stream, sandbox, context=context, **options)
+    async for event in stream.history():
+        memory.observe(event)
+    task = asyncio.create_task(memory.run(), name="memory")
+    try:
+        yield Talk(stream, memory)
+    finally:
+        stream.close()
+        await task
+
+
+def names(answer: RecallObservation) -> list[str]:
+    return [known.name for known in answer.microagent_knowledge]
+
+
+async def test_the_first_message_brings_the_workspace_with_its_always_on_skills_and_what_it_triggers() -> None:
+    async with talking(Sandbox(a_workspace()), instructions="be quick", secrets={"TOKEN": "for the shop"}) as talk:
+        answer = await talk.recall("commit with Git", first=True)
+    assert answer.repo_instructions == (
+        "From /workspace/AGENTS.md:\nuse tabs\n\nFrom /workspace/CLAUDE.md:\nfor claude\n\n"
+        f"From {FOLDER}/repo.md:\nrun make"
+    )
+    assert names(answer) == ["git"]
+    assert answer.microagent_knowledge[0].trigger == "git"
+    assert f"- git: no force ({FOLDER}/git.md)" in answer.additional_agent_instructions
+    assert answer.custom_secrets_descriptions == {"TOKEN": "for the shop"}
+    assert answer.conversation_instructions == "be quick"
+    told = facts_message(answer)
+    assert told is not None
+    assert "no force" in told.text
+    assert "use tabs" in told.text
+
+
+async def test_a_skill_is_told_once_also_after_a_restart_and_nothing_found_is_an_empty_answer() -> None:
+    store, sandbox = InMemoryEventStore(), Sandbox(a_workspace())
+    async with talking(sandbox, store=store) as talk:
+        await talk.recall("hello", first=True)
+        assert (await talk.recall("what now?")).is_empty
+        assert names(await talk.recall("use git")) == ["git"]
+        assert (await talk.recall("use git again")).is_empty
+        assert sandbox.asked == 1
+    async with talking(sandbox, store=store) as talk:
+        assert (await talk.recall("git?")).is_empty
+        assert (await talk.recall("git!")).is_empty
+    assert sandbox.asked == 2
+
+
+async def test_two_questions_at_once_are_not_answered_with_the_same_skill() -> None:
+    store = InMemoryEventStore()
+    stream = await EventStream.open("c", store)
+    asked = await stream.add_events([RecallAction(recall_type="knowledge", query="git") for _ in range(3)])
+    stream.close()
+    async with talking(Sandbox(a_workspace()), store=store) as talk:
+        answers = [await talk.answer(one.id) for one in asked]
+    assert [names(answer) for answer in answers] == [["git"], [], []]
+
+
+async def test_what_a_condensation_has_forgotten_is_told_again() -> None:
+    async with talking(Sandbox(a_workspace())) as talk:
+        told = await talk.recall("git")
+        await talk.stream.add_event(Condensation(forgotten_event_ids=[0]))
+        assert (await talk.recall("git")).is_empty
+        await talk.stream.add_event(Condensation(forgotten_event_ids=[told.id]))
+        assert names(await talk.recall("git")) == ["git"]
+        assert (await talk.recall("git")).is_empty
+
+
+async def test_the_agents_own_skills_come_before_those_of_the_workspace_which_must_be_wanted() -> None:
+    own = Skill(name="git", content="rebase", trigger=KeywordTrigger(keywords=["git"]))
+    both = AgentContext(skills=[own], load_project_skills=True)
+    async with talking(Sandbox(a_workspace()), both) as talk:
+        answer = await talk.recall("git", first=True)
+    assert [known.content for known in answer.microagent_knowledge] == ["rebase"]
+    assert "run make" in answer.repo_instructions
+    async with talking(Sandbox(a_workspace()), AgentContext(skills=[own])) as talk:
+        answer = await talk.recall("git", first=True)
+    assert "run make" not in answer.repo_instructions
+    assert "use tabs" in answer.repo_instructions
+
+
+async def test_disabled_skills_and_files_for_other_models_are_not_told() -> None:
+    context = AgentContext(load_project_skills=True, disabled_skills=["git", "agents"])
+    async with talking(Sandbox(a_workspace()), context, model="openai/gpt-x") as talk:
+        answer = await talk.recall("git", first=True)
+    assert answer.repo_instructions == f"From {FOLDER}/repo.md:\nrun make"
+    assert names(answer) == []
+
+
+async def test_without_a_sandbox_the_agents_own_skills_are_told_and_the_workspace_is_asked_again_later() -> None:
+    own = Skill(name="own", content="known", trigger=KeywordTrigger(keywords=["word"]))
+    sandbox = Sandbox(a_workspace(), broken=True)
+    async with talking(sandbox, AgentContext(skills=[own], load_project_skills=True)) as talk:
+        assert names(await talk.recall("a word on git", first=True)) == ["own"]
+        sandbox.broken = False
+        assert names(await talk.recall("a word on git")) == ["git"]
