@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from pydantic import PrivateAttr, SecretStr
+from pydantic import PrivateAttr
 
 from agent_core.errors import FunctionCallValidationError, LLMError
 from agent_core.events.llm_events import TokenUsage
 from agent_core.events.messages import Message
+from agent_core.llm.abilities import abilities_of, check_window, lookup_name
+from agent_core.llm.addresses import endpoint_of
 from agent_core.llm.assembly import Assembly
 from agent_core.llm.completion import Completion, RetryListener
 from agent_core.llm.config import DEMO_MODEL, LLMConfig
 from agent_core.llm.deltas import DeltaListener
-from agent_core.llm.exchange import CallContext, ChatRequest, Endpoint, Transport
-from agent_core.llm.features import ModelFeatures, features_of
+from agent_core.llm.exchange import CallContext, ChatRequest, Transport
+from agent_core.llm.features import ModelFeatures
 from agent_core.llm.metrics import Metrics
+from agent_core.llm.model_table import model_entry
 from agent_core.llm.prices import CHARS_PER_TOKEN, cost_of, usage_of
 from agent_core.llm.render import WireMessage, adapted, render_message, texts_size
 from agent_core.llm.response import LLMResponse, ResponseKind, RetryNotice, classify
@@ -26,9 +29,6 @@ from agent_core.llm.retry import RetryPolicy
 from agent_core.llm.text_protocol.calls import TextCalls
 from agent_core.llm.text_protocol.syntax import STOP_WORD
 from agent_core.llm.transports import transport_of
-
-AZURE_VERSION = "2024-12-01-preview"
-_AWS = ("bedrock/", "sagemaker/")
 
 logger = logging.getLogger(__name__)
 
@@ -79,19 +79,7 @@ class LLM(LLMConfig):
     @property
     def features(self) -> ModelFeatures:
         """What the model can do, own settings first; looked up once per model."""
-        found = features_of(self.model_canonical_name or self.model, tuple(self.capability_overrides.items()))
-        changes: dict[str, Any] = {}
-        if not self.native_tool_calling:
-            changes["function_calling"] = False
-        if self.force_string_serializer is not None:
-            changes["string_content"] = self.force_string_serializer
-        if self.disable_vision is not None:
-            changes["vision"] = not self.disable_vision
-        if self.max_input_tokens is not None:
-            changes["max_input_tokens"] = self.max_input_tokens
-        if self.max_output_tokens is not None:
-            changes["max_output_tokens"] = self.max_output_tokens
-        return found.changed(changes)
+        return abilities_of(self)
 
     def render(self, message: Message) -> WireMessage:
         """The message in OpenAI's wire form, as this model wants it.
@@ -100,14 +88,12 @@ class LLM(LLMConfig):
         never changes what it is given.
         """
         features = self.features
-        return render_message(
-            message, features, vision=features.vision, cache_marks=self.caching_prompt and features.prompt_cache_marks
-        )
+        return render_message(message, features, vision=features.vision, cache_marks=self.is_caching_prompt_active())
 
     async def warm_up(self) -> None:
         """Do beforehand what takes long the first time, so that the first call need not wait for it; never raises."""
         try:
-            await (self._transport or transport_of(self.model, self.record_to)).prepare(self._endpoint())
+            await (self._transport or transport_of(self.model, self.record_to)).prepare(endpoint_of(self))
         except LLMError as error:
             logger.debug("%s is not ready: %s", self.model, error)  # the first call says so to whoever makes it
 
@@ -125,6 +111,19 @@ class LLM(LLMConfig):
     def effective_max_output_tokens(self) -> int | None:
         """The longest answer: the configured one, else the published one, None when neither is known."""
         return self.features.max_output_tokens
+
+    @property
+    def model_info(self) -> Mapping[str, Any] | None:
+        """The public table's entry for this model; None when it is not listed."""
+        return model_entry(lookup_name(self))
+
+    def vision_is_active(self) -> bool:
+        """Whether images are sent."""
+        return self.features.vision
+
+    def is_caching_prompt_active(self) -> bool:
+        """Whether the ends of reusable prefixes are marked."""
+        return self.caching_prompt and self.features.prompt_cache_marks
 
     def get_token_count(self, messages: Sequence[WireMessage], tools: Sequence[dict[str, Any]] = ()) -> int:
         """Tokens of a prompt, estimated: a quarter of its characters."""
@@ -195,12 +194,13 @@ class LLM(LLMConfig):
         context: CallContext,
     ) -> LLMResponse:
         features = self.features
+        check_window(self, features.max_input_tokens)
         parameters = self._parameters(features)
         spoken = None if features.function_calling else TextCalls(messages, tools, example=features.text_example)
         if spoken is not None and tools and features.stop_words and not self.disable_stop_word:
             parameters["stop"] = [STOP_WORD]
         request = ChatRequest(
-            endpoint=self._endpoint(),
+            endpoint=endpoint_of(self),
             messages=messages if spoken is None else spoken.prompt,
             tools=tools if spoken is None else (),
             parameters=parameters,
@@ -212,7 +212,7 @@ class LLM(LLMConfig):
             transport=self._transport or transport_of(self.model, self.record_to),
             request=request,
             policy=RetryPolicy(self.num_retries, self.retry_multiplier, self.retry_min_wait, self.retry_max_wait),
-            marks_cache=self.caching_prompt and features.prompt_cache_marks,
+            marks_cache=self.is_caching_prompt_active(),
             count=lambda assembly, response_id: self._usage(assembly, response_id, messages, features),
             price=self._cost,
             on_delta=on_delta,
@@ -223,32 +223,6 @@ class LLM(LLMConfig):
         if context.on_response is not None:
             context.on_response(response, self.usage_id)
         return response if spoken is None else spoken.read(response)
-
-    def _endpoint(self) -> Endpoint:
-        # Keys and addresses are pasted, often with the end of a line.
-        key = self.api_key.get_secret_value().strip() if self.api_key else ""
-        return Endpoint(
-            model=self.model,
-            base_url=(self.base_url or self._usual_url() or "").strip() or None,
-            api_key=SecretStr(key) if key else None,
-            api_version=self.api_version or (AZURE_VERSION if self.model.startswith("azure/") else None),
-            headers=tuple({**self._own_headers(), **(self.extra_headers or {})}.items()),
-            drop_params=self.drop_params,
-            options=self._aws_options() if self.model.startswith(_AWS) else (),
-        )
-
-    def _usual_url(self) -> str | None:
-        return self.ollama_base_url if self.model.startswith("ollama") else None
-
-    def _own_headers(self) -> dict[str, str]:
-        if not self.model.startswith("openrouter/"):
-            return {}
-        headers = {"HTTP-Referer": self.openrouter_site_url, "X-Title": self.openrouter_app_name}
-        return {name: value for name, value in headers.items() if value}
-
-    def _aws_options(self) -> tuple[tuple[str, str | SecretStr], ...]:
-        given = ((name, getattr(self, name)) for name in type(self).model_fields if name.startswith("aws_"))
-        return tuple((name, value) for name, value in given if value)
 
     def _parameters(self, features: ModelFeatures) -> dict[str, Any]:
         """Options by their OpenAI names; unset ones are left to the provider."""
@@ -275,7 +249,7 @@ class LLM(LLMConfig):
     def _cost(self, usage: TokenUsage) -> float | None:
         return cost_of(
             usage,
-            self.model_canonical_name or self.model,
+            lookup_name(self),
             input_price=self.input_cost_per_token,
             output_price=self.output_cost_per_token,
         )

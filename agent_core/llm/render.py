@@ -80,7 +80,8 @@ def cut_middle(text: str, limit: int) -> str:
 def mark_cache(messages: Sequence[WireMessage]) -> list[WireMessage]:
     """The messages with cache marks: on the first system block, and on the last user or tool message.
 
-    The given messages stay as they are; the two that get a mark are copied.
+    The mark of a tool message is its own, that of any other its last content item's. The given messages stay as they
+    are; the two that get a mark are copied.
     """
     marked = list(messages)
     if marked and marked[0]["role"] == "system":
@@ -94,6 +95,8 @@ def mark_cache(messages: Sequence[WireMessage]) -> list[WireMessage]:
 
 def _with_mark(message: WireMessage, *, first: bool) -> WireMessage:
     content = message.get("content")
+    if message["role"] == "tool":
+        return {**message, "cache_control": CACHE_MARK} if content else message
     if isinstance(content, str):
         if not content:
             return message

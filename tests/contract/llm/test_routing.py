@@ -110,10 +110,10 @@ async def test_images_and_long_prompts_go_to_the_primary_model_the_rest_to_the_s
     async with ModelServer(lambda request: say("x", usage=USAGE)) as server:
         models = {
             "primary": model(server, model="openai/primary", **PRICES),
-            "secondary": model(server, model="openai/secondary", max_input_tokens=100),
+            "secondary": model(server, model="openai/secondary", max_input_tokens=16_384),
         }
         router = MultimodalRouter(llms_for_routing=models)
-        for message in (Message.user("Hi"), Message.user("x" * 500), picture):
+        for message in (Message.user("Hi"), Message.user("x" * 70_000), picture):
             await router.acompletion([router.render(message)])
     assert [request.model for request in server.requests] == ["secondary", "primary", "primary"]
     assert server.last_request.messages[0]["content"][0]["type"] == "image_url"

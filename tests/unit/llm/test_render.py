@@ -92,8 +92,8 @@ def test_the_moving_mark_stands_on_the_last_user_or_tool_message_of_a_copy() -> 
     assert json.dumps(messages) == before
     places = [index for index, message in enumerate(marked) if "cache_control" in json.dumps(message)]
     assert places == [0, 3]
-    assert "cache_control" in marked[3]["content"][1]
-    assert "cache_control" not in marked[3]["content"][0]
+    assert marked[3]["cache_control"] == {"type": "ephemeral"}
+    assert "cache_control" not in json.dumps(marked[3]["content"])
     assert mark_cache([]) == []
 
 
