@@ -198,7 +198,8 @@ class AgentBase(Tagged):
             ToolNotFoundError: a spec names no registered tool.
             ValueError: two tools have the same name.
         """
-        return toolset(self.tools, self.include_default_tools, self.filter_tools_regex, conv_state)
+        defaults, regex = self.include_default_tools, self.filter_tools_regex
+        return toolset(self.tools, defaults, regex, conv_state, self.agent_context)
 
     @property
     def static_system_message(self) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
+from agent_core.skills.context import AgentContext
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.finish import FinishTool
+from agent_core.tools.invoke_skill import InvokeSkillTool
 from agent_core.tools.registry import registered_tools, resolve_tools
 from agent_core.tools.spec import Tool
 from agent_core.tools.think import ThinkTool
@@ -22,9 +24,15 @@ def builtin_tool_classes() -> dict[str, type[ToolDefinition]]:
 
 
 def toolset(
-    specs: Sequence[Tool], default_names: Sequence[str], names_regex: str | None, conv_state: Any = None
+    specs: Sequence[Tool],
+    default_names: Sequence[str],
+    names_regex: str | None,
+    conv_state: Any = None,
+    context: AgentContext | None = None,
 ) -> dict[str, ToolDefinition]:
     """The tools of `specs` whose names `names_regex` matches from their beginning, and the default ones, by name.
+
+    Where the `context` has skills that the agent may ask for, the tool to do so is among them.
 
     Raises:
         ToolNotFoundError: a spec names no registered tool.
@@ -34,7 +42,7 @@ def toolset(
     defaults = resolve_tools([Tool(name=name) for name in default_names], conv_state)
     if doubled := own.keys() & defaults.keys():
         raise ValueError(f"tools {sorted(doubled)} are given twice: they are among the default tools already")
-    return {**own, **defaults}
+    return {**own, **defaults, **_for_skills(context, taken=own.keys() | defaults.keys())}
 
 
 def checked_toolset(
@@ -53,6 +61,13 @@ def checked_toolset(
             raise ValueError(f"two tools are named {definition.name!r}; names must differ")
         result[definition.name] = definition
     return result
+
+
+def _for_skills(context: AgentContext | None, *, taken: Collection[str]) -> dict[str, ToolDefinition]:
+    if context is None or not context.invocable_skills or InvokeSkillTool.tool_name in taken:
+        return {}
+    listed = [skill for skill in context.active_skills if skill.is_listed]
+    return {tool.name: tool for tool in InvokeSkillTool.create(skills=listed)}
 
 
 def _filtered(tools: dict[str, ToolDefinition], names_regex: str | None) -> dict[str, ToolDefinition]:

@@ -6,10 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from agent_core.events.control import Condensation, RecalledKnowledge, RecallObservation
+from agent_core.events.llm_events import ObservationEvent
 from agent_core.events.serialization import AnyEvent
 from agent_core.skills.context import AgentContext, available_skills
 from agent_core.skills.loader import PROJECT_FOLDERS, project_skills
 from agent_core.skills.skill import Skill
+from agent_core.tools.invoke_skill import InvokeSkillObservation
 
 
 class Knowledge:
@@ -29,6 +31,9 @@ class Knowledge:
         """Remember what was told by now, and what was forgotten."""
         if isinstance(event, RecallObservation):
             self._told.update((known.name, event.id) for known in event.microagent_knowledge)
+        elif isinstance(event, ObservationEvent):
+            if isinstance(event.observation, InvokeSkillObservation) and event.observation.skill_name:
+                self._told[event.observation.skill_name] = event.id
         elif isinstance(event, Condensation):
             forgotten = set(event.forgotten_event_ids)
             self._told = {name: place for name, place in self._told.items() if place not in forgotten}

@@ -1,0 +1,112 @@
+"""The invoke_skill tool: the whole text of a skill that the agent was only told of (agent-core 3.4, 7.4)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from agent_core.errors import SandboxError
+from agent_core.events.schema import Action, Observation
+from agent_core.skills.commands import with_outputs
+from agent_core.skills.skill import Skill
+from agent_core.tools.definition import ToolDefinition
+from agent_core.tools.registry import register_tool
+from agent_core.tools.spec import DeclaredResources, ToolAnnotations, ToolContext
+
+COMMAND_SECONDS = 10.0
+COMMAND_OUTPUT_CHARS = 50_000
+OUTER_MARGIN_SECONDS = 10.0
+KILL_SECONDS = 5.0
+
+
+class InvokeSkillAction(Action):
+    """The name of a skill."""
+
+    name: str = Field(description="Name of the skill, as in the list of available skills.")
+
+
+class InvokeSkillObservation(Observation):
+    """The text of a skill, with the outputs of the commands in it; `skill_name` is empty when there is none."""
+
+    skill_name: str = ""
+
+
+class InvokeSkillTool(ToolDefinition):
+    """The `invoke_skill` tool."""
+
+    tool_name: ClassVar[str] = "invoke_skill"
+
+    def declared_resources(self, action: Action) -> DeclaredResources:
+        return DeclaredResources(keys=("skills",), declared=True)
+
+    @classmethod
+    def create(cls, conv_state: Any = None, *, skills: Sequence[Any] = (), **params: Any) -> Sequence[ToolDefinition]:
+        """The tool for these skills (or their data)."""
+        if params:
+            raise TypeError(f"invoke_skill takes no parameter {sorted(params)}; it takes skills")
+        known = {skill.name: skill for skill in map(Skill.model_validate, skills)}
+
+        async def execute(action: InvokeSkillAction, conversation: ToolContext | None = None) -> InvokeSkillObservation:
+            return await _invoked(known, action.name.strip(), conversation)
+
+        definition = cls(
+            name=cls.tool_name,
+            description="Read a skill: instructions for a certain kind of work. Call it before you begin such work.",
+            action_type=InvokeSkillAction,
+            observation_type=InvokeSkillObservation,
+            annotations=ToolAnnotations(title="Skill", destructiveHint=False, openWorldHint=False),
+        )
+        return [definition.set_executor(execute)]
+
+
+async def _invoked(known: dict[str, Skill], name: str, conversation: ToolContext | None) -> InvokeSkillObservation:
+    skill = known.get(name)
+    if skill is None:
+        names = ", ".join(sorted(known)) or "none"
+        return InvokeSkillObservation.from_text(
+            f"There is no skill named {name!r}. Available skills: {names}.", is_error=True
+        )
+    text = skill.content
+    if conversation is not None:
+        text = await with_outputs(text, lambda command: _output(command, conversation))
+    return InvokeSkillObservation.from_text("\n\n".join(filter(None, [text, _location(skill)])), skill_name=name)
+
+
+async def _output(command: str, conversation: ToolContext) -> str:
+    """What the command prints, in a shell of its own, and how it failed if it did."""
+    session = f"skill-{conversation.action_id}"
+    arguments: dict[str, Any] = {
+        "session": session,
+        "command": command,
+        "timeout": COMMAND_SECONDS,
+        "max_output": COMMAND_OUTPUT_CHARS,
+    }
+    if secrets := await conversation.secrets_for(command):
+        arguments["env"] = secrets
+    try:
+        limit = COMMAND_SECONDS + OUTER_MARGIN_SECONDS
+        result = (await conversation.sandbox.request("shell.run", arguments, limit_seconds=limit)).result
+    finally:
+        with contextlib.suppress(SandboxError):
+            await conversation.sandbox.request("shell.kill", {"session": session}, limit_seconds=KILL_SECONDS)
+    output: str = result["output"].strip()
+    if result["status"] != "completed":
+        return f"{output} [the command `{command}` was ended after {COMMAND_SECONDS:g} s]".strip()
+    if result["exit_code"] != 0:
+        return f"{output} [the command `{command}` failed with exit code {result['exit_code']}]".strip()
+    return output
+
+
+def _location(skill: Skill) -> str:
+    if skill.source is None:
+        return ""
+    files = [*skill.resources.scripts, *skill.resources.references, *skill.resources.assets]
+    listed = f"; its files: {', '.join(files)}" if files else ""
+    return f"[This skill is in {PurePosixPath(skill.source).parent}{listed}]"
+
+
+register_tool(InvokeSkillTool.tool_name, InvokeSkillTool)
