@@ -24,7 +24,7 @@ LAYERS = [
 """agent_core from the top down: a module may import its own row's own package and the rows below."""
 
 SAME_ROW = {("conversation", "session"), ("testing", "session"), ("security", "tools"), ("tools", "skills")}
-"""Neighbours of one row that may meet: a facade over its session; fakes; a policy of harmless tools; a tool for skills."""
+"""Neighbours of one row that may meet: a facade and its session; fakes; a policy of harmless tools; a skills tool."""
 
 HOMES = {
     "litellm": {"agent_core/llm/client.py"},
