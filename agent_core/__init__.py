@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from agent_core.llm.llm import LLM
     from agent_core.llm.registry import LLMRegistry
     from agent_core.log import get_logger
+    from agent_core.skills.context import AgentContext
+    from agent_core.skills.skill import Skill
+    from agent_core.skills.trigger import KeywordTrigger, PathTrigger, TaskTrigger
     from agent_core.tools.definition import ToolDefinition
     from agent_core.tools.execution import ToolExecutor
     from agent_core.tools.registry import list_registered_tools, register_tool, resolve_tool
@@ -39,17 +42,22 @@ __all__ = [
     "ActionEvent",
     "Agent",
     "AgentBase",
+    "AgentContext",
     "AgentErrorEvent",
     "CodeActAgent",
     "Event",
     "ImageContent",
+    "KeywordTrigger",
     "LLMConvertibleEvent",
     "LLMRegistry",
     "Message",
     "MessageEvent",
     "Observation",
     "ObservationEvent",
+    "PathTrigger",
+    "Skill",
     "SystemPromptEvent",
+    "TaskTrigger",
     "TextContent",
     "Tool",
     "ToolAnnotations",
@@ -78,6 +86,9 @@ _MODULES = {
     "llm.llm": ("LLM",),
     "llm.registry": ("LLMRegistry",),
     "log": ("get_logger",),
+    "skills.context": ("AgentContext",),
+    "skills.skill": ("Skill",),
+    "skills.trigger": ("KeywordTrigger", "PathTrigger", "TaskTrigger"),
     "tools.definition": ("ToolDefinition",),
     "tools.execution": ("ToolExecutor",),
     "tools.registry": ("list_registered_tools", "register_tool", "resolve_tool"),
