@@ -37,6 +37,10 @@ def abilities_of(config: LLMConfig) -> ModelFeatures:
         changes["vision"] = not config.disable_vision
     if config.max_input_tokens is not None:
         changes["max_input_tokens"] = config.max_input_tokens
+    if config.api_mode != "auto":
+        changes["responses"] = config.api_mode == "responses"
+    elif config.base_url is not None and "supports_responses_api" not in config.capability_overrides:
+        changes["responses"] = False  # few servers besides OpenAI's own have it
     changes["max_output_tokens"] = _longest_answer(config, changes.get("max_input_tokens") or found.max_input_tokens)
     return found.changed(changes)
 

@@ -22,6 +22,7 @@ class _Call:
     id: str = ""
     name: str = ""
     arguments: list[str] = field(default_factory=list)
+    item_id: str | None = None
 
     @property
     def is_complete(self) -> bool:
@@ -77,6 +78,7 @@ class Assembly:
             call.name += delta.name
         if delta.arguments:
             call.arguments.append(delta.arguments)
+        call.item_id = delta.item_id or call.item_id
 
     def _call_of(self, delta: CallDelta) -> _Call:
         if delta.index is not None:
@@ -130,7 +132,15 @@ class Assembly:
             call_id = call.id if call.id and call.id not in used else f"call_{uuid.uuid4().hex[:24]}"
             used.add(call_id)
             arguments = whole_characters("".join(call.arguments)) or "{}"
-            finished.append(MessageToolCall(id=call_id, name=whole_characters(call.name), arguments=arguments))
+            finished.append(
+                MessageToolCall(
+                    id=call_id,
+                    name=whole_characters(call.name),
+                    arguments=arguments,
+                    origin="responses" if call.item_id else "completion",
+                    responses_item_id=call.item_id,
+                )
+            )
         return finished
 
 

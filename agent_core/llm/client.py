@@ -23,11 +23,11 @@ from weakref import WeakKeyDictionary
 
 from pydantic import SecretStr
 
-from agent_core.errors import LLMError, LLMInternalError
+from agent_core.errors import LLMBadRequestError, LLMError, LLMInternalError
 from agent_core.llm.compatible import CompatibleExchange, HttpFailures
 from agent_core.llm.exchange import ChatRequest, Chunk, Endpoint
 from agent_core.llm.failures import build, from_exception
-from agent_core.llm.http_requests import checked_url, compatible_request, openai_request
+from agent_core.llm.http_requests import checked_url, compatible_request, openai_request, responses_request
 from agent_core.llm.library_forms import chunk_of_library, copied
 from agent_core.llm.routes import Route, route_of
 
@@ -183,6 +183,9 @@ class LiteLLMClient:
         """See `Transport.stream`."""
         library = await self._imported()
         route = route_of(request.endpoint, library.providers)
+        if route.kind == "provider" and request.api == "responses":
+            what = f"Model {request.endpoint.label} is not reached through the Responses API: set api_mode to 'chat'"
+            raise build(request.endpoint, LLMBadRequestError, what)
         if route.kind == "provider":
             source = self._from_provider(library, request, route)
         else:
@@ -204,6 +207,8 @@ class LiteLLMClient:
         if self._handler is None:
             self._handler = _open_handler(library, request.timeout)
         make = openai_request if route.kind == "openai" else compatible_request
+        if request.api == "responses":
+            make = responses_request
         http_request = make(library, request, route)
         return CompatibleExchange(self._handler.client, library.failures, http_request, self._found_urls).stream()
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
@@ -15,8 +15,9 @@ from agent_core.errors import LLMError, LLMInternalError, LLMTimeoutError, LLMUn
 from agent_core.llm.exchange import Chunk, Endpoint
 from agent_core.llm.failures import build, from_status
 from agent_core.llm.json_text import encoded
+from agent_core.llm.responses_events import ResponsesEvents
 from agent_core.llm.sse import AnswerReader
-from agent_core.llm.wire_chunks import money
+from agent_core.llm.wire_chunks import chunk_of, money
 
 _MAX_ERROR_BYTES = 256 * 1024
 _DRAIN_SECONDS = 0.05
@@ -48,6 +49,7 @@ class HttpRequest:
     timeout: Any
     secret: str = ""
     other_url: str | None = None
+    api: Literal["chat", "responses"] = "chat"
 
 
 class CompatibleExchange:
@@ -118,7 +120,9 @@ class CompatibleExchange:
     async def _read(self, response: Any) -> AsyncGenerator[list[Chunk], None]:
         request = self._request
         is_page = "html" in response.headers.get("content-type", "").lower()
-        reader = AnswerReader(request.endpoint, is_page=is_page, secret=request.secret)
+        is_chat = request.api == "chat"
+        read = chunk_of if is_chat else ResponsesEvents(request.endpoint, secret=request.secret).chunk
+        reader = AnswerReader(request.endpoint, is_page=is_page, secret=request.secret, read=read)
         async with aclosing(response.aiter_bytes()) as body:
             while not reader.is_done:
                 try:

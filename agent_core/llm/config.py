@@ -78,6 +78,12 @@ class LLMConfig(BaseModel):
     output_cost_per_token: float | None = Field(default=None, ge=0)
     """US dollars; counts only together with `input_cost_per_token`."""
 
+    api_mode: Literal["auto", "chat", "responses"] = "auto"
+    """Through which API the model is asked; ``auto`` means Responses for the models of OpenAI that want it."""
+    reasoning_summary: Literal["auto", "concise", "detailed"] | None = None
+    """Which summary of its reasoning the model gives (Responses API); None asks for none."""
+    enable_encrypted_reasoning: bool = True
+    """Have the model's reasoning come back encrypted, to be sent along with what follows (Responses API)."""
     native_tool_calling: bool = True
     """False writes tools and calls as text; so does a model of which it is known that it takes no tools."""
     disable_stop_word: bool = False

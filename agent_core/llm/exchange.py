@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from pydantic import SecretStr
 
@@ -64,16 +64,21 @@ class ChatRequest:
     extra_body: Mapping[str, Any] = field(default_factory=dict)
     timeout: float = 300.0
     context: CallContext = field(default_factory=CallContext)
+    api: Literal["chat", "responses"] = "chat"
 
 
 @dataclass(frozen=True, slots=True)
 class CallDelta:
-    """A piece of a tool call, as the provider sent it: any of its fields may be missing."""
+    """A piece of a tool call, as the provider sent it: any of its fields may be missing.
+
+    `item_id` is the id that the Responses API gives a call besides its `id`.
+    """
 
     index: int | None = None
     id: str | None = None
     name: str | None = None
     arguments: str = ""
+    item_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

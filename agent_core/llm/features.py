@@ -22,6 +22,7 @@ _ECHO_REASONING = (
     "deepseek-v4",
 )
 _THINKING_BLOCKS = ("claude",)
+_RESPONSES = ("gpt-5", "codex-mini", "!gpt-5-chat")
 _NO_STOP_WORDS = ("o1", "o3", "grok-4-0709", "grok-code-fast-1", "deepseek-r1-0528")
 _NO_EXAMPLE = ("openhands-lm", "devstral", "nemotron")
 _NO_SAMPLING = ("gpt-5", "o1", "o3", "o4", "claude-opus-4-7", "claude-opus-4-8", "!gpt-5-chat", "!gemini")
@@ -39,6 +40,7 @@ class ModelFeatures:
         echo_reasoning: wants its reasoning text back with the history.
         thinking_blocks: wants its signed thinking blocks back, unchanged.
         sampling: takes temperature and top_p.
+        responses: wants to be asked through the Responses API.
         stop_words: can be told at which text to stop.
         text_example: wants to be shown how calls are written as text, where it has to.
         max_input_tokens: context window, None when unknown.
@@ -52,6 +54,7 @@ class ModelFeatures:
     echo_reasoning: bool = False
     thinking_blocks: bool = False
     sampling: bool = True
+    responses: bool = False
     stop_words: bool = True
     text_example: bool = True
     max_input_tokens: int | None = None
@@ -69,6 +72,7 @@ CAPABILITIES: Mapping[str, str] = MappingProxyType(
         "supports_prompt_cache": "prompt_cache_marks",
         "supports_sampling_params": "sampling",
         "supports_stop_words": "stop_words",
+        "supports_responses_api": "responses",
         "force_string_serializer": "string_content",
         "send_reasoning_content": "echo_reasoning",
     }
@@ -94,6 +98,7 @@ def features_of(model: str, overrides: tuple[tuple[str, bool], ...] = ()) -> Mod
         echo_reasoning=matches(model, _ECHO_REASONING),
         thinking_blocks=matches(model, _THINKING_BLOCKS),
         sampling=not matches(_base(model), _NO_SAMPLING, anchored=True),
+        responses=model.startswith("openai/") and (matches(model, _RESPONSES) or _only_responses(known)),
         stop_words=not matches(_base(model), _NO_STOP_WORDS, anchored=True),
         text_example=not matches(model, _NO_EXAMPLE),
         max_input_tokens=_count(known, "max_input_tokens") or _count(known, "max_tokens"),
@@ -110,6 +115,11 @@ def matches(name: str, patterns: tuple[str, ...], *, anchored: bool = False) -> 
         if lower.startswith(word) if anchored else word in lower:
             found = not pattern.startswith("!")
     return found
+
+
+def _only_responses(entry: Mapping[str, Any]) -> bool:
+    endpoints = entry.get("supported_endpoints") or ()
+    return "/v1/responses" in endpoints and "/v1/chat/completions" not in endpoints
 
 
 def _base(model: str) -> str:

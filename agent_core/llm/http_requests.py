@@ -14,9 +14,11 @@ from agent_core.llm.exchange import ChatRequest, Endpoint
 from agent_core.llm.failures import build
 from agent_core.llm.library_forms import copied
 from agent_core.llm.render import hoist_images
+from agent_core.llm.responses_body import responses_body
 from agent_core.llm.routes import Route
 
 _COMPLETIONS = "/chat/completions"
+_RESPONSES = "/responses"
 _CONNECT_SECONDS = 30.0
 
 
@@ -35,23 +37,26 @@ class Address:
     authorization: str = ""
 
 
-def address_of(endpoint: Endpoint, base_url: str | None) -> Address:
+def address_of(endpoint: Endpoint, base_url: str | None, route: str = _COMPLETIONS) -> Address:
     """The address behind a base URL, with or without ``/v1``, a path, a query, or ``/chat/completions`` itself.
+
+    `route` is what is asked there.
 
     Raises:
         LLMBadRequestError: it is no HTTP address.
     """
     parts = checked_url(endpoint, base_url or "")
     host = parts.netloc.rpartition("@")[2]
-    path = parts.path.rstrip("/")
+    path = parts.path.rstrip("/").removesuffix(_COMPLETIONS).removesuffix(_RESPONSES)
+    is_whole = path != parts.path.rstrip("/")
     query = f"?{parts.query}" if parts.query else ""
     origin = f"{parts.scheme}://{host}"
     authorization = ""
     if parts.username is not None:
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         authorization = f"Basic {base64.b64encode(pair.encode()).decode()}"
-    url = f"{origin}{path}{'' if path.endswith(_COMPLETIONS) else _COMPLETIONS}{query}"
-    return Address(url, None if path else f"{origin}/v1{_COMPLETIONS}{query}", authorization)
+    other = None if path or is_whole else f"{origin}/v1{route}{query}"
+    return Address(f"{origin}{path}{route}{query}", other, authorization)
 
 
 def checked_url(endpoint: Endpoint, base_url: str) -> SplitResult:
@@ -81,6 +86,20 @@ def compatible_request(library: Any, request: ChatRequest, route: Route) -> Http
         **request.parameters,
     }
     return _request(library, request, route.base_url, secret, body)
+
+
+def responses_request(library: Any, request: ChatRequest, route: Route) -> HttpRequest:
+    """The request to the Responses API, of OpenAI itself or of any server that has it."""
+    key = request.endpoint.api_key
+    secret, base_url = key.get_secret_value() if key else "", route.base_url
+    if route.kind == "openai":
+        config = library.find_config(model=route.model, provider=library.openai)
+        secret, base_url = config.get_api_key(secret or None) or "", config.get_api_base(None)
+        if not secret:
+            raise build(
+                request.endpoint, LLMAuthenticationError, f"There is no API key for model {request.endpoint.label}"
+            )
+    return _request(library, request, base_url, secret, responses_body(request, route.model))
 
 
 def openai_request(library: Any, request: ChatRequest, route: Route) -> HttpRequest:
@@ -115,16 +134,19 @@ def openai_request(library: Any, request: ChatRequest, route: Route) -> HttpRequ
 def _request(
     library: Any, request: ChatRequest, base_url: str | None, secret: str, body: Mapping[str, Any]
 ) -> HttpRequest:
-    address = address_of(request.endpoint, base_url)
+    is_chat = request.api == "chat"
+    address = address_of(request.endpoint, base_url, _COMPLETIONS if is_chat else _RESPONSES)
+    counts: dict[str, Any] = {"stream_options": {"include_usage": True}} if is_chat else {}
     limit = request.timeout + 1.0
     return HttpRequest(
         endpoint=request.endpoint,
         url=address.url,
         other_url=address.other_url,
         headers=_headers(request.endpoint, secret, address),
-        body={**body, "stream": True, "stream_options": {"include_usage": True}, **request.extra_body},
+        body={**body, "stream": True, **counts, **request.extra_body},
         timeout=library.make_timeout(limit, connect=min(limit, _CONNECT_SECONDS)),
         secret=secret,
+        api=request.api,
     )
 
 

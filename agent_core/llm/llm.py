@@ -125,6 +125,10 @@ class LLM(LLMConfig):
         """Whether the ends of reusable prefixes are marked."""
         return self.caching_prompt and self.features.prompt_cache_marks
 
+    def uses_responses_api(self) -> bool:
+        """Whether the model is asked through the Responses API."""
+        return self.features.responses
+
     def get_token_count(self, messages: Sequence[WireMessage], tools: Sequence[dict[str, Any]] = ()) -> int:
         """Tokens of a prompt, estimated: a quarter of its characters."""
         schemas = sum(len(json.dumps(tool)) for tool in tools)
@@ -207,6 +211,7 @@ class LLM(LLMConfig):
             extra_body=self.litellm_extra_body,
             timeout=self.timeout,
             context=context,
+            api="responses" if features.responses else "chat",
         )
         completion = Completion(
             transport=self._transport or transport_of(self.model, self.record_to),
@@ -233,6 +238,9 @@ class LLM(LLMConfig):
             "reasoning_effort": self.reasoning_effort,
             "max_tokens": self.max_output_tokens,
         }
+        if features.responses:
+            options["reasoning_summary"] = self.reasoning_summary
+            options["encrypted_reasoning"] = self.enable_encrypted_reasoning
         return {name: value for name, value in options.items() if value is not None}
 
     def _usage(

@@ -26,11 +26,12 @@ def render_message(message: Message, features: ModelFeatures, *, vision: bool, c
         content = message.text
     if message.role == "assistant":
         if message.tool_calls:
-            wire["tool_calls"] = [_call(call) for call in message.tool_calls]
+            wire["tool_calls"] = [_call(call, with_item=features.responses) for call in message.tool_calls]
         if features.echo_reasoning and message.reasoning_content:
             wire["reasoning_content"] = message.reasoning_content
-        if features.thinking_blocks and message.thinking_blocks:
-            wire["thinking_blocks"] = message.thinking_blocks
+        blocks = _blocks_of(message.thinking_blocks, features)
+        if blocks and (features.thinking_blocks or features.responses):
+            wire["thinking_blocks"] = blocks
         if message.tool_calls and not message.text.strip():
             return wire
     if message.role == "tool":
@@ -41,8 +42,15 @@ def render_message(message: Message, features: ModelFeatures, *, vision: bool, c
     return wire
 
 
-def _call(call: MessageToolCall) -> dict[str, Any]:
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments or "{}"}}
+def _blocks_of(blocks: Sequence[dict[str, Any]], features: ModelFeatures) -> list[dict[str, Any]]:
+    """Those of the model's own API: the reasoning of one means nothing to the other."""
+    return [block for block in blocks if (block.get("type") == "reasoning") is features.responses]
+
+
+def _call(call: MessageToolCall, *, with_item: bool) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": call.arguments or "{}"}
+    wire = {"id": call.id, "type": "function", "function": function}
+    return {**wire, "item_id": call.responses_item_id} if with_item and call.responses_item_id else wire
 
 
 def _content(message: Message, *, vision: bool, marks: bool) -> str | list[dict[str, Any]]:
@@ -133,16 +141,21 @@ def hoist_images(messages: Sequence[WireMessage]) -> list[WireMessage]:
 def adapted(message: WireMessage, features: ModelFeatures) -> WireMessage:
     """A message that was rendered for another model, as this one wants it; unchanged where it does not matter."""
     wire = message
+    if blocks := wire.get("thinking_blocks"):
+        wire = {**wire, "thinking_blocks": _blocks_of(blocks, features)}
     unwanted = [
         key
         for key, wanted in (
             ("reasoning_content", features.echo_reasoning),
-            ("thinking_blocks", features.thinking_blocks),
+            ("thinking_blocks", features.thinking_blocks or features.responses),
         )
         if key in wire and not wanted
     ]
     if unwanted:
         wire = {key: value for key, value in wire.items() if key not in unwanted}
+    if not features.responses and any("item_id" in call for call in wire.get("tool_calls") or ()):
+        calls = [{key: value for key, value in call.items() if key != "item_id"} for call in wire["tool_calls"]]
+        wire = {**wire, "tool_calls": calls}
     content = wire.get("content")
     if not isinstance(content, list):
         return wire

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import orjson
@@ -23,14 +23,23 @@ class AnswerReader:
     """Turns the bytes of an answer with status 200 into chunks: `feed` it what comes, `end` it once.
 
     `is_done` says that ``[DONE]`` came and nothing more needs to be read; `has_finished` that the answer itself is
-    complete. `is_page` says that the content type is that of a web page.
+    complete. `is_page` says that the content type is that of a web page; `read` makes a chunk of an event ("delta") or
+    of a whole answer ("message").
 
     Both methods raise an `LLMError` when the body is no answer (a web page, an error object, invalid JSON); `end` also
     when it broke off: an answer without a finish reason or ``[DONE]`` is not complete.
     """
 
-    def __init__(self, endpoint: Endpoint, *, is_page: bool = False, secret: str = "") -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        is_page: bool = False,
+        secret: str = "",
+        read: Callable[[Mapping[str, Any], str], Chunk] = chunk_of,
+    ) -> None:
         self._endpoint = endpoint
+        self._read = read
         self._is_page = is_page
         self._secret = secret
         self._rest: list[bytes] = []
@@ -125,7 +134,7 @@ class AnswerReader:
         if self._event == b"error":
             raise self._reported(value)
         value = self._object(value, data)
-        chunk = chunk_of(value, "delta")
+        chunk = self._read(value, "delta")
         self._finish_reason = chunk.finish_reason or self._finish_reason
         return chunk
 
@@ -142,7 +151,7 @@ class AnswerReader:
             value = self._object(_loaded(body), body)
         except ValueError:
             raise self._no_json(body) from None
-        chunk = chunk_of(value, "message")
+        chunk = self._read(value, "message")
         if not chunk.has_choice:
             raise self._broken(f"answered without any choice ({_excerpt(body)})", LLMNoResponseError)
         self.is_done = True

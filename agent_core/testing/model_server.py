@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 
 from agent_core.testing.model_request import ModelRequest
+from agent_core.testing.model_responses import response_events
 from agent_core.testing.model_scripts import Script, named
 from agent_core.testing.model_turns import Turn, error_body, fail, stream_parts
 
@@ -25,11 +26,14 @@ _REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found"
 _END_OF_STREAM = b"data: [DONE]\n\n"
 _END_OF_BODY = b"0\r\n\r\n"
 _STREAM_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n"
-_PATHS = ("/chat/completions", "/messages")
+_RESPONSES = "/responses"
+_PATHS = ("/chat/completions", "/messages", _RESPONSES)
 
 
 class ModelServer:
-    """Answers ``POST …/chat/completions`` from a script (and ``…/messages``, with turns in that protocol's raw form).
+    """Answers ``POST …/chat/completions`` and ``…/responses`` from a script.
+
+    ``…/messages`` is answered, too, with turns in that protocol's raw form.
 
     The script is a sequence of turns, used one per request (a request beyond the last gets a 500 that says so), or a
     function from the request to its turn. `requests` holds the last `keep_requests` requests; `open_streams` counts
@@ -115,6 +119,7 @@ class _Connection(asyncio.Protocol):
         self._buffer = bytearray()
         self._head: tuple[str, str, dict[str, str]] | None = None
         self._transport: asyncio.Transport | None = None
+        self._is_chat = True
         self.task: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -148,6 +153,7 @@ class _Connection(asyncio.Protocol):
             if request is None:
                 return
             turn = self._server.answer(request)
+            self._is_chat = not request.path.partition("?")[0].endswith(_RESPONSES)
             if turn.delay or turn.token_delay or turn.fault == "hang":
                 self.task = asyncio.create_task(self._answer_slowly(turn), name="model-server-answer")
                 self.task.add_done_callback(self._answered)
@@ -195,10 +201,11 @@ class _Connection(asyncio.Protocol):
             yield head.encode() + extra + f"content-length: {len(body)}\r\n\r\n".encode() + body
             return
         yield _STREAM_HEAD + extra + b"\r\n"
-        for part in stream_parts(turn, "scripted"):
+        parts = stream_parts(turn, "scripted") if self._is_chat else response_events(turn, "scripted")
+        for part in parts:
             yield _chunked(part)
         if turn.fault not in ("cut", "hang"):
-            yield _chunked(_END_OF_STREAM) + _END_OF_BODY
+            yield (_chunked(_END_OF_STREAM) if self._is_chat else b"") + _END_OF_BODY
 
     async def _answer_slowly(self, turn: Turn) -> None:
         server = self._server

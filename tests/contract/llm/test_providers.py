@@ -33,7 +33,7 @@ async def test_openai_itself_gets_the_options_of_its_model_family(monkeypatch: p
     async with ModelServer([call("terminal", {"command": "ls"})]) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         options: dict[str, Any] = {"max_output_tokens": 500, "temperature": 0.3, "reasoning_effort": "low"}
-        llm = LLM(model="openai/gpt-5", api_key=SecretStr("sk-x"), **options)
+        llm = LLM(model="openai/gpt-5", api_key=SecretStr("sk-x"), api_mode="chat", **options)
         response = await llm.acompletion(HELLO, TOOLS, context=CallContext(conversation_id="c1"))
         body = server.last_request.json
     assert body["model"] == "gpt-5"
