@@ -105,6 +105,10 @@ def _become_network(order: dict[str, Any], namespace: int, owner: int, ready: in
     """In the child: turn into slirp4netns, as the sandbox's user where that one may make a network device."""
     try:
         _detach(order)
+        # slirp4netns hides the host's folders from itself, and where a mount is shared with the host (an engine's
+        # containers are) it would take it away from everybody: not so from a view of its own.
+        with contextlib.suppress(PermissionError):
+            _show({})
         if order["uid"] is not None and os.stat(_TUN).st_mode & 0o006 == 0o006:
             _change_user(order["uid"])
         for descriptor in (namespace, owner, ready):

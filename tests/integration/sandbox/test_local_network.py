@@ -11,6 +11,7 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -107,3 +108,16 @@ def recorded(kit: SandboxKit, name: str) -> dict[str, int]:
     found = json.loads(Path(kit.data_dir, "sandboxes", name, "process.json").read_text())
     assert isinstance(found, dict)
     return found
+
+
+@pytest.mark.docker
+async def test_its_start_takes_no_mount_away_from_the_host(
+    local_kit: SandboxKit, docker_kit: SandboxKit, engine: Any
+) -> None:
+    """A container's files are a mount that the engine shares: without it the engine finds none of its users."""
+    container = docker_kit.connect("container")
+    await container.start()
+    await local_kit.connect("local", network="full").start()
+    (found,) = engine.containers(filters={"label": f"drydock.instance={docker_kit.instance}"})
+    command = engine.exec_create(found["Id"], ["id", "-un"], user="agent")
+    assert engine.exec_start(command).decode().strip() == "agent"
