@@ -24,12 +24,14 @@ from agent_core.events.llm_events import (
     ObservationEvent,
     UserRejectObservation,
 )
+from agent_core.events.messages import TextContent
 from agent_core.events.schema import UnknownAction
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
 from agent_core.runtime.answers import FAILED_ID, LOST, failure, interrupted, rejection
 from agent_core.runtime.call_context import CallContext
+from agent_core.runtime.hook_calls import ToolHooks
 from agent_core.security.secrets import SecretRegistry
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.spec import SandboxAccess
@@ -75,8 +77,10 @@ class Runtime:
         sandbox: ActionSandbox,
         *,
         secrets: SecretRegistry | None = None,
+        hooks: ToolHooks | None = None,
     ) -> None:
         self._secrets = secrets
+        self._hooks = hooks
         self._stream = stream
         self._tools = tools
         self._sandbox = sandbox
@@ -213,8 +217,14 @@ class Runtime:
         if definition is None or action.action is None or isinstance(action.action, UnknownAction):
             return failure(action, f"Tool {action.tool_name!r} is not available in this conversation any more.")
         context = CallContext(self._stream, self._sandbox, action, self._secrets)
+        hooks = self._hooks if action.source == "agent" else None
         try:
+            if hooks is not None and (refused := await hooks.before(action)) is not None:
+                return refused
             observation = await definition(action.action, context)
+            if hooks is not None and (words := await hooks.after(action, observation)):
+                said = [TextContent(text=f"[A hook says] {text}") for text in words]
+                observation = observation.model_copy(update={"content": [*observation.content, *said]})
         except (ToolError, ValidationError, ValueError) as error:
             return failure(action, f"Error executing tool {action.tool_name!r}: {error}")
         except SandboxLostError as error:
@@ -278,3 +288,5 @@ class Runtime:
             if task is not None and not task.done():
                 task.cancel()
                 await asyncio.wait([task])
+        if self._hooks is not None:
+            await self._hooks.close()

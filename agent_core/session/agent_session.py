@@ -20,6 +20,7 @@ from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
 from agent_core.memory.memory import Memory
 from agent_core.runtime.connection import SandboxConnection
+from agent_core.runtime.hook_calls import ToolHooks
 from agent_core.runtime.runtime import Runtime
 from agent_core.security.confirmation import ConfirmationPolicy
 from agent_core.security.secrets import SecretRegistry
@@ -125,7 +126,7 @@ class AgentSession:
             raise RuntimeError(f"the session of conversation {self.conversation_id} was started already")
         self._started = True
         # Loading the client library takes seconds; the sandbox comes up in the meantime.
-        self._warming = asyncio.create_task(self.settings.llm.warm_up(), name=f"warm-up:{self.conversation_id}")
+        self._warming = asyncio.create_task(self._agent.llm.warm_up(), name=f"warm-up:{self.conversation_id}")
         try:
             await self.sandbox.start(self._progress)
             await self._begin(initial_message)
@@ -145,13 +146,14 @@ class AgentSession:
             Limits(max_iterations=self.settings.max_iterations, max_budget=self.settings.max_budget)
         )
         controller = AgentController(self.stream, self._agent, state, self._step)
-        runtime = Runtime(self.stream, self._tools, self.sandbox, secrets=self.secrets)
+        hooks = ToolHooks(self.settings.hooks, self.sandbox, self.conversation_id)
+        runtime = Runtime(self.stream, self._tools, self.sandbox, secrets=self.secrets, hooks=hooks)
         memory = Memory(
             self.stream,
             self.sandbox,
             instructions=self.settings.conversation_instructions,
             context=self._agent.agent_context,
-            model=self.settings.llm.model,
+            model=self._agent.llm.model,
             secrets=self.secrets.descriptions(),
         )
         async for event in self.stream.history():

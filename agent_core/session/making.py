@@ -20,11 +20,14 @@ _files = ThreadPoolExecutor(max_workers=2, thread_name_prefix="skills")
 
 
 async def make_agent(settings: SessionSettings) -> AgentBase:
-    """The agent that the settings describe.
+    """A fresh agent: the given one, or one of the class that the settings name.
 
     Raises:
         KeyError: no agent class has the name that they give.
     """
+    if settings.agent is not None:
+        context = settings.agent_context or settings.agent.agent_context
+        return settings.agent.model_copy(update={"agent_context": await _completed(context)})
     made = AgentBase.get_cls(settings.agent_class or CodeActAgent.__name__)
     own = {} if settings.tools is None else {"tools": list(settings.tools)}
     return made(
@@ -40,9 +43,10 @@ async def make_agent(settings: SessionSettings) -> AgentBase:
 
 
 def make_secrets(settings: SessionSettings, agent: AgentBase, stream: EventStream) -> SecretRegistry:
-    """The registry of the conversation's secrets; the stream hides them and the model's key from now on."""
-    key = settings.llm.api_key
-    stream.secrets.add([*settings.secrets, *([key.get_secret_value()] if key is not None else [])])
+    """The registry of the conversation's secrets; the stream hides them and the models' keys from now on."""
+    models = [agent.llm, *agent.get_all_llms()]
+    keys = [llm.api_key.get_secret_value() for llm in models if llm.api_key is not None]
+    stream.secrets.add([*settings.secrets, *keys])
     secrets = SecretRegistry(stream.secrets.add)
     if agent.agent_context is not None:
         secrets.update(agent.agent_context.secrets or {})

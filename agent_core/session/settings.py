@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from agent_core.agent.base import AgentBase
 from agent_core.llm.llm import LLM
 from agent_core.memory.condenser import Condenser
 from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.confirmation import ConfirmationGate, ConfirmationPolicy, ConfirmRisky, NeverConfirm
+from agent_core.security.hooks import HookConfig
 from agent_core.security.presets import get_default_analyzer
 from agent_core.security.secrets import GivenSecret
 from agent_core.skills.context import AgentContext
@@ -30,7 +32,10 @@ class SessionSettings:
         conversation_instructions: told to the agent with the facts of the workspace.
         condenser: shortens what the model is shown when it becomes too long; None never does.
         stuck_detection: whether an agent that only repeats itself is stopped.
+        agent: the agent itself, which then counts instead of `llm`, `agent_class`, `condenser` and `tools`; and, where
+            that is None, instead of `agent_context`.
         tools: replaces the tools of the agent class; None keeps them.
+        hooks: run in the sandbox before and after the agent's calls, and before those that the project configures.
         secrets: values that are hidden wherever they appear in the log (the model's key is always hidden).
         named_secrets: by name, for the commands that name them; hidden as well, only names and descriptions are told.
         agent_context: skills and texts for the agent; None uses what the workspace holds.
@@ -47,6 +52,8 @@ class SessionSettings:
     condenser: Condenser | None = None
     stuck_detection: bool = True
     tools: tuple[Tool, ...] | None = None
+    agent: AgentBase | None = None
+    hooks: HookConfig = field(default_factory=HookConfig)
     secrets: tuple[str, ...] = field(default=(), repr=False)
     named_secrets: Mapping[str, GivenSecret] = field(default_factory=dict, repr=False)
     agent_context: AgentContext | None = None

@@ -1,0 +1,150 @@
+"""Hooks around an agent's calls, with their commands run by a real shell (agent-core 8.10)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from agent_core.events.control import AgentState, ChangeAgentState
+from agent_core.events.llm_events import ActionEvent, ObservationEvent, UserRejectObservation
+from agent_core.security.hooks import HookConfig
+from agent_core.testing.fake_runner import FakeAnswer, FakeCall, FakeRunnerError
+from agent_core.tools.terminal import TerminalAction
+from tests.unit.controller.stage import REPLIES, Stage
+from tests.unit.controller.test_answers import is_in, until
+from tests.unit.controller.test_confirmation_flow import FINISHED, calls, staged
+
+
+def hooks(event: str, command: str, matcher: str = "*", **more: Any) -> dict[str, Any]:
+    return {event: [{"matcher": matcher, "hooks": [{"command": command, **more}]}]}
+
+
+def store(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+
+
+def load(path: Path) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(path.read_text())
+    return told
+
+
+@asynccontextmanager
+async def hooked(config: dict[str, Any], *, project: str = "") -> AsyncIterator[Stage]:
+    """A stage whose sandbox runs hook commands in a real shell; `project` is the project's own configuration."""
+    async with staged(hooks=HookConfig.from_json(json.dumps(config))) as stage:
+        shell = stage.sandbox.runner.handlers["shell.run"]
+
+        async def run(call: FakeCall) -> FakeAnswer:
+            if not str(call.args["session"]).startswith("hook-"):
+                return await shell(call)
+            process = await asyncio.create_subprocess_exec(
+                "bash",
+                "-c",
+                call.args["command"],
+                stdout=asyncio.subprocess.PIPE,
+                env={**os.environ, **call.args["env"]},
+            )
+            try:
+                output, _ = await process.communicate()
+            except asyncio.CancelledError:
+                process.kill()
+                await process.wait()
+                raise
+            return {"status": "completed", "exit_code": process.returncode, "output": output.decode()}
+
+        async def write(call: FakeCall) -> FakeAnswer:
+            store(Path(call.args["path"]), call.blob or b"")
+            return {}
+
+        async def read(call: FakeCall) -> FakeAnswer:
+            if not project:
+                raise FakeRunnerError("not_found", "no such file")
+            assert call.args["path"] == "/workspace/.openhands/hooks.json"
+            return {}, project.encode()
+
+        async def kill(call: FakeCall) -> FakeAnswer:
+            return {}
+
+        handlers = {"shell.run": run, "file.write": write, "file.read": read, "shell.kill": kill}
+        stage.sandbox.runner.handlers.update(handlers)
+        await stage.say()
+        yield stage
+
+
+async def answers(stage: Stage) -> list[Any]:
+    events = await until(stage, FINISHED, [calls("ls"), REPLIES["finish"]])
+    return [event for event in events if isinstance(event, ObservationEvent | UserRejectObservation)]
+
+
+async def test_a_hook_before_a_call_is_told_about_it_and_may_block_it(tmp_path: Path) -> None:
+    command = f'cat > {tmp_path}/"$OPENHANDS_SESSION_ID"; echo "not on $OPENHANDS_TOOL_NAME" >&2; exit 2'
+    async with hooked(hooks("PreToolUse", command, "terminal")) as stage:
+        first, *others = await answers(stage)
+    told = load(tmp_path / "c")
+    assert isinstance(first, UserRejectObservation)
+    assert (first.rejection_reason, first.rejection_source) == ("not on terminal", "hook")
+    assert all(isinstance(other, ObservationEvent) for other in others)
+    assert (told["event_type"], told["tool_name"], told["tool_input"]["command"]) == ("PreToolUse", "terminal", "ls")
+    assert (told["session_id"], told["working_dir"]) == ("c", "/workspace")
+    prompt = str(stage.model.prompts[-1])
+    assert "Action rejected: not on terminal" in prompt
+
+
+async def test_a_hook_that_allows_or_fails_lets_the_call_run() -> None:
+    for command in ('echo "{\\"decision\\": \\"allow\\"}"', "exit 1", "echo noise >&2; exit 0"):
+        async with hooked(hooks("PreToolUse", command)) as stage:
+            first, *_ = await answers(stage)
+        assert isinstance(first, ObservationEvent)
+
+
+async def test_a_hook_after_a_call_knows_its_result_and_adds_to_what_the_model_is_told() -> None:
+    command = """python3 -c 'import json, sys
+told = json.load(sys.stdin)
+print(json.dumps({"additionalContext": "seen " + told["tool_response"]["content"][0]["text"][:6]}))'"""
+    async with hooked(hooks("post_tool_use", command, "terminal")) as stage:
+        first, *_ = await answers(stage)
+    assert isinstance(first, ObservationEvent)
+    assert first.observation.text.endswith("[A hook says] seen ran ls")
+    assert "seen ran ls" in str(stage.model.prompts[-1])
+
+
+async def test_the_hooks_of_the_project_come_after_the_given_ones() -> None:
+    project = json.dumps({"hooks": hooks("PreToolUse", "echo the project says no; exit 2", "terminal")})
+    async with hooked({}, project=project) as stage:
+        first, *_ = await answers(stage)
+    assert isinstance(first, UserRejectObservation)
+    assert first.rejection_reason == "the project says no"
+    given = hooks("PreToolUse", "echo given; exit 2", "terminal")
+    async with hooked(given, project=project) as stage:
+        first, *_ = await answers(stage)
+    assert first.rejection_reason == "given"
+
+
+async def test_a_project_with_nonsense_for_hooks_has_none() -> None:
+    async with hooked({}, project="{") as stage:
+        first, *_ = await answers(stage)
+    assert isinstance(first, ObservationEvent)
+
+
+async def test_what_the_user_runs_himself_is_no_hooks_business() -> None:
+    async with hooked(hooks("PreToolUse", "exit 2")) as stage:
+        await stage.session.send(ActionEvent(source="user", action=TerminalAction(command="pwd"), tool_name="terminal"))
+        events = await until(stage, lambda log: any(isinstance(event, ObservationEvent) for event in log))
+    assert not any(isinstance(event, UserRejectObservation) for event in events)
+
+
+async def test_a_stop_ends_a_hook_that_hangs() -> None:
+    async with hooked(hooks("PreToolUse", "sleep 100")) as stage:
+        await until(stage, lambda _: stage.model.asking == 1)
+        stage.model.gate.open(calls("ls"))
+        begun = lambda log: any(isinstance(event, ActionEvent) for event in log)  # noqa: E731
+        await until(stage, begun)
+        await stage.session.send(ChangeAgentState(agent_state=AgentState.STOPPED))
+        async with asyncio.timeout(10):
+            events = await until(stage, is_in(AgentState.STOPPED))
+    assert not any(isinstance(event, ObservationEvent) for event in events)
