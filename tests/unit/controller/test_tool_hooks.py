@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ from agent_core.tools.terminal import TerminalAction
 from tests.unit.controller.stage import REPLIES, Stage
 from tests.unit.controller.test_answers import is_in, until
 from tests.unit.controller.test_confirmation_flow import FINISHED, calls, staged
+
+HANG = "hang for ever"
 
 
 def hooks(event: str, command: str, matcher: str = "*", **more: Any) -> dict[str, Any]:
@@ -34,14 +36,23 @@ def load(path: Path) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def hooked(config: dict[str, Any], *, project: str = "") -> AsyncIterator[Stage]:
-    """A stage whose sandbox runs hook commands in a real shell; `project` is the project's own configuration."""
-    async with staged(hooks=HookConfig.from_json(json.dumps(config))) as stage:
+async def hooked(
+    config: dict[str, Any], *, project: str = "", hanging: asyncio.Event | None = None
+) -> AsyncIterator[Stage]:
+    """A stage whose sandbox runs hook commands in a real shell; `project` is the project's own configuration.
+
+    The command `HANG` sets `hanging` and does not come to an end.
+    """
+    hanging = hanging or asyncio.Event()
+    async with staged(hooks=HookConfig.from_json(json.dumps(config))) as stage, AsyncExitStack() as stack:
         shell = stage.sandbox.runner.handlers["shell.run"]
 
         async def run(call: FakeCall) -> FakeAnswer:
             if not str(call.args["session"]).startswith("hook-"):
                 return await shell(call)
+            if HANG in call.args["command"]:
+                hanging.set()
+                await asyncio.Event().wait()
             process = await asyncio.create_subprocess_exec(
                 "bash",
                 "-c",
@@ -49,16 +60,13 @@ async def hooked(config: dict[str, Any], *, project: str = "") -> AsyncIterator[
                 stdout=asyncio.subprocess.PIPE,
                 env={**os.environ, **call.args["env"]},
             )
-            try:
-                output, _ = await process.communicate()
-            except asyncio.CancelledError:
-                process.kill()
-                await process.wait()
-                raise
+            output, _ = await process.communicate()
             return {"status": "completed", "exit_code": process.returncode, "output": output.decode()}
 
         async def write(call: FakeCall) -> FakeAnswer:
-            store(Path(call.args["path"]), call.blob or b"")
+            path = Path(call.args["path"])
+            stack.callback(path.unlink, missing_ok=True)
+            store(path, call.blob or b"")
             return {}
 
         async def read(call: FakeCall) -> FakeAnswer:
@@ -139,11 +147,12 @@ async def test_what_the_user_runs_himself_is_no_hooks_business() -> None:
 
 
 async def test_a_stop_ends_a_hook_that_hangs() -> None:
-    async with hooked(hooks("PreToolUse", "sleep 100")) as stage:
+    hanging = asyncio.Event()
+    async with hooked(hooks("PreToolUse", HANG), hanging=hanging) as stage:
         await until(stage, lambda _: stage.model.asking == 1)
         stage.model.gate.open(calls("ls"))
-        begun = lambda log: any(isinstance(event, ActionEvent) for event in log)  # noqa: E731
-        await until(stage, begun)
+        async with asyncio.timeout(10):
+            await hanging.wait()
         await stage.session.send(ChangeAgentState(agent_state=AgentState.STOPPED))
         async with asyncio.timeout(10):
             events = await until(stage, is_in(AgentState.STOPPED))
