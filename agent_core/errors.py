@@ -68,6 +68,8 @@ class LLMError(DrydockError):
             ``STATUS$ERROR_LLM_AUTHENTICATION``.
         retryable: whether the same request may succeed later.
         retry_after: seconds that the server asked to wait, if it did.
+        retry_attempt: the number of the attempt that failed, from 1; 0 before any was made.
+        max_retries: how many attempts there are in all; 0 before any was made.
     """
 
     status_id = "STATUS$ERROR"
@@ -76,6 +78,8 @@ class LLMError(DrydockError):
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+        self.retry_attempt = 0
+        self.max_retries = 0
 
 
 class LLMAuthenticationError(LLMError):

@@ -79,6 +79,7 @@ class Completion:
                 marks_cache = False
                 attempt -= 1
             except LLMError as error:
+                error.retry_attempt, error.max_retries = attempt, self.policy.attempts
                 wait = self.policy.wait_after(attempt, error)
                 if wait is None:
                     raise

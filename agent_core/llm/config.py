@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -105,6 +105,12 @@ class LLMConfig(BaseModel):
     """Further members of the request body. For ``demo/…``: ``pace``, 0 to answer at once."""
     fallback_strategy: FallbackStrategy | None = Field(default=None, exclude=True)
     """Whom to ask when this model fails; not stored."""
+    retry_listener: Callable[[int, int, Exception], object] | None = Field(default=None, exclude=True)
+    """Told the attempt, how many there are in all, and the failure, before each wait; not stored."""
+    log_completions: bool = False
+    """Write each call to a file of its own."""
+    log_completions_folder: str = "logs/completions"
+    """Folder of these files."""
     record_to: str | None = None
     """File to which every exchange is appended (JSON lines, secrets masked); ``replay/<file>`` plays it back."""
 

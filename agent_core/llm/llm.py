@@ -16,6 +16,7 @@ from agent_core.llm.abilities import abilities_of, check_window, lookup_name
 from agent_core.llm.addresses import endpoint_of
 from agent_core.llm.assembly import Assembly
 from agent_core.llm.completion import Completion, RetryListener
+from agent_core.llm.completion_log import log_completion
 from agent_core.llm.config import DEMO_MODEL, LLMConfig
 from agent_core.llm.deltas import DeltaListener
 from agent_core.llm.exchange import CallContext, ChatRequest, Transport
@@ -221,13 +222,38 @@ class LLM(LLMConfig):
             count=lambda assembly, response_id: self._usage(assembly, response_id, messages, features),
             price=self._cost,
             on_delta=on_delta,
-            on_retry=on_retry,
+            on_retry=self._retries_heard_by(on_retry),
         )
-        response = await completion.run()
+        response = await self._logged(completion, request)
         self._metrics.add(response)
         if context.on_response is not None:
             context.on_response(response, self.usage_id)
         return response if spoken is None else spoken.read(response)
+
+    async def _logged(self, completion: Completion, request: ChatRequest) -> LLMResponse:
+        """The response, written to the log of calls where there is to be one."""
+        if not self.log_completions:
+            return await completion.run()
+        try:
+            response = await completion.run()
+        except LLMError as error:
+            await log_completion(self.log_completions_folder, request, error)
+            raise
+        await log_completion(self.log_completions_folder, request, response)
+        return response
+
+    def _retries_heard_by(self, on_retry: RetryListener | None) -> RetryListener | None:
+        """Whom to tell of a retry: the caller, and the listener of the configuration."""
+        listener = self.retry_listener
+        if listener is None:
+            return on_retry
+
+        def tell(notice: RetryNotice) -> None:
+            listener(notice.attempt, notice.max_attempts, notice.error)
+            if on_retry is not None:
+                on_retry(notice)
+
+        return tell
 
     def _parameters(self, features: ModelFeatures) -> dict[str, Any]:
         """Options by their OpenAI names; unset ones are left to the provider."""
