@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from agent_core.agent.agent import Agent
     from agent_core.agent.base import AgentBase
     from agent_core.agent.codeact import CodeActAgent
+    from agent_core.conversation import Conversation
+    from agent_core.errors import ConversationRunError
     from agent_core.events.event import Event, LLMConvertibleEvent
     from agent_core.events.llm_events import (
         ActionEvent,
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from agent_core.llm.llm import LLM
     from agent_core.llm.registry import LLMRegistry
     from agent_core.log import get_logger
+    from agent_core.session.conversation_state import ExecutionStatus
+    from agent_core.session.workspace import DockerWorkspace, LocalWorkspace
     from agent_core.skills.context import AgentContext
     from agent_core.skills.skill import Skill
     from agent_core.skills.trigger import KeywordTrigger, PathTrigger, TaskTrigger
@@ -45,11 +49,16 @@ __all__ = [
     "AgentContext",
     "AgentErrorEvent",
     "CodeActAgent",
+    "Conversation",
+    "ConversationRunError",
+    "DockerWorkspace",
     "Event",
+    "ExecutionStatus",
     "ImageContent",
     "KeywordTrigger",
     "LLMConvertibleEvent",
     "LLMRegistry",
+    "LocalWorkspace",
     "Message",
     "MessageEvent",
     "Observation",
@@ -76,6 +85,8 @@ _MODULES = {
     "agent.agent": ("Agent",),
     "agent.base": ("AgentBase",),
     "agent.codeact": ("CodeActAgent",),
+    "conversation": ("Conversation",),
+    "errors": ("ConversationRunError",),
     "events.event": ("Event", "LLMConvertibleEvent"),
     "events.llm_events": (
         *("ActionEvent", "AgentErrorEvent", "MessageEvent", "ObservationEvent", "SystemPromptEvent"),
@@ -86,6 +97,8 @@ _MODULES = {
     "llm.llm": ("LLM",),
     "llm.registry": ("LLMRegistry",),
     "log": ("get_logger",),
+    "session.conversation_state": ("ExecutionStatus",),
+    "session.workspace": ("DockerWorkspace", "LocalWorkspace"),
     "skills.context": ("AgentContext",),
     "skills.skill": ("Skill",),
     "skills.trigger": ("KeywordTrigger", "PathTrigger", "TaskTrigger"),

@@ -170,5 +170,19 @@ class AgentStuckInLoopError(DrydockError):
     """The agent repeats itself without getting anywhere; a message of its user sets it going again."""
 
 
+class ConversationRunError(DrydockError):
+    """A run of a library's conversation ended in an error; the conversation can be run again.
+
+    Attributes:
+        conversation_id: which conversation.
+        persistence_dir: where it is kept, if it is.
+    """
+
+    def __init__(self, message: str, *, conversation_id: str, persistence_dir: str | None = None) -> None:
+        super().__init__(f"Conversation {conversation_id}: {message}")
+        self.conversation_id = conversation_id
+        self.persistence_dir = persistence_dir
+
+
 class LimitReachedError(DrydockError):
     """The conversation reached its iteration or budget limit; a new message extends it."""

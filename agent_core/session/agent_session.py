@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from agent_core.agent.base import FIRST_EVENTS
 from agent_core.controller.agent_controller import AgentController
-from agent_core.controller.state import ConversationState, Limits
+from agent_core.controller.state import INTERRUPTING, ConversationState, Limits
 from agent_core.controller.step import Step
 from agent_core.errors import DrydockError, EventStoreError, SandboxError, StreamClosedError
 from agent_core.events.control import AgentState, AgentStateChanged, ConfirmationPolicyChanged
@@ -26,6 +26,7 @@ from agent_core.security.confirmation import ConfirmationPolicy
 from agent_core.security.secrets import SecretRegistry
 from agent_core.session.making import as_sent, make_agent, make_secrets
 from agent_core.session.settings import SessionSettings
+from agent_core.tools.spec import ToolMakerState, WorkspacePlace
 from agent_core.version import VERSION
 
 logger = logging.getLogger(__name__)
@@ -36,6 +37,9 @@ FAILED = "STATUS$ERROR"
 
 CLOSE_SECONDS = 10.0
 RESTART_SECONDS = (0.1, 1.0, 5.0)
+
+AT_REST = INTERRUPTING | {AgentState.ERROR, AgentState.AWAITING_USER_CONFIRMATION}
+"""States in which an agent waits for its user."""
 
 AfterClose = Literal["keep", "pause", "stop", "destroy"]
 """What becomes of the sandbox when its session is closed."""
@@ -102,7 +106,8 @@ class AgentSession:
             KeyError, ValueError: the settings name an agent or a tool that does not exist.
         """
         self._agent = await make_agent(self.settings)
-        self._tools = self._agent.initialize()
+        place = WorkspacePlace(self.sandbox.working_dir)
+        self._tools = self._agent.initialize(ToolMakerState(self.conversation_id, place))
         self.stream = await EventStream.open(self.conversation_id, self._store)
         self.secrets = make_secrets(self.settings, self._agent, self.stream)
         self._step = self._make_step()
@@ -168,6 +173,15 @@ class AgentSession:
         for name, run in (("runtime", runtime.run), ("memory", memory.run), ("agent_controller", controller.run)):
             self._tasks.append(asyncio.create_task(self._supervised(name, run), name=f"{name}:{self.conversation_id}"))
         await controller.begin([as_sent(initial_message, self._agent)] if initial_message is not None else [])
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether the agent has read the whole log and does nothing until its user does something."""
+        if self._controller is None:
+            return False
+        state = self._controller.state
+        waits = state.agent_state in AT_REST and (state.agent_state is AgentState.ERROR or not state.wants_attention)
+        return waits and state.last_event_id >= self.stream.last_id
 
     async def send(self, event: AnyEvent) -> AnyEvent:
         """Store an event of the user; returns it as stored. The subscribers take it from there.

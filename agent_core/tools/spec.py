@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from pydantic import Field, field_validator
@@ -40,6 +41,21 @@ class DeclaredResources(Frozen):
 
     keys: tuple[str, ...] = ()
     declared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspacePlace:
+    """Where a conversation works; `working_dir` is an absolute path as its commands see it."""
+
+    working_dir: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolMakerState:
+    """What a tool's factory is told about the conversation (its `conv_state`)."""
+
+    id: str
+    workspace: WorkspacePlace
 
 
 class SandboxReply(Protocol):

@@ -1,0 +1,143 @@
+"""Where a library's conversation works: a folder of this host, a Docker container, or any sandbox."""
+
+from __future__ import annotations
+
+import tempfile
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from agent_core.errors import SandboxError
+from agent_core.runtime.docker_provider import DockerProvider
+from agent_core.runtime.images import DEFAULT_IMAGE
+from agent_core.runtime.local import LocalProvider
+from agent_core.runtime.local_folder import remove_tree
+from agent_core.runtime.naming import WORKSPACE
+from agent_core.runtime.sandbox import Sandbox, SandboxProvider, SandboxSpec
+from agent_core.runtime.standalone import folder_spec, require_isolation
+
+
+@dataclass(slots=True)
+class OpenWorkspace:
+    """A sandbox, what made it, and what has to be removed after it."""
+
+    sandbox: Sandbox
+    provider: SandboxProvider | None = None
+    scratch: str = ""
+
+    async def close(self) -> None:
+        """End what was made for it; a folder that was given stays, and so does a sandbox that was."""
+        if self.provider is not None:
+            try:
+                await self.sandbox.destroy()
+            finally:
+                await self.provider.close()
+        if self.scratch:
+            remove_tree(Path(self.scratch))
+
+
+class Workspace(ABC):
+    """A wish for a place to work in; nothing is done before a conversation runs."""
+
+    @property
+    @abstractmethod
+    def working_dir(self) -> str:
+        """Absolute path of the folder, as commands see it."""
+
+    @abstractmethod
+    async def open(self, conversation_id: str, instance_id: str, data_dir: str) -> OpenWorkspace:
+        """The sandbox for it; `data_dir` is where it may keep things, or empty.
+
+        Raises:
+            SandboxError: it cannot be had here; the message says why and what to do.
+            ValueError: the folder cannot be worked in.
+        """
+
+
+@dataclass(frozen=True)
+class LocalWorkspace(Workspace):
+    """A folder of this host, made where it is missing; commands see it under its own path and nothing beside it.
+
+    `confined` False runs commands as this user with all that it may do: only by explicit wish.
+    """
+
+    folder: str | Path
+    confined: bool = True
+
+    @property
+    def working_dir(self) -> str:
+        return str(Path(self.folder).expanduser().resolve())
+
+    async def open(self, conversation_id: str, instance_id: str, data_dir: str) -> OpenWorkspace:
+        if self.confined:
+            require_isolation()
+        scratch = "" if data_dir else tempfile.mkdtemp(prefix="drydock-")
+        spec = folder_spec(
+            self.working_dir,
+            conversation_id=conversation_id,
+            instance_id=instance_id,
+            data_dir=data_dir or scratch,
+        )
+        provider = LocalProvider(spec.data_dir, confined=self.confined)
+        return OpenWorkspace(provider.create(spec), provider, scratch)
+
+
+@dataclass(frozen=True)
+class DockerWorkspace(Workspace):
+    """A container of its own, with a workspace that ends with the conversation.
+
+    Attributes:
+        image: any image with Python 3.8 or newer.
+        network: ``none``, ``internal`` or ``full``.
+        host: address of the engine; the usual one if None.
+        environment: variables of all commands.
+    """
+
+    image: str = DEFAULT_IMAGE
+    network: Literal["none", "internal", "full"] = "full"
+    host: str | None = None
+    environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def working_dir(self) -> str:
+        return WORKSPACE
+
+    async def open(self, conversation_id: str, instance_id: str, data_dir: str) -> OpenWorkspace:
+        provider = DockerProvider(self.host)
+        engine = await provider.check()
+        if not engine.ok:
+            await provider.close()
+            raise SandboxError(f"{engine.reason.rstrip('.')}.", code="engine_unavailable", fix=engine.fix)
+        spec = SandboxSpec(
+            conversation_id=conversation_id,
+            instance_id=instance_id,
+            image=self.image,
+            data_dir=data_dir,
+            network=self.network,
+            environment=self.environment,
+        )
+        return OpenWorkspace(provider.create(spec), provider)
+
+
+@dataclass(frozen=True)
+class GivenSandbox(Workspace):
+    """A sandbox that its caller made and will end."""
+
+    sandbox: Sandbox
+
+    @property
+    def working_dir(self) -> str:
+        return self.sandbox.working_dir
+
+    async def open(self, conversation_id: str, instance_id: str, data_dir: str) -> OpenWorkspace:
+        return OpenWorkspace(self.sandbox)
+
+
+def workspace_of(given: str | Path | Workspace | Sandbox) -> Workspace:
+    """What was given, as a workspace: a path is a folder of this host."""
+    if isinstance(given, Workspace):
+        return given
+    if isinstance(given, str | Path):
+        return LocalWorkspace(given)
+    return GivenSandbox(given)

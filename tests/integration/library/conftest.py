@@ -1,0 +1,64 @@
+"""A scripted model in a process's own thread, for programs that are not asynchronous."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from agent_core.llm.llm import LLM
+from agent_core.testing.model_server import ModelServer
+from agent_core.testing.model_turns import Turn
+
+StartModel = Callable[[Iterable[Turn]], ModelServer]
+
+
+class Models:
+    """Model servers in a loop of their own."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="models")
+        self._thread.start()
+        self._servers: list[ModelServer] = []
+
+    def start(self, script: Iterable[Turn]) -> ModelServer:
+        server = ModelServer(script)
+        asyncio.run_coroutine_threadsafe(server.__aenter__(), self._loop).result(10)
+        self._servers.append(server)
+        return server
+
+    def close(self) -> None:
+        for server in self._servers:
+            asyncio.run_coroutine_threadsafe(server.__aexit__(None, None, None), self._loop).result(10)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+
+
+@pytest.fixture
+def start_model() -> Iterator[StartModel]:
+    models = Models()
+    try:
+        yield models.start
+    finally:
+        models.close()
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "boat.py").write_text("class Boat:\n    pass\n")
+    (folder / "notes.txt").write_text("a class of its own\n")
+    return folder
+
+
+def model(server: ModelServer) -> LLM:
+    return LLM(
+        usage_id="agent", model="openai/scripted", base_url=server.url, api_key=SecretStr("key-123456"), num_retries=1
+    )

@@ -1,0 +1,53 @@
+"""The store of plain files keeps what every store keeps, across crashes and programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agent_core.errors import EventStoreError, StaleOwnerError
+from agent_core.events.folder_store import FolderEventStore
+from agent_core.events.store import EventStore
+from agent_core.testing.store_contract import EventStoreContract, new_events, payloads
+
+
+class TestFolderEventStore(EventStoreContract):
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> EventStore:
+        return FolderEventStore(tmp_path)
+
+
+async def test_a_log_is_there_for_the_next_program(tmp_path: Path) -> None:
+    await FolderEventStore(tmp_path).append("c", new_events("a", "b\nb"))
+    assert await payloads(FolderEventStore(tmp_path), "c") == [b"a", b"b\nb"]
+
+
+@pytest.mark.parametrize("cut", [1, 3, 6, 9])
+async def test_an_append_that_a_crash_cut_short_is_left_out_whole(tmp_path: Path, cut: int) -> None:
+    store = FolderEventStore(tmp_path)
+    await store.append("c", new_events("kept"))
+    await store.append("c", new_events("lost", "lost too"))
+    path = tmp_path / "c" / "events.log"
+    path.write_bytes(path.read_bytes()[:-cut])
+    again = FolderEventStore(tmp_path)
+    assert await payloads(again, "c") == [b"kept"]
+    assert await again.append("c", new_events("new")) == 1
+    assert await payloads(FolderEventStore(tmp_path), "c") == [b"kept", b"new"]
+
+
+async def test_two_programs_share_a_log_and_its_owner_is_the_last(tmp_path: Path) -> None:
+    one, other = FolderEventStore(tmp_path), FolderEventStore(tmp_path)
+    first = await one.claim("c")
+    await one.append("c", new_events("a"), epoch=first)
+    second = await other.claim("c")
+    with pytest.raises(StaleOwnerError):
+        await one.append("c", new_events("stale"), epoch=first)
+    assert await other.append("c", new_events("b"), epoch=second) == 1
+    assert await payloads(one, "c") == [b"a", b"b"]
+
+
+async def test_a_folder_that_cannot_be_used_is_an_error_of_the_store(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(EventStoreError, match="cannot be used"):
+        await FolderEventStore(tmp_path / "file").append("c", new_events("a"))

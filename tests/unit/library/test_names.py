@@ -1,0 +1,50 @@
+"""The public names: all there, and importing the package costs nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import agent_core
+from agent_core import tools
+from agent_core.events.llm_events import ActionEvent, MessageEvent, SystemPromptEvent
+from agent_core.events.messages import ImageContent, Message, MessageToolCall, TextContent
+
+
+@pytest.mark.parametrize("module", [agent_core, tools])
+def test_every_public_name_can_be_had(module: object) -> None:
+    names = getattr(module, "__all__", [])
+    assert names == sorted(set(names), key=names.index)
+    assert all(getattr(module, name) is not None for name in names)
+    with pytest.raises(AttributeError, match="nonesuch"):
+        getattr(module, "nonesuch")  # noqa: B009 - a name that mypy must not look for
+
+
+def test_importing_the_package_loads_nothing_else() -> None:
+    code = "import sys, agent_core, agent_core.tools; print('pydantic' in sys.modules, len(sys.modules) < 150)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["False", "True"], done.stderr
+
+
+def test_each_convertible_event_stands_for_one_message() -> None:
+    call = MessageToolCall(id="1", name="terminal", arguments="{}")
+    action = ActionEvent(tool_name="terminal", tool_call=call, thought=[TextContent(text="I look.")])
+    prompt = SystemPromptEvent(system_prompt=TextContent(text="Be good."))
+    said = MessageEvent(source="user", llm_message=Message.user("Hello"))
+    for event in (action, prompt, said):
+        assert isinstance(event, agent_core.LLMConvertibleEvent)
+    assert action.to_llm_message().tool_calls == [call]
+    assert action.to_llm_message().text == "I look."
+    assert (prompt.to_llm_message().role, said.to_llm_message().role) == ("system", "user")
+    assert not isinstance(agent_core.Event(), agent_core.LLMConvertibleEvent)
+
+
+def test_content_is_put_in_words_for_people() -> None:
+    parts: list[TextContent | ImageContent] = [TextContent(text="a"), ImageContent(image_urls=["data:,x", "data:,y"])]
+    assert agent_core.content_to_str(parts) == ["a", "[Image: 2 URLs]"]
+
+
+def test_a_logger_is_the_programs_own() -> None:
+    assert agent_core.get_logger("mine").name == "mine"
