@@ -57,7 +57,6 @@ class SessionSettings:
     secrets: tuple[str, ...] = field(default=(), repr=False)
     named_secrets: Mapping[str, GivenSecret] = field(default_factory=dict, repr=False)
     agent_context: AgentContext | None = None
-    agent: AgentBase | None = None
 
     @property
     def effective_analyzer(self) -> SecurityAnalyzer | None:
