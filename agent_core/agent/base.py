@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BeforeValidator, Field, PrivateAttr, SerializeAsAny, field_validator, model_validator
 
+from agent_core.agent.critic import AnyCritic
 from agent_core.agent.models_in import llms_in
 from agent_core.agent.step_form import StepInput, StepOutcome
 from agent_core.agent.toolbox import DEFAULT_TOOL_NAMES, builtin_tool_classes, checked_toolset, toolset
@@ -50,6 +51,7 @@ class AgentBase(Tagged):
         security_policy_filename: the rules of conduct in the prompt, likewise; empty for none.
         system_prompt_kwargs: variables of the template.
         condenser: shortens what the model is shown when it becomes too long.
+        critic: judges what the agent did.
     """
 
     llm: LLM
@@ -62,6 +64,7 @@ class AgentBase(Tagged):
     security_policy_filename: str = SECURITY_POLICY
     system_prompt_kwargs: dict[str, Any] = Field(default_factory=dict)
     condenser: AnyCondenser | None = None
+    critic: AnyCritic | None = None
 
     agents: ClassVar[dict[str, type[AgentBase]]] = {}
     leaves_on_exit: ClassVar[bool] = False

@@ -14,6 +14,7 @@ from typing import Literal
 
 from agent_core.agent.base import AgentBase
 from agent_core.controller.guards import check_limits, failure_of
+from agent_core.controller.remarks import refinement
 from agent_core.controller.state import INTERRUPTING, RESUMABLE, ConversationState, Move
 from agent_core.controller.step import Step
 from agent_core.errors import DrydockError, EventStoreError, StaleOwnerError, StreamClosedError
@@ -182,7 +183,10 @@ class AgentController:
             case Move.STEP:
                 self._start_step()
             case Move.FINISH:
-                await self._enter(AgentState.FINISHED)
+                if (word := refinement(self._agent.critic, state)) is not None:
+                    await self._stream.add_event(word)
+                else:
+                    await self._enter(AgentState.FINISHED)
             case Move.AWAIT_INPUT:
                 await self._enter(AgentState.AWAITING_USER_INPUT)
             case Move.RESUME_CONFIRMED:

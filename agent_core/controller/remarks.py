@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from uuid import uuid4
 
+from agent_core.agent.critic import CriticBase
 from agent_core.controller.guards import MAX_EMPTY_REPLIES
-from agent_core.controller.state import ConversationState
+from agent_core.controller.state import CRITIC, ConversationState
 from agent_core.errors import LLMContentPolicyError
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import Message, TextContent
@@ -25,6 +26,21 @@ def blind(llm: LLM, state: ConversationState) -> MessageEvent | None:
     )
     message = Message(role="assistant", content=[TextContent(text=text)])
     return MessageEvent(source="agent", llm_message=message, wait_for_response=True, seen=state.last_event_id)
+
+
+def refinement(critic: CriticBase | None, state: ConversationState) -> MessageEvent | None:
+    """What an agent is told whose finish its critic found wanting; None when it may rest (agent-core 2.9)."""
+    config = critic.iterative_refinement if critic is not None else None
+    result = state.finish_result
+    if config is None or result is None or state.refinements >= config.max_iterations:
+        return None
+    if result.score >= config.success_threshold:
+        return None
+    text = (
+        f"Your result was judged, and is not good enough yet (score {result.score:.2f}, {config.success_threshold:.2f}"
+        f" is wanted). {result.message} See what is missing, mend it, check it, and finish again."
+    )
+    return MessageEvent(source="environment", sender=CRITIC, llm_message=Message.user(text))
 
 
 def rephrase(error: LLMContentPolicyError, state: ConversationState) -> MessageEvent:

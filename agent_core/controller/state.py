@@ -23,6 +23,7 @@ from agent_core.events.llm_events import (
     ActionDecision,
     ActionEvent,
     AgentErrorEvent,
+    CriticResult,
     MessageEvent,
     MetricsSnapshot,
     ObservationEvent,
@@ -53,6 +54,9 @@ INTERRUPTING = frozenset(
 _AT_WORK = frozenset({AgentState.RUNNING, AgentState.RATE_LIMITED, AgentState.USER_CONFIRMED})
 """The states of an agent that goes on by itself: going on from them is no word of the user."""
 
+
+CRITIC = "critic"
+"""The sender of a word to an agent whose result was judged badly."""
 
 EXIT = "/exit"
 """What a user says to end the task at once, where the agent knows it."""
@@ -94,8 +98,9 @@ class Limits:
 class ConversationState:
     """Everything that the controller decides from. `fold` takes the events in the order of their ids.
 
-    `wants_exit`, `shows_images`: the user's newest message is ``/exit``, or has images. `policy` is the confirmation
-    policy that replaces the configured one, as data; None: nobody has replaced it.
+    `wants_exit`, `shows_images`: the user's newest message is ``/exit``, or has images. `refinements`: how often the
+    critic has sent the agent on since then; `finish_result`: what it said of the present result. `policy` is the
+    confirmation policy that replaces the configured one, as data; None: nobody has replaced it.
     """
 
     limits: Limits
@@ -116,6 +121,8 @@ class ConversationState:
     policy: dict[str, Any] | None = None
     wants_exit: bool = False
     shows_images: bool = False
+    refinements: int = 0
+    finish_result: CriticResult | None = None
     _last_response_id: str = ""
     _seen: int = -1
     _due: int = -1
@@ -135,6 +142,9 @@ class ConversationState:
                     self.empty_replies = self.fruitless_replies = 0
             case MessageEvent():
                 self._due = event.id
+                if event.sender == CRITIC:
+                    self.refinements += 1
+                    self._finished, self.finish_result = False, None
                 if event.llm_response_id:  # a nudge that answers an empty reply
                     self._response(event.llm_response_id, event.seen, event.metrics)
                     self.empty_replies += 1
@@ -189,6 +199,7 @@ class ConversationState:
         self._last_user_message = event.id
         self.unrecalled[event.id] = event.llm_message.text
         self._finished = False
+        self.refinements, self.finish_result = 0, None
         self.wants_exit = event.llm_message.text.strip() == EXIT
         self.shows_images = any(isinstance(part, ImageContent) for part in event.llm_message.content)
         self.empty_replies = self.fruitless_replies = 0
@@ -224,6 +235,7 @@ class ConversationState:
         # A message that the model had not seen when it called finish is still to be answered.
         if finished and self._last_user_message <= (action.seen if action.seen is not None else action.id):
             self._finished = True
+            self.finish_result = action.critic_result
             self._finishing_response = action.llm_response_id
             self._seen = max(self._seen, self._due)
         elif not (self._finished and action.llm_response_id == self._finishing_response):

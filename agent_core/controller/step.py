@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from agent_core.agent.base import AgentBase
+from agent_core.agent.critic import criticised
 from agent_core.agent.step_form import StepInput, StepOutcome
 from agent_core.controller.guards import check_progress, nudge
 from agent_core.controller.live import Deltas, Retries
@@ -129,6 +130,8 @@ class Step:
                 )
             )
             await retries.settle()
+            if (critic := self._agent.critic) is not None:
+                outcome = replace(outcome, events=await criticised(critic, self._view.events, outcome.events))
             outcome, must_confirm = await self._judged(outcome, state)
             # An answer and the errors that belong to it are stored whole: a stop that comes meanwhile waits for that.
             name = f"store-answer:{self._stream.conversation_id}"

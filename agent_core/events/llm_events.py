@@ -40,6 +40,19 @@ class TokenUsage(Frozen):
         )
 
 
+class CriticResult(Frozen):
+    """How good a critic finds what the agent did: a score from 0 to 1, and why."""
+
+    score: float = Field(ge=0, le=1)
+    message: str = ""
+    metadata: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def success(self) -> bool:
+        """Whether it is good on the whole."""
+        return self.score >= 0.5
+
+
 class MetricsSnapshot(Frozen):
     """What the conversation has cost up to and including the call that produced the event.
 
@@ -88,6 +101,7 @@ class MessageEvent(LLMConvertibleEvent):
     extended_content: list[TextContent] = Field(default_factory=list)
     file_urls: list[str] | None = None
     wait_for_response: bool = False
+    critic_result: CriticResult | None = None
     seen: int | None = None
     metrics: MetricsSnapshot | None = None
 
@@ -125,6 +139,7 @@ class ActionEvent(LLMConvertibleEvent):
     hidden: bool = False
     hard_timeout: float | None = None
     awaits_confirmation: bool = False
+    critic_result: CriticResult | None = None
     seen: int | None = None
     metrics: MetricsSnapshot | None = None
 

@@ -1,0 +1,115 @@
+"""Critics: how good is what an agent says it has done, and shall it try again? (agent-core 2.9)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Annotated, Final, Literal
+
+from pydantic import BeforeValidator, Field, SerializeAsAny
+
+from agent_core.events.event import Event
+from agent_core.events.llm_events import ActionEvent, CriticResult, MessageEvent
+from agent_core.events.messages import Frozen
+from agent_core.events.schema import Tagged
+from agent_core.events.serialization import AnyEvent
+from agent_core.tools.finish import FinishAction
+
+CRITIC_SECONDS: Final = 60.0
+
+logger = logging.getLogger(__name__)
+
+
+class IterativeRefinementConfig(Frozen):
+    """An agent whose result has less than `success_threshold` is told to go on, at most `max_iterations` times."""
+
+    success_threshold: float = Field(default=0.6, ge=0, le=1)
+    max_iterations: int = Field(default=3, ge=1)
+
+
+class CriticBase(Tagged):
+    """Judges an agent's work. Frozen and serialisable; subclasses are found again by their `kind`.
+
+    A subclass defines `evaluate`, or, if it has to ask somebody else, overrides `aevaluate` too.
+
+    Attributes:
+        mode: what is judged: the finish and messages to the user, or every action as well.
+        iterative_refinement: whether a finish that is judged badly is followed by another try; None for no.
+    """
+
+    mode: Literal["finish_and_message", "all_actions"] = "finish_and_message"
+    iterative_refinement: IterativeRefinementConfig | None = None
+
+    @abstractmethod
+    def evaluate(self, events: Sequence[Event], git_patch: str | None = None) -> CriticResult:
+        """The judgement of the last of `events`, which are those that the model knows."""
+
+    async def aevaluate(self, events: Sequence[Event], git_patch: str | None = None) -> CriticResult:
+        """The same, for critics that call out; the others answer at once."""
+        return self.evaluate(events, git_patch)
+
+    def judges(self, event: AnyEvent) -> bool:
+        """Whether this event, which is not in the log yet, is to be judged."""
+        if isinstance(event, MessageEvent):
+            return event.source == "agent"
+        if not isinstance(event, ActionEvent) or event.action is None:
+            return False
+        return self.mode == "all_actions" or isinstance(event.action, FinishAction)
+
+
+async def criticised(critic: CriticBase, known: Sequence[Event], events: Sequence[AnyEvent]) -> list[AnyEvent]:
+    """The new `events` with the critic's result in those that it judges, after the `known` ones.
+
+    A critic that fails or is late is logged; it judges nothing.
+    """
+    judged: list[AnyEvent] = []
+    for event in events:
+        if not critic.judges(event) or not isinstance(event, ActionEvent | MessageEvent):
+            judged.append(event)
+            continue
+        try:
+            async with asyncio.timeout(CRITIC_SECONDS):
+                result = await critic.aevaluate([*known, *judged, event])
+        except Exception:
+            logger.exception("%s failed; the work goes on unjudged", critic.kind)
+            judged.append(event)
+        else:
+            judged.append(event.model_copy(update={"critic_result": result}))
+    return judged
+
+
+def _revive(value: object) -> object:
+    revived: object = CriticBase.revive(value)
+    return revived
+
+
+AnyCritic = Annotated[SerializeAsAny[CriticBase], BeforeValidator(_revive)]
+"""A field holding any critic, restored to its own class when read back."""
+
+
+class PassCritic(CriticBase):
+    """Finds everything good."""
+
+    def evaluate(self, events: Sequence[Event], git_patch: str | None = None) -> CriticResult:
+        return CriticResult(score=1.0, message="Everything passes.")
+
+
+class AgentFinishedCritic(CriticBase):
+    """Wants the agent to have called finish."""
+
+    def evaluate(self, events: Sequence[Event], git_patch: str | None = None) -> CriticResult:
+        last = next((event for event in reversed(events) if isinstance(event, ActionEvent)), None)
+        if last is not None and last is events[-1] and isinstance(last.action, FinishAction):
+            return CriticResult(score=1.0, message="The agent has finished.")
+        return CriticResult(score=0.0, message="The agent has not called finish.")
+
+
+class EmptyPatchCritic(CriticBase):
+    """Wants a patch with something in it."""
+
+    def evaluate(self, events: Sequence[Event], git_patch: str | None = None) -> CriticResult:
+        if (git_patch or "").strip():
+            return CriticResult(score=1.0, message="There is a patch.")
+        return CriticResult(score=0.0, message="The patch is empty.")
