@@ -160,11 +160,17 @@ class ActionEvent(LLMConvertibleEvent):
 
 
 class ObservationEvent(LLMConvertibleEvent):
-    """The result of the action whose id is `cause`."""
+    """The result of the action whose id is `cause`.
+
+    `extended_content` is what the model is told with it: the rules for the file that was touched, whose names are
+    `activated_skills`.
+    """
 
     kind: Literal["ObservationEvent"] = "ObservationEvent"
     cause: int
     observation: AnyObservation
+    activated_skills: list[str] = Field(default_factory=list)
+    extended_content: list[TextContent] = Field(default_factory=list)
     tool_name: str
     tool_call_id: str = ""
     hidden: bool = False
@@ -174,7 +180,7 @@ class ObservationEvent(LLMConvertibleEvent):
         """The tool result as the model sees it."""
         return Message(
             role="tool",
-            content=list(self.observation.to_llm_content),
+            content=[*self.observation.to_llm_content, *self.extended_content],
             tool_call_id=self.tool_call_id,
             name=self.tool_name,
         )

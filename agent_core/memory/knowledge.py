@@ -7,11 +7,14 @@ from typing import Any
 
 from agent_core.events.control import Condensation, RecalledKnowledge, RecallObservation
 from agent_core.events.llm_events import ObservationEvent
+from agent_core.events.messages import TextContent
 from agent_core.events.serialization import AnyEvent
 from agent_core.skills.context import AgentContext, available_skills
 from agent_core.skills.loader import PROJECT_FOLDERS, project_skills
 from agent_core.skills.skill import Skill
 from agent_core.tools.invoke_skill import InvokeSkillObservation
+
+_NOT_STORED_YET = -1
 
 
 class Knowledge:
@@ -25,6 +28,7 @@ class Knowledge:
         self._context = context or AgentContext()
         self._model = model
         self._project: list[Skill] = []
+        self._roots: list[str] = []
         self._told: dict[str, int] = {}
 
     def observe(self, event: AnyEvent) -> None:
@@ -32,6 +36,7 @@ class Knowledge:
         if isinstance(event, RecallObservation):
             self._told.update((known.name, event.id) for known in event.microagent_knowledge)
         elif isinstance(event, ObservationEvent):
+            self._told.update((name, event.id) for name in event.activated_skills)
             if isinstance(event.observation, InvokeSkillObservation) and event.observation.skill_name:
                 self._told[event.observation.skill_name] = event.id
         elif isinstance(event, Condensation):
@@ -43,7 +48,9 @@ class Knowledge:
         files = {**_files(facts.get("instructions")), **_files(facts.get("skills"))}
         git = facts.get("git")
         roots = [facts.get("working_dir"), git.get("root") if isinstance(git, dict) else None]
-        found = project_skills(files, [root for root in roots if isinstance(root, str) and root], model=self._model)
+        places = [root.rstrip("/") for root in roots if isinstance(root, str) and root]
+        found = project_skills(files, places, model=self._model)
+        self._roots = sorted(places, key=len)
         if self._given is not None and not self._given.load_project_skills:
             found = [skill for skill in found if not _is_in_folder(skill)]
         self._context = (self._given or AgentContext()).merged(project=found)
@@ -61,6 +68,17 @@ class Knowledge:
     def triggered(self, message: str) -> list[RecalledKnowledge]:
         """What this message brings up and was not told yet."""
         return self._context.triggered(message, self._told)
+
+    def rules_for(self, path: str) -> tuple[TextContent, list[str]] | None:
+        """The rules for a touched file that were not told yet, and their names; from now on they count as told."""
+        root = next((root for root in self._roots if path.startswith(f"{root}/")), None)
+        if path.startswith("/") and root is None:
+            return None
+        relative = path.removeprefix(f"{root}/") if root is not None else path
+        rules = self._context.get_tool_use_suffix(relative, self._told)
+        if rules is not None:
+            self._told.update((name, _NOT_STORED_YET) for name in rules[1])
+        return rules
 
 
 def _is_in_folder(skill: Skill) -> bool:

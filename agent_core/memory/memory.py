@@ -11,6 +11,7 @@ from typing import Any
 
 from agent_core.errors import EventStoreError, SandboxError, StreamClosedError, ToolError
 from agent_core.events.control import RecallAction, RecallObservation
+from agent_core.events.messages import TextContent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
@@ -47,6 +48,10 @@ class Memory:
         self._secrets = dict(secrets or {})
         self._open: dict[int, RecallAction] = {}
         self._position = -1
+
+    def rules_for(self, path: str) -> tuple[TextContent, list[str]] | None:
+        """What there is to say of a touched file, with the names of the rules; each rule once (agent-core 7.2)."""
+        return self._knowledge.rules_for(path)
 
     def observe(self, event: AnyEvent) -> None:
         """Take an event into account, without answering."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain, repeat
 from typing import Literal, Protocol
 
@@ -78,9 +78,12 @@ class Runtime:
         *,
         secrets: SecretRegistry | None = None,
         hooks: ToolHooks | None = None,
+        rules_for: Callable[[str], tuple[TextContent, list[str]] | None] = lambda path: None,
     ) -> None:
+        """`rules_for` gives what there is to say of a touched file that was not said before, and its names."""
         self._secrets = secrets
         self._hooks = hooks
+        self._rules_for = rules_for
         self._stream = stream
         self._tools = tools
         self._sandbox = sandbox
@@ -236,8 +239,12 @@ class Runtime:
             logger.exception("tool %s failed in %s", action.tool_name, self._key(action))
             text = f"Error executing tool {action.tool_name!r}: unexpected {type(error).__name__}."
             return failure(action, text, classification="internal", error_id=FAILED_ID)
+        path = getattr(action.action, "path", None)
+        rules = self._rules_for(path) if isinstance(path, str) and path else None
         return ObservationEvent(
             source=action.source,
+            extended_content=[rules[0]] if rules is not None else [],
+            activated_skills=rules[1] if rules is not None else [],
             cause=action.id,
             observation=observation,
             tool_name=action.tool_name,

@@ -18,13 +18,12 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import EventStore
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
-from agent_core.memory.memory import Memory
 from agent_core.runtime.connection import SandboxConnection
 from agent_core.runtime.hook_calls import ToolHooks
 from agent_core.runtime.runtime import Runtime
 from agent_core.security.confirmation import ConfirmationPolicy
 from agent_core.security.secrets import SecretRegistry
-from agent_core.session.making import as_sent, make_agent, make_secrets
+from agent_core.session.making import as_sent, make_agent, make_memory, make_secrets
 from agent_core.session.settings import SessionSettings
 from agent_core.tools.spec import ToolMakerState, WorkspacePlace
 from agent_core.version import VERSION
@@ -152,14 +151,9 @@ class AgentSession:
         )
         controller = AgentController(self.stream, self._agent, state, self._step)
         hooks = ToolHooks(self.settings.hooks, self.sandbox, self.conversation_id)
-        runtime = Runtime(self.stream, self._tools, self.sandbox, secrets=self.secrets, hooks=hooks)
-        memory = Memory(
-            self.stream,
-            self.sandbox,
-            instructions=self.settings.conversation_instructions,
-            context=self._agent.agent_context,
-            model=self._agent.llm.model,
-            secrets=self.secrets.descriptions(),
+        memory = make_memory(self.settings, self._agent, self.secrets, self.stream, self.sandbox)
+        runtime = Runtime(
+            self.stream, self._tools, self.sandbox, secrets=self.secrets, hooks=hooks, rules_for=memory.rules_for
         )
         async for event in self.stream.history():
             controller.observe(event)

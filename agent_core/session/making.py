@@ -11,10 +11,12 @@ from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import TextContent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
+from agent_core.memory.memory import Memory
 from agent_core.security.secrets import SecretRegistry
 from agent_core.session.settings import SessionSettings
 from agent_core.skills.context import AgentContext
 from agent_core.skills.loader import load_user_skills
+from agent_core.tools.spec import SandboxAccess
 
 _files = ThreadPoolExecutor(max_workers=2, thread_name_prefix="skills")
 
@@ -52,6 +54,20 @@ def make_secrets(settings: SessionSettings, agent: AgentBase, stream: EventStrea
         secrets.update(agent.agent_context.secrets or {})
     secrets.update(settings.named_secrets)
     return secrets
+
+
+def make_memory(
+    settings: SessionSettings, agent: AgentBase, secrets: SecretRegistry, stream: EventStream, sandbox: SandboxAccess
+) -> Memory:
+    """The memory of the conversation; it knows the secrets that there are now."""
+    return Memory(
+        stream,
+        sandbox,
+        instructions=settings.conversation_instructions,
+        context=agent.agent_context,
+        model=agent.llm.model,
+        secrets=secrets.descriptions(),
+    )
 
 
 def as_sent(event: AnyEvent, agent: AgentBase) -> AnyEvent:

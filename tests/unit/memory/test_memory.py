@@ -10,13 +10,15 @@ from typing import Any
 
 from agent_core.errors import SandboxError
 from agent_core.events.control import Condensation, RecallAction, RecallObservation
+from agent_core.events.llm_events import ObservationEvent
+from agent_core.events.schema import Observation
 from agent_core.events.store import InMemoryEventStore
 from agent_core.events.stream import EventStream
 from agent_core.memory.facts import facts_message
 from agent_core.memory.memory import Memory
 from agent_core.skills.context import AgentContext
 from agent_core.skills.skill import Skill
-from agent_core.skills.trigger import KeywordTrigger
+from agent_core.skills.trigger import KeywordTrigger, PathTrigger
 
 LIMIT_SECONDS = 10.0
 FOLDER = "/workspace/.openhands/microagents"
@@ -192,3 +194,32 @@ async def test_without_a_sandbox_the_agents_own_skills_are_told_and_the_workspac
         assert names(await talk.recall("a word on git", first=True)) == ["own"]
         sandbox.broken = False
         assert names(await talk.recall("a word on git")) == ["git"]
+
+
+async def test_a_rule_is_told_with_the_first_touched_file_that_it_is_for() -> None:
+    facts = a_workspace()
+    facts["skills"].append({"path": f"{FOLDER}/py.md", "content": "---\npaths: src/*.py\n---\ntyped"})
+    own = Skill(name="all", content="with care", trigger=PathTrigger(paths=["*"]))
+    async with talking(Sandbox(facts), AgentContext(skills=[own], load_project_skills=True)) as talk:
+        assert talk.memory.rules_for("/workspace/src/a.py") is None  # nobody knows yet what the workspace is
+        await talk.recall("hello", first=True)
+        assert talk.memory.rules_for("/etc/src/a.py") is None
+        told = talk.memory.rules_for("/workspace/src/a.py")
+        assert told is not None
+        assert told[1] == ["all", "py"]
+        assert "typed" in told[0].text
+        assert talk.memory.rules_for("/workspace/src/b.py") is None
+        stored = await talk.stream.add_event(
+            ObservationEvent(
+                cause=0,
+                observation=Observation.from_text("done"),
+                tool_name="file_editor",
+                extended_content=[told[0]],
+                activated_skills=told[1],
+            )
+        )
+        assert isinstance(stored, ObservationEvent)
+        assert "typed" in stored.to_llm_message().text
+        await talk.stream.add_event(Condensation(forgotten_event_ids=[stored.id]))
+        await talk.recall("hello")
+        assert talk.memory.rules_for("/workspace/src/b.py") == told
