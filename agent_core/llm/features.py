@@ -41,6 +41,7 @@ class ModelFeatures:
         thinking_blocks: wants its signed thinking blocks back, unchanged.
         sampling: takes temperature and top_p.
         responses: wants to be asked through the Responses API.
+        reasoning: thinks before it answers, and can be told how long. Assumed of a model that no table knows.
         stop_words: can be told at which text to stop.
         text_example: wants to be shown how calls are written as text, where it has to.
         max_input_tokens: context window, None when unknown.
@@ -55,6 +56,7 @@ class ModelFeatures:
     thinking_blocks: bool = False
     sampling: bool = True
     responses: bool = False
+    reasoning: bool = True
     stop_words: bool = True
     text_example: bool = True
     max_input_tokens: int | None = None
@@ -71,6 +73,7 @@ CAPABILITIES: Mapping[str, str] = MappingProxyType(
         "supports_vision": "vision",
         "supports_prompt_cache": "prompt_cache_marks",
         "supports_sampling_params": "sampling",
+        "supports_reasoning_effort": "reasoning",
         "supports_stop_words": "stop_words",
         "supports_responses_api": "responses",
         "force_string_serializer": "string_content",
@@ -99,6 +102,7 @@ def features_of(model: str, overrides: tuple[tuple[str, bool], ...] = ()) -> Mod
         thinking_blocks=matches(model, _THINKING_BLOCKS),
         sampling=not matches(_base(model), _NO_SAMPLING, anchored=True),
         responses=model.startswith("openai/") and (matches(model, _RESPONSES) or _only_responses(known)),
+        reasoning=entry is None or bool(known.get("supports_reasoning")),
         stop_words=not matches(_base(model), _NO_STOP_WORDS, anchored=True),
         text_example=not matches(model, _NO_EXAMPLE),
         max_input_tokens=_count(known, "max_input_tokens") or _count(known, "max_tokens"),

@@ -266,7 +266,7 @@ class LLM(LLMConfig):
         }
         if features.responses:
             options["reasoning_summary"] = self.reasoning_summary
-            options["encrypted_reasoning"] = self.enable_encrypted_reasoning
+            options["encrypted_reasoning"] = self.enable_encrypted_reasoning and features.reasoning
         return {name: value for name, value in options.items() if value is not None}
 
     def _usage(

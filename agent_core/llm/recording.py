@@ -231,10 +231,13 @@ def _data(chunk: Chunk) -> dict[str, Any]:
         if field.default is MISSING or value != field.default:
             data[field.name] = value
     if "calls" in data:
-        data["calls"] = [
-            {"index": one.index, "id": one.id, "name": one.name, "arguments": one.arguments} for one in chunk.calls
-        ]
+        data["calls"] = [_call_data(one) for one in chunk.calls]
     return data
+
+
+def _call_data(call: CallDelta) -> dict[str, Any]:
+    data = {"index": call.index, "id": call.id, "name": call.name, "arguments": call.arguments}
+    return {**data, "item_id": call.item_id} if call.item_id else data
 
 
 def _chunk(data: dict[str, Any]) -> Chunk:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -225,3 +226,21 @@ def test_sealed_reasoning_is_not_shown_to_a_model_that_thinks_in_another_form() 
     wire = {"role": "assistant", "content": "x", "thinking_blocks": blocks}
     assert claude.adapted([wire])[0]["thinking_blocks"] == blocks[1:]
     assert gpt.adapted([wire])[0]["thinking_blocks"] == blocks[:1]
+
+
+async def test_a_model_that_does_not_think_is_not_asked_for_its_reasoning() -> None:
+    async with ModelServer([say("a"), say("b")]) as server:
+        for name, is_asked in (("openai/gpt-4o", False), ("openai/gpt-5", True)):
+            llm = model(server, model=name)
+            await llm.acompletion([llm.render(text("user", "Go"))])
+            assert ("include" in server.last_request.json) is is_asked
+
+
+async def test_a_recording_keeps_the_items_of_an_answer(tmp_path: Path) -> None:
+    file = tmp_path / "recording.jsonl"
+    async with ModelServer([call("terminal", {}, reasoning="Hm.")]) as server:
+        llm = model(server, record_to=str(file))
+        first = await llm.acompletion([llm.render(text("user", "Go"))], [TOOL])
+    again = LLM(model=f"replay/{file}", api_mode="responses")
+    second = await again.acompletion([again.render(text("user", "Go"))], [TOOL])
+    assert second.message == first.message
