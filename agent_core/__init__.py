@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from agent_core.agent.agent import Agent
     from agent_core.agent.base import AgentBase
     from agent_core.agent.codeact import CodeActAgent
+    from agent_core.agent.presets import get_default_agent
     from agent_core.conversation import Conversation
     from agent_core.errors import ConversationRunError
     from agent_core.events.event import Event, LLMConvertibleEvent
@@ -75,6 +76,7 @@ __all__ = [
     "UserRejectObservation",
     "__version__",
     "content_to_str",
+    "get_default_agent",
     "get_logger",
     "list_registered_tools",
     "register_tool",
@@ -85,6 +87,7 @@ _MODULES = {
     "agent.agent": ("Agent",),
     "agent.base": ("AgentBase",),
     "agent.codeact": ("CodeActAgent",),
+    "agent.presets": ("get_default_agent",),
     "conversation": ("Conversation",),
     "errors": ("ConversationRunError",),
     "events.event": ("Event", "LLMConvertibleEvent"),

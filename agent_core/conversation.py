@@ -189,7 +189,7 @@ class Conversation:
             if self._session is None:
                 if self._opened is None:
                     kept = "" if self._folder is None else str(self._folder.folder_of(self.id))
-                    self._opened = await self.workspace.open(self.id, "library", kept)
+                    self._opened = await self.workspace.open(self.id, kept or uuid4().hex, kept)
                     self._loop.close_at_exit(self._close)
                     self._loop.close_at_exit(client.aclose)
                 fold = await self._present()

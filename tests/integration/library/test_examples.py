@@ -68,3 +68,22 @@ def test_a_search_tool_that_shares_the_terminals_shell(start_model: StartModel, 
     roles = [line.split(": ")[1] for line in out.splitlines() if line[0].isdigit()]
     assert roles[:4] == ["system", "user", "assistant", "tool"]
     assert roles.count("user") == 2
+
+
+def test_one_agent_plans_and_another_does_it(start_model: StartModel, project: Path) -> None:
+    plan = str(project / "PLAN.md")
+    server = start_model(
+        [
+            call("file_editor", {"command": "create", "path": plan, "file_text": "1. Write VERSION.\n"}),
+            finish("Planned."),
+            call("terminal", {"command": f"cat {plan} && echo 1.0 > VERSION"}),
+            finish("Done."),
+        ]
+    )
+    out = run_example("plan_then_do.py", server, "Add a version.", str(project))
+    assert "1. Write VERSION." in out
+    assert "status: finished" in out
+    assert (project / "VERSION").read_text() == "1.0\n"
+    offered = [[tool["function"]["name"] for tool in request.json["tools"]] for request in server.requests]
+    assert "terminal" not in offered[0]
+    assert "terminal" in offered[2]
