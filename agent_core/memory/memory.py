@@ -127,7 +127,8 @@ class Memory:
             facts = (await self._sandbox.request("workspace.facts", {}, limit_seconds=FACTS_SECONDS)).result
         except (SandboxError, ToolError) as error:
             # The agent can work without them; its first command will say what is wrong with the sandbox.
-            logger.warning("no facts of the workspace of %s: %s", self._stream.conversation_id, error)
+            if not self._stream.closed:
+                logger.warning("no facts of the workspace of %s: %s", self._stream.conversation_id, error)
             return {}
         self._knowledge.take_workspace(facts)
         self._has_seen_workspace = True
