@@ -83,6 +83,28 @@ async def test_arun_works_beside_the_callers_loop(start_model: StartModel, proje
     await asyncio.to_thread(conversation.close)
 
 
+async def test_a_cancelled_arun_leaves_the_agent_paused(start_model: StartModel, project: Path) -> None:
+    server = start_model([call("terminal", {"command": "sleep 60"}), finish("Done.")])
+    begun = threading.Event()
+    conversation = Conversation(
+        agent=agent(server),
+        workspace=project,
+        callbacks=[lambda event: begun.set() if event.kind == "ActionEvent" else None],
+    )
+    await asyncio.to_thread(conversation.send_message, "Wait.")
+    run = asyncio.create_task(conversation.arun())
+    assert await asyncio.to_thread(begun.wait, 30)
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    async with asyncio.timeout(10):
+        while True:  # it is paused in its own loop, a moment later
+            if await asyncio.to_thread(status, conversation) is ExecutionStatus.PAUSED:
+                break
+            await asyncio.sleep(0.01)
+    await asyncio.to_thread(conversation.close)
+
+
 async def test_run_may_be_called_where_a_loop_runs(start_model: StartModel, project: Path) -> None:
     server = start_model([finish("Done.")])
     with Conversation(agent=agent(server), workspace=project) as conversation:
