@@ -24,6 +24,14 @@ class FakeCall:
     output: Callable[[str], None]
 
 
+async def _opened(end: socket.socket) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    try:
+        return await asyncio.open_connection(sock=end)
+    except BaseException:
+        end.close()
+        raise
+
+
 class FakeRunnerError(Exception):
     """Raised by a handler: answered as an error with this code."""
 
@@ -81,10 +89,18 @@ class FakeRunner:
     async def connect(self) -> Attachment:
         """A new stream to this runner; older ones are closed."""
         ours, theirs = socket.socketpair()
+        try:
+            await self._serve_on(ours)
+        except BaseException:
+            theirs.close()
+            raise
+        return Attachment(*await _opened(theirs))
+
+    async def _serve_on(self, ours: socket.socket) -> None:
         for stream in self._streams:
             stream.send({"error": {"code": "replaced", "message": "another server has attached"}})
             stream.writer.close()
-        self._streams = [_Stream(*await asyncio.open_connection(sock=ours))]
+        self._streams = [_Stream(*await _opened(ours))]
         stream = self._streams[0]
         greeting = {
             "protocol": wire.PROTOCOL,
@@ -98,7 +114,6 @@ class FakeRunner:
         }
         stream.send({"hello": {**greeting, **self.hello}})
         stream.reading = asyncio.create_task(self._serve(stream), name="fake-runner")
-        return Attachment(*await asyncio.open_connection(sock=theirs))
 
     async def drop(self) -> None:
         """Close the stream, as a network does; what runs goes on."""

@@ -5,6 +5,8 @@ import { useCallback, useEffect, useRef, useState } from "react";
 const NEAR = 60;
 /** A scroll this soon after a wheel, touch, key or press is the user's. */
 const INTENT_MILLISECONDS = 1_200;
+/** A move up without any sign of the user for this long, while the content changes its height, is the browser's. */
+const PUSH_MILLISECONDS = 200;
 
 export function useStickToEnd() {
   const scroller = useRef<HTMLDivElement>(null);
@@ -23,24 +25,44 @@ export function useStickToEnd() {
     const inner = content.current;
     if (box === null || inner === null) return;
     let lastTop = box.scrollTop;
+    let lastHeight = box.scrollHeight;
+    /** Where the reader was when the browser pushed the window up; null when it did not. */
+    let place: number | null = null;
     let intent = 0;
 
     const noteIntent = () => {
       intent = performance.now();
     };
+    const backToPlace = () => {
+      if (place === null || box.scrollHeight - box.clientHeight < place) return;
+      box.scrollTop = lastTop = place;
+      place = null;
+    };
     const onScroll = () => {
       const distance = box.scrollHeight - box.clientHeight - box.scrollTop;
       const movedUp = box.scrollTop < lastTop - 1;
+      const pushed = movedUp && box.scrollHeight !== lastHeight && performance.now() - intent > PUSH_MILLISECONDS;
+      lastHeight = box.scrollHeight;
+      if (pushed && !sticking.current) {
+        // Streamed text goes a moment before the finished message has its height.
+        place ??= lastTop;
+        lastTop = box.scrollTop;
+        backToPlace();
+        return;
+      }
       lastTop = box.scrollTop;
+      if (performance.now() - intent < PUSH_MILLISECONDS) place = null;
       const byUser = performance.now() - intent < INTENT_MILLISECONDS;
       // The list corrects its own position while rows are measured; only a move of the user's lets go. A far
       // jump is always one: it comes from a search, a link or an assistive tool.
-      if (distance <= NEAR) sticking.current = true;
+      if (distance <= NEAR && place === null) sticking.current = true;
       else if (movedUp && (byUser || distance > 2 * box.clientHeight)) sticking.current = false;
       setAtEnd(sticking.current);
     };
     const follow = () => {
+      lastHeight = Math.max(lastHeight, box.scrollHeight);
       if (sticking.current) box.scrollTop = box.scrollHeight;
+      else backToPlace();
     };
 
     const observer = new ResizeObserver(follow);
