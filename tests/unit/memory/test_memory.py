@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,41 +19,24 @@ from agent_core.memory.memory import Memory
 from agent_core.skills.context import AgentContext
 from agent_core.skills.skill import Skill
 from agent_core.skills.trigger import KeywordTrigger, PathTrigger
+from agent_core.testing.answering_sandbox import AnsweringSandbox, Asked
 
 LIMIT_SECONDS = 10.0
 FOLDER = "/workspace/.openhands/microagents"
 
 
 @dataclass
-class Reply:
-    result: dict[str, Any]
-    blob: bytes | None = None
-
-
-@dataclass
-class Sandbox:
+class Sandbox(AnsweringSandbox):
     """A sandbox that knows nothing but the facts of its workspace."""
 
     facts: dict[str, Any] = field(default_factory=dict)
-    asked: int = 0
     broken: bool = False
-    working_dir: str = "/workspace"
 
-    async def request(
-        self,
-        op: str,
-        args: Mapping[str, Any],
-        *,
-        key: str | None = None,
-        limit_seconds: float | None = None,
-        on_output: Callable[[str], None] | None = None,
-        blob: bytes | None = None,
-    ) -> Reply:
-        assert op == "workspace.facts"
-        self.asked += 1
+    def answer(self, asked: Asked) -> dict[str, Any]:
+        assert asked.op == "workspace.facts"
         if self.broken:
             raise SandboxError("the sandbox is gone")
-        return Reply(self.facts)
+        return self.facts
 
 
 def a_workspace() -> dict[str, Any]:
@@ -139,11 +122,11 @@ async def test_a_skill_is_told_once_also_after_a_restart_and_nothing_found_is_an
         assert (await talk.recall("what now?")).is_empty
         assert names(await talk.recall("use git")) == ["git"]
         assert (await talk.recall("use git again")).is_empty
-        assert sandbox.asked == 1
+        assert len(sandbox.asked) == 1
     async with talking(sandbox, store=store) as talk:
         assert (await talk.recall("git?")).is_empty
         assert (await talk.recall("git!")).is_empty
-    assert sandbox.asked == 2
+    assert len(sandbox.asked) == 2
 
 
 async def test_two_questions_at_once_are_not_answered_with_the_same_skill() -> None:

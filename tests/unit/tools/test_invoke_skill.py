@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -20,64 +18,28 @@ from agent_core.skills.commands import with_outputs
 from agent_core.skills.context import AgentContext
 from agent_core.skills.skill import Skill, SkillResources
 from agent_core.skills.trigger import KeywordTrigger
+from agent_core.testing.answering_sandbox import AnsweringSandbox, Asked, FakeCall
 from agent_core.tools.invoke_skill import InvokeSkillAction, InvokeSkillObservation, InvokeSkillTool
 
 PDF = Skill(name="pdf", content="Read it.", is_agentskills_format=True, trigger=KeywordTrigger(keywords=["pdf"]))
 
 
-@dataclass
-class Reply:
-    result: dict[str, Any]
-    blob: bytes | None = None
-
-
-@dataclass
-class Sandbox:
+class Sandbox(AnsweringSandbox):
     """A shell that prints its command, or ends as its name says."""
 
-    asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
-    working_dir: str = "/workspace"
-
-    async def request(
-        self,
-        op: str,
-        args: Mapping[str, Any],
-        *,
-        key: str | None = None,
-        limit_seconds: float | None = None,
-        on_output: Callable[[str], None] | None = None,
-        blob: bytes | None = None,
-    ) -> Reply:
-        assert limit_seconds is not None
-        self.asked.append((op, dict(args)))
-        if op == "shell.kill":
-            return Reply({"killed": True})
-        command = args["command"]
+    def answer(self, asked: Asked) -> dict[str, Any]:
+        assert asked.limit_seconds is not None
+        if asked.op == "shell.kill":
+            return {"killed": True}
+        command = asked.args["command"]
         ends = {"false": ("completed", 3), "sleep": ("hard_timeout", -1)}
         status, code = ends.get(command, ("completed", 0))
-        return Reply({"status": status, "exit_code": code, "output": f"<{command}>\n"})
-
-
-@dataclass
-class Call:
-    """One call's context."""
-
-    sandbox: Sandbox
-    conversation_id: str = "c"
-    action_id: int = 3
-    hard_timeout: float | None = None
-    idempotency_key: str = "c:3"
-
-    async def secrets_for(self, command: str) -> dict[str, str]:
-        return {"TOKEN": "s3cret"} if "TOKEN" in command else {}
-
-    def emit_output(self, text: str) -> None:
-        raise AssertionError(text)
+        return {"status": status, "exit_code": code, "output": f"<{command}>\n"}
 
 
 async def invoke(name: str, *skills: Skill, sandbox: Sandbox | None = None) -> InvokeSkillObservation:
     (tool,) = InvokeSkillTool.create(skills=skills)
-    observation = await tool(InvokeSkillAction(name=name), Call(sandbox or Sandbox()))
+    observation = await tool(InvokeSkillAction(name=name), FakeCall(sandbox or Sandbox()))
     assert isinstance(observation, InvokeSkillObservation)
     return observation
 
@@ -107,10 +69,10 @@ async def test_commands_are_run_in_shells_of_their_own_within_their_limits() -> 
     assert fence == ["```sh", "!`rm`", "```"]
     assert "<false> [the command `false` failed with exit code 3]" in last
     assert "<sleep> [the command `sleep` was ended after 10 s]" in last
-    runs = [args for op, args in sandbox.asked if op == "shell.run"]
+    runs = [asked.args for asked in sandbox.asked if asked.op == "shell.run"]
     assert [run.get("env") for run in runs] == [None, {"TOKEN": "s3cret"}, None, None]
     assert all((run["timeout"], run["max_output"], run["session"]) == (10.0, 50_000, "skill-3") for run in runs)
-    assert [op for op, _ in sandbox.asked] == ["shell.run", "shell.kill"] * 4
+    assert [asked.op for asked in sandbox.asked] == ["shell.run", "shell.kill"] * 4
 
 
 @given(st.lists(st.sampled_from(["!`a`", "text `a`", "```", "````", "~~~", "  ```py", "!`", "!`b` !`c`"]), max_size=12))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from agent_core.events.messages import TextContent
+from agent_core.testing.answering_sandbox import AnsweringSandbox, Asked, FakeCall
 from agent_core.tools.terminal import TerminalAction, TerminalExecutor, TerminalObservation
 
 RESULT: dict[str, Any] = {
@@ -28,53 +28,17 @@ RESULT: dict[str, Any] = {
 
 
 @dataclass
-class Reply:
-    result: dict[str, Any]
-    blob: bytes | None = None
-
-
-@dataclass
-class Sandbox:
+class Sandbox(AnsweringSandbox):
     """A sandbox whose shell always answers the same."""
 
     result: dict[str, Any]
-    asked: list[dict[str, Any]] = field(default_factory=list)
-    working_dir: str = "/workspace"
 
-    async def request(
-        self,
-        op: str,
-        args: Mapping[str, Any],
-        *,
-        key: str | None = None,
-        limit_seconds: float | None = None,
-        on_output: Callable[[str], None] | None = None,
-        blob: bytes | None = None,
-    ) -> Reply:
-        self.asked.append({"op": op, "key": key, "limit_seconds": limit_seconds, **args})
-        return Reply(self.result)
-
-
-class Call:
-    """One call's context."""
-
-    conversation_id = "c"
-    action_id = 3
-    hard_timeout: float | None = None
-    idempotency_key = "c:3"
-
-    def __init__(self, sandbox: Sandbox) -> None:
-        self.sandbox = sandbox
-
-    async def secrets_for(self, command: str) -> dict[str, str]:
-        return {"TOKEN": "s3cret"} if "token" in command.lower() else {}
-
-    def emit_output(self, text: str) -> None:
-        """Nobody looks."""
+    def answer(self, asked: Asked) -> dict[str, Any]:
+        return self.result
 
 
 async def observe(action: TerminalAction, **changes: Any) -> TerminalObservation:
-    return await TerminalExecutor().acall(action, Call(Sandbox({**RESULT, **changes})))
+    return await TerminalExecutor().acall(action, FakeCall(Sandbox({**RESULT, **changes})))
 
 
 def told(observation: TerminalObservation) -> str:
@@ -129,5 +93,5 @@ async def test_a_command_is_given_the_secrets_that_it_names_and_input_is_not() -
         TerminalAction(command="ls"),
         TerminalAction(command="token", is_input=True),
     ):
-        await TerminalExecutor().acall(action, Call(sandbox))
-    assert [asked.get("env") for asked in sandbox.asked] == [{"TOKEN": "s3cret"}, None, None]
+        await TerminalExecutor().acall(action, FakeCall(sandbox))
+    assert [asked.args.get("env") for asked in sandbox.asked] == [{"TOKEN": "s3cret"}, None, None]
