@@ -16,10 +16,13 @@ import resource
 import select
 import signal
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
 _INFO_SECONDS = 10.0
+_LOOPBACK_SECONDS = 10.0
+_LOOK_SECONDS = 0.001
 _CLONE_NEWNS = 0x00020000
 _MS_BIND = 0x1000
 _MS_REC = 0x4000
@@ -56,7 +59,18 @@ def main(order: dict[str, Any]) -> None:
         record["init"] = int(_read_info(reading).get("child-pid", child))
         _write_record(order, record)
         if order["network"] and record["init"] != child:
-            _start_network(order, record)
+            if has_loopback(record["init"], _LOOPBACK_SECONDS):
+                _start_network(order, record)
+            else:
+                _log(order, "no network: the sandbox did not set up its loopback interface")
+
+
+def _log(order: dict[str, Any], words: str) -> None:
+    log = os.open(os.path.join(order["folder"], "log"), _LOG_FLAGS, 0o600)
+    try:
+        os.write(log, f"{words}\n".encode())
+    finally:
+        os.close(log)
 
 
 def _close_inherited() -> None:
@@ -99,6 +113,24 @@ def _start_network(order: dict[str, Any], record: dict[str, int]) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(helper, signal.SIGKILL)
         _write_record(order, record)
+
+
+def has_loopback(pid: int, seconds: float) -> bool:
+    """Wait until a process's network has its loopback address, for so many seconds at most.
+
+    bubblewrap gives it the address after it has named the process, and fails when the address is there already.
+    slirp4netns puts it there too, so it has to come second.
+    """
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            with open(f"/proc/{pid}/net/fib_trie", "rb") as file:
+                if b" 127.0.0.1\n" in file.read():
+                    return True
+        except OSError:  # the process has ended
+            return False
+        time.sleep(_LOOK_SECONDS)
+    return False
 
 
 def _become_network(order: dict[str, Any], namespace: int, owner: int, ready: int) -> None:

@@ -8,6 +8,8 @@ import os
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from agent_core.runtime.local_launch import has_loopback
 from agent_core.runtime.processes import identify
 from agent_core.testing.sandbox_kit import SandboxKit, eventually, output, run
 
@@ -121,3 +124,30 @@ async def test_its_start_takes_no_mount_away_from_the_host(
     (found,) = engine.containers(filters={"label": f"drydock.instance={docker_kit.instance}"})
     command = engine.exec_create(found["Id"], ["id", "-un"], user="agent")
     assert engine.exec_start(command).decode().strip() == "agent"
+
+
+# A process in a network of its own that sets its loopback interface up when it is told to.
+WAITS_WITH_ITS_LOOPBACK = """
+import fcntl, socket, struct
+print("here", flush=True)
+input()
+with socket.socket() as any_socket:
+    fcntl.ioctl(any_socket, 0x8914, struct.pack("16sH14x", b"lo", 1))
+input()
+"""
+
+
+def test_the_network_waits_until_the_sandbox_has_its_loopback_address() -> None:
+    """The two would otherwise race for the address, and the sandbox fails when it comes second."""
+    argv = ["unshare", "--user", "--map-root-user", "--net", sys.executable, "-c", WAITS_WITH_ITS_LOOPBACK]
+    process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdin
+        assert process.stdout
+        assert process.stdout.readline() == "here\n"
+        assert not has_loopback(process.pid, 0.05)
+        print(file=process.stdin, flush=True)
+        assert has_loopback(process.pid, 10)
+    finally:
+        process.communicate("\n", timeout=10)
+    assert not has_loopback(process.pid, 10)
