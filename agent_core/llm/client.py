@@ -167,12 +167,24 @@ class LiteLLMClient:
         self._handler: Any = None
         self._library: _Library | None = None
         self._found_urls: dict[str, str] = {}
+        self._until_the_end: AsyncGenerator[None, None] | None = None
 
     async def prepare(self, endpoint: Endpoint) -> None:
         """Import the client library, and what it needs for the endpoint's provider, if nobody has yet."""
         library = await self._imported()
+        if self._until_the_end is None:
+            self._until_the_end = self._closed_with_the_loop()
+            await anext(self._until_the_end)
         if route_of(endpoint, library.providers).kind == "provider":
             await library.load_provider_parts(endpoint.model.partition("/")[0])
+
+    async def _closed_with_the_loop(self) -> AsyncGenerator[None, None]:
+        """Close the connections where nobody else did: a loop that ends in order closes its open generators first."""
+        try:
+            yield
+        finally:
+            self._until_the_end = None  # it knows the loop, which could not be forgotten otherwise
+            await self.aclose()
 
     async def _imported(self) -> _Library:
         if self._library is None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -143,6 +145,18 @@ async def test_connections_are_used_again() -> None:
         for _ in range(5):
             await llm.acompletion(asked(llm))
             assert server.connection_count == 1
+
+
+def test_a_loop_that_ends_closes_its_connections_and_is_forgotten() -> None:
+    async def ask() -> weakref.ref[asyncio.AbstractEventLoop]:
+        async with ModelServer([say("ok")]) as server:
+            llm = model(server)
+            await llm.acompletion(asked(llm))
+        return weakref.ref(asyncio.get_running_loop())
+
+    loop = asyncio.run(ask())
+    gc.collect()
+    assert loop() is None, "an open connection would hold it"
 
 
 async def test_a_kept_connection_that_the_server_closed_costs_no_retry_wait() -> None:
