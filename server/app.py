@@ -30,6 +30,7 @@ from server.routes import (
     conversation_workspace,
     conversations,
     health,
+    new_conversation,
     options,
 )
 from server.routes import (
@@ -163,7 +164,10 @@ def create_app(
 def _make_api(settings: Settings, lifespan: Callable[[FastAPI], object]) -> FastAPI:
     api = FastAPI(title="Drydock", version=VERSION, lifespan=lifespan, docs_url=None, redoc_url=None)  # type: ignore[arg-type]
     install_error_replies(api)
-    for module in (health, options, settings_routes, conversations, conversation_events, conversation_workspace):
+    for module in (
+        *(health, options, settings_routes),
+        *(new_conversation, conversations, conversation_events, conversation_workspace),
+    ):
         api.include_router(module.router)
     api.mount("/", Page(page_folder(settings)))
     if settings.allowed_origins:

@@ -52,8 +52,9 @@ def serve(settings: Settings, out: TextIO) -> int:
         timeout_graceful_shutdown=CONNECTION_GRACE_SECONDS,
     )
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    logging.getLogger("uvicorn.error").addFilter(lambda record: app.failure is None)
     server = AnnouncingServer(config, app, listener, out)
+    # uvicorn reports what it breaks off itself too, when it is told to end a second time, as if that were a fault.
+    logging.getLogger("uvicorn.error").addFilter(lambda record: app.failure is None and not server.force_exit)
     # uvicorn raises the signal that ended it once more when it is done; to have ended as told is no failure.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)

@@ -6,16 +6,32 @@ import asyncio
 from collections import deque
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import NamedTuple, Protocol, Self
 
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.transient import OutputDelta, TextDelta, Transient
 
-if TYPE_CHECKING:
-    from agent_core.events.stream import EventStream
-
 MAX_PENDING_NOTICES = 64
 MAX_DELTA_CHARS = 32 * 1024
+
+
+class Subscribed(Protocol):
+    """What a subscription needs of its stream; see `agent_core.events.stream.EventStream`."""
+
+    last_id: int
+    closed: bool
+
+    async def page(self, *, after: int) -> list[AnyEvent]:
+        """The next stored events after this one; empty at the end of the log."""
+        ...
+
+    def attach(self, subscription: Subscription) -> None:
+        """From now on wake the subscription, and offer it transient notices."""
+        ...
+
+    def detach(self, subscription: Subscription) -> None:
+        """No longer."""
+        ...
 
 
 class _Pending(NamedTuple):
@@ -31,7 +47,7 @@ class Subscription:
     what they announce is in the log anyway.
     """
 
-    def __init__(self, stream: EventStream, *, after: int, transients: bool) -> None:
+    def __init__(self, stream: Subscribed, *, after: int, transients: bool) -> None:
         self.position = after
         self._stream = stream
         self._wants_notices = transients

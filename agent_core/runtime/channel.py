@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agent_core.errors import SandboxError, SandboxLostError, ToolError
+from agent_core.errors import SandboxError, ToolError
+from agent_core.runtime.pending import ChannelClosedError, PendingAnswers
 from agent_core.runtime.runner_hello import RunnerHello
 from agent_core.runtime.sandbox import Attachment, RunnerReply
 from runtime_images.runner import wire
@@ -22,22 +23,6 @@ from runtime_images.runner import wire
 logger = logging.getLogger(__name__)
 
 _READ_SIZE = 256 * 1024
-_CALLERS_FAULT = frozenset({"bad_request", "not_found", "not_a_file", "too_large"})
-_OUTCOME_UNKNOWN = frozenset({"interrupted", "forgotten"})
-
-
-class ChannelClosedError(SandboxError):
-    """The stream to the runner has ended; whether the request took effect is unknown.
-
-    Attributes:
-        reason: why, as the end of a sentence.
-        replaced: somebody else has attached to the runner since.
-    """
-
-    def __init__(self, reason: str, *, replaced: bool = False) -> None:
-        super().__init__(f"The stream to the sandbox has ended: {reason}.", code="channel_closed")
-        self.reason = reason
-        self.replaced = replaced
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +39,6 @@ class ChannelLimits:
     pending: int = 512
 
 
-@dataclass(slots=True)
-class _Pending:
-    answer: asyncio.Future[RunnerReply]
-    on_output: Callable[[str], None] | None
-
-
 class RunnerChannel:
     """Requests to one runner over one stream; make it with `open`, end it with `close`."""
 
@@ -68,7 +47,7 @@ class RunnerChannel:
         self._limits = limits
         self._decoder = wire.Decoder()
         self._ids = itertools.count(1)
-        self._pending: dict[int, _Pending] = {}
+        self._pending = PendingAnswers()
         self._ended: ChannelClosedError | None = None
         self._reading: asyncio.Task[None] | None = None
         self._hello: RunnerHello | None = None
@@ -131,20 +110,15 @@ class RunnerChannel:
             raise SandboxError("Too many requests to this sandbox at once.", code="busy", fix="Wait for some to end.")
         ident = next(self._ids)
         frame = _frame(ident, op, args, key, blob)
-        pending = _Pending(asyncio.get_running_loop().create_future(), on_output)
-        self._pending[ident] = pending
         try:
-            self._writer.write(self._forget_frame() + frame)
-            del frame
-            await self._drain()
-            return await pending.answer
+            with self._pending.expect(ident, on_output) as answer:
+                self._writer.write(self._forget_frame() + frame)
+                del frame
+                await self._drain()
+                return await answer
         except asyncio.CancelledError:
             self.post("cancel", {"id": ident} if key is None else {"key": key})
             raise
-        finally:
-            self._pending.pop(ident, None)
-            if pending.answer.done() and not pending.answer.cancelled():
-                pending.answer.exception()  # seen, also when the sending has failed first
 
     def post(self, op: str, args: Mapping[str, Any]) -> None:
         """Ask without waiting; nobody looks at the answer. Does nothing when the stream has ended."""
@@ -209,7 +183,7 @@ class RunnerChannel:
         try:
             while True:
                 for frame in frames:
-                    self._dispatch(frame)
+                    self._pending.dispatch(frame)
                 frames = self._decode(await self._receive_or_ping())
         except ChannelClosedError as error:
             end = error
@@ -250,25 +224,6 @@ class RunnerChannel:
         except wire.ProtocolError as error:
             raise SandboxError(f"The sandbox sent something that is no answer ({error}).", code="protocol") from error
 
-    def _dispatch(self, frame: wire.Frame) -> None:
-        message = frame.message
-        ident = message.get("id")
-        if ident is None and isinstance(message.get("error"), dict):  # the runner's last word
-            error = message["error"]
-            raise ChannelClosedError(str(error.get("message", ""))[:500], replaced=error.get("code") == "replaced")
-        pending = self._pending.get(ident) if isinstance(ident, int) else None
-        if pending is None or pending.answer.done():
-            return
-        output = message.get("output")
-        if isinstance(output, str):
-            _tell(pending.on_output, output)
-        elif message.get("ok") is True and isinstance(message.get("result"), dict):
-            pending.answer.set_result(RunnerReply(message["result"], frame.blob))
-        elif message.get("ok") is False and isinstance(message.get("error"), dict):
-            pending.answer.set_exception(_error(message["error"]))
-        else:
-            raise SandboxError("The sandbox sent an answer of an unknown form.", code="protocol")
-
     async def _drain(self) -> None:
         try:
             await self._writer.drain()
@@ -283,9 +238,7 @@ class RunnerChannel:
             return
         self._ended = end
         self._forget_frame()  # nobody is there to hear it; only its timer is ended
-        for pending in self._pending.values():
-            if not pending.answer.done():
-                pending.answer.set_exception(ChannelClosedError(end.reason, replaced=end.replaced))
+        self._pending.fail(end)
         with contextlib.suppress(OSError, RuntimeError):  # the transport may be gone already
             self._writer.close()
 
@@ -298,22 +251,3 @@ def _frame(ident: int, op: str, args: Mapping[str, Any], key: str | None, blob: 
         return wire.encode(message, blob)
     except wire.ProtocolError as error:
         raise ToolError(f"The request {op} cannot be sent to the sandbox: {error}.") from error
-
-
-def _tell(on_output: Callable[[str], None] | None, text: str) -> None:
-    if on_output is None:
-        return
-    try:
-        on_output(text)
-    except Exception:
-        logger.exception("a listener to live output failed")
-
-
-def _error(error: Mapping[str, Any]) -> Exception:
-    code = str(error.get("code", "internal"))[:100]
-    text = str(error.get("message", "")) or f"The sandbox answered with the error {code}."
-    if code in _CALLERS_FAULT:
-        return ToolError(text)
-    if code in _OUTCOME_UNKNOWN:
-        return SandboxLostError(f"{text[:1].upper()}{text[1:].rstrip('.')}.")
-    return SandboxError(text, code=code)

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 from agent_core.errors import SandboxError, SandboxLostError
-from agent_core.runtime.channel import ChannelClosedError, RunnerChannel
+from agent_core.runtime.channel import RunnerChannel
+from agent_core.runtime.pending import ChannelClosedError
 from agent_core.runtime.runner_hello import RunnerHello
 from agent_core.runtime.sandbox import Progress, RunnerReply, Sandbox, SandboxStatus
 from agent_core.runtime.sandbox_link import ConnectionLimits, SandboxLink

@@ -1,89 +1,36 @@
-"""Creating, listing and steering conversations (wire-protocol 4.3)."""
+"""Listing and steering conversations (wire-protocol 4.3)."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import re
-import uuid
 from datetime import timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, StringConstraints
 
 from agent_core.errors import DrydockError
 from agent_core.events.event import utc_now
-from agent_core.events.serialization import AnyEvent
-from server.auth.identity import Identity
 from server.conversation_manager.conversation_manager import ConversationStatus
-from server.db.conversations import ConversationRecord
-from server.db.errors import ConversationExistsError, InvalidPageError
+from server.db.errors import InvalidPageError
 from server.dependencies import (
     ConversationId,
     IdentityDependency,
-    Services,
     ServicesDependency,
     conversation_not_found,
     find_conversation,
 )
 from server.errors import ReplyError
 from server.routes.json_route import JsonRoute
+from server.routes.new_conversation import Provider
 from server.session.conversation_info import conversation_info
-from server.session.settings_merge import choose_model
-from server.user_settings import McpConfig
-from server.wire.errors import WireError
-from server.wire.incoming import from_wire
 
 logger = logging.getLogger(__name__)
 router = APIRouter(prefix="/api/conversations", route_class=JsonRoute)
 
 MAX_PAGE = 100
-CHOSEN_ID = r"(?!task-)[A-Za-z0-9_-]{1,100}"
-"""Ids that work everywhere; those with the prefix mean something else to the protocol's client."""
-
-Provider = Literal["github", "gitlab", "bitbucket", "enterprise_sso"]
 Title = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
-
-
-class SuggestedTask(BaseModel):
-    """A task card of the client."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    git_provider: Provider
-    task_type: str
-    repo: str
-    issue_number: int
-    title: str
-
-
-class CreateMicroagent(BaseModel):
-    """The client's wish for a microagent."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    repo: str
-    git_provider: Provider | None = None
-    title: str | None = None
-
-
-class NewConversation(BaseModel):
-    """The body of ``POST /api/conversations``; unknown keys are refused."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    repository: str | None = Field(None, max_length=500)
-    git_provider: Provider | None = None
-    selected_branch: str | None = Field(None, max_length=500)
-    initial_user_msg: str | None = None
-    image_urls: list[str] | None = None
-    replay_json: str | None = None
-    suggested_task: SuggestedTask | None = None
-    create_microagent: CreateMicroagent | None = None
-    conversation_instructions: str | None = None
-    mcp_config: McpConfig | None = None
-    conversation_id: str | None = None
 
 
 class TitleChange(BaseModel):
@@ -98,100 +45,6 @@ class StartOptions(BaseModel):
     """The body of a start."""
 
     providers_set: list[Provider] | None = None
-
-
-@router.post("")
-async def create_conversation(
-    services: ServicesDependency, identity: IdentityDependency, body: NewConversation | None = None
-) -> dict[str, Any]:
-    """Make a conversation, start it, and put the first message in its log: all durable when the answer comes."""
-    wish = body or NewConversation()
-    _refuse_what_is_not_there(wish)
-    first = _first_message(wish, services.settings.max_message_bytes)
-    user = await services.database.settings.get(identity.user_id)
-    model = choose_model(user, services.settings)
-    if model.lacks_key():
-        raise ReplyError(
-            400,
-            {
-                "status": "error",
-                "message": "Error authenticating with the LLM provider. Please check your API key",
-                "msg_id": "STATUS$ERROR_LLM_AUTHENTICATION",
-            },
-        )
-    record = await _store(services, identity, wish, model.model)
-    try:
-        if first is not None:
-            await services.manager.send(record.id, first)
-        else:
-            await services.manager.maybe_start_agent_loop(record.id)
-    except DrydockError:
-        await services.manager.delete(record.id)
-        raise
-    return {
-        "status": "ok",
-        "conversation_id": record.id,
-        "message": None,
-        "conversation_status": ConversationStatus.STARTING.value,
-    }
-
-
-def _refuse_what_is_not_there(wish: NewConversation) -> None:
-    if wish.replay_json is not None:
-        raise ReplyError(400, _error("replay_json: this version cannot replay a trajectory; leave it out"))
-    if wish.mcp_config is not None and any(dict(wish.mcp_config).values()):
-        raise ReplyError(400, _error("mcp_config: this version does not use MCP servers; leave it out"))
-    if wish.suggested_task is not None or wish.create_microagent is not None:
-        name = "suggested_task" if wish.suggested_task is not None else "create_microagent"
-        raise ReplyError(400, _error(f"{name}: this version knows no git providers; send initial_user_msg instead"))
-
-
-def _first_message(wish: NewConversation, max_chars: int) -> AnyEvent | None:
-    text = wish.initial_user_msg or ""
-    if not (text.strip() or wish.image_urls):
-        return None
-    try:
-        return from_wire(
-            {"action": "message", "args": {"content": text, "image_urls": wish.image_urls}}, max_chars=max_chars
-        )
-    except WireError as error:
-        raise ReplyError(400, _error(f"initial_user_msg, image_urls: {error}")) from error
-
-
-async def _store(services: Services, identity: Identity, wish: NewConversation, model: str) -> ConversationRecord:
-    conversation_id = uuid.uuid4().hex
-    if wish.conversation_id is not None:
-        if not services.settings.allow_set_conversation_id:
-            # As for any other key that is not known here (wire-protocol 4.3).
-            raise ReplyError(
-                422, _error("conversation_id: only the server chooses ids, unless allow_set_conversation_id is set")
-            )
-        if re.fullmatch(CHOSEN_ID, wish.conversation_id) is None:
-            raise ReplyError(
-                400,
-                _error("conversation_id: use 1 to 100 letters, digits, - and _, and do not begin with task-"),
-            )
-        conversation_id = wish.conversation_id
-    options: dict[str, Any] = {}
-    if wish.conversation_instructions:
-        options["conversation_instructions"] = wish.conversation_instructions
-    now = utc_now()
-    record = ConversationRecord(
-        id=conversation_id,
-        user_id=identity.user_id,
-        created_at=now,
-        last_updated_at=now,
-        trigger="gui",
-        selected_repository=wish.repository,
-        selected_branch=wish.selected_branch,
-        git_provider=wish.git_provider,
-        llm_model=model,
-        options=options,
-    )
-    try:
-        return await services.database.conversations.create(record)
-    except ConversationExistsError as error:
-        raise ReplyError(409, _error(str(error), msg_id="CONVERSATION$ALREADY_EXISTS")) from error
 
 
 @router.get("")
@@ -299,8 +152,3 @@ def _failed(what: str, conversation_id: str, error: DrydockError) -> ReplyError:
     logger.warning("conversation %s could not %s: %s", conversation_id, what, error)
     message = f"Failed to {what} conversation: {error}"
     return ReplyError(500, {"status": "error", "conversation_id": conversation_id, "message": message})
-
-
-def _error(message: str, *, msg_id: str | None = None) -> dict[str, str]:
-    body = {"status": "error", "message": message, "detail": message}
-    return {**body, "msg_id": msg_id} if msg_id is not None else body

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable
+from typing import Protocol
 
 from agent_core.errors import DrydockError, StreamClosedError
 from agent_core.events.control import AgentState, ChangeAgentState
@@ -24,10 +24,9 @@ from server.session.culler import Activity
 from server.session.images import check_images
 from server.session.recorder import BUSY_STATES, Recorder
 from server.session.recovery import RESUMES, came_to_rest
+from server.session.turns import Turns
 
 logger = logging.getLogger(__name__)
-
-_T = TypeVar("_T")
 
 RECORDER_SECONDS = 5.0
 SEND_ATTEMPTS = 3
@@ -74,9 +73,8 @@ class WebSession:
         self._recording: asyncio.Task[None] | None = None
         self._recorder: Recorder | None = None
         self._changed = asyncio.Event()
-        self._transitions: set[asyncio.Task[Any]] = set()
-        # Protects the change between loaded and unloaded: one at a time, in the order in which they were asked for.
-        self._transition = asyncio.Lock()
+        # The changes between loaded and unloaded.
+        self._turns = Turns(f"session:{conversation_id}")
 
     # --- what it is doing ---
 
@@ -93,7 +91,7 @@ class WebSession:
     @property
     def is_unused(self) -> bool:
         """Whether nothing would be lost with this object: nothing loaded, nobody connected, nothing under way."""
-        return not (self.is_loaded or self.connections or self.users or self._transitions)
+        return not (self.is_loaded or self.connections or self.users or self._turns.are_awaited)
 
     @property
     def llm(self) -> LLM:
@@ -184,13 +182,13 @@ class WebSession:
             ConversationNotFoundError: there is none of this id (any more).
             DrydockError: its log cannot be opened.
         """
-        if self._agent is not None and not self._transition.locked():
+        if self._agent is not None and not self._turns.are_taken:
             return self._agent
-        return await self._turn(self._load())
+        return await self._turns.take(self._load())
 
     async def unload(self, *, stopped: bool, sandbox: AfterClose = "keep", notice: StatusNotice | None = None) -> None:
         """End the agent session, if there is one; see `AgentSession.close`. `notice` is shown to the clients first."""
-        await self._turn(self._unload(stopped=stopped, sandbox=sandbox, notice=notice))
+        await self._turns.take(self._unload(stopped=stopped, sandbox=sandbox, notice=notice))
 
     async def unload_if(self, condition: Callable[[Activity], bool], *, sandbox: AfterClose) -> bool:
         """Unload it as it is, if its activity fulfils the condition when its turn has come; returns whether it did."""
@@ -201,32 +199,13 @@ class WebSession:
             await self._unload(stopped=False, sandbox=sandbox, notice=None)
             return True
 
-        return await self._turn(unload())
+        return await self._turns.take(unload())
 
     async def end(self, *, stopped: bool, sandbox: AfterClose = "keep") -> None:
         """Unload it for good: it is loaded no more, and its connections are told to go."""
         self._ended = True
         self._tell()
         await self.unload(stopped=stopped, sandbox=sandbox)
-
-    async def _turn(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Run a transition in a task of its own: whoever asked for it may go away, it is still done whole."""
-        task = asyncio.create_task(self._locked(work), name=f"session:{self.conversation_id}")
-        self._transitions.add(task)
-        task.add_done_callback(self._transition_done)
-        return await asyncio.shield(task)
-
-    async def _locked(self, work: Coroutine[Any, Any, _T]) -> _T:
-        try:
-            async with self._transition:
-                return await work
-        finally:
-            work.close()
-
-    def _transition_done(self, task: asyncio.Task[Any]) -> None:
-        self._transitions.discard(task)
-        if not task.cancelled():
-            task.exception()  # whoever asked raises it; nobody may be left
 
     async def _load(self) -> Agent:
         if self._ended:

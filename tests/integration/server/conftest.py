@@ -98,6 +98,10 @@ class ServerProcess:
         """End it as a service manager does; returns its exit status."""
         return await self._end(signal.SIGTERM)
 
+    async def interrupt(self) -> int:
+        """End it as Ctrl-C does; returns its exit status."""
+        return await self._end(signal.SIGINT)
+
     async def _end(self, number: signal.Signals) -> int:
         assert self._process is not None
         if self._process.returncode is None:

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import asyncio
+import os
 import re
+import signal
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -126,6 +129,27 @@ async def test_an_oversized_socket_message_is_told_and_the_conversation_goes_on(
         await follower.until(lambda: follower.count(error=True) == 1)
         await follower.run("echo small")
         await follower.until(lambda: follower.count(observation="run") == 1)
+
+
+async def test_who_cannot_wait_for_its_end_tells_it_twice_and_sees_no_traceback(make_process: MakeProcess) -> None:
+    server = await make_process(*UNCONFINED)
+    host, port = server.url.removeprefix("http://").split(":")
+    # A request that never becomes whole: for that one it would wait a while.
+    _reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(b"POST /api/conversations HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n")
+    await writer.drain()
+    os.kill(server.pid, signal.SIGINT)
+    async with asyncio.timeout(10):
+        while True:
+            try:
+                _, other = await asyncio.open_connection(host, int(port))
+            except ConnectionRefusedError:
+                break
+            other.close()
+            await asyncio.sleep(0.01)
+    assert await server.interrupt() == 0
+    writer.close()
+    assert "Traceback" not in server.printed()
 
 
 async def test_ending_it_suspends_conversations_and_the_next_start_shows_them(make_process: MakeProcess) -> None:
