@@ -219,7 +219,12 @@ class AgentBase(Tagged):
             "model_name": self.llm.model,
             **self.system_prompt_kwargs,
         }
-        return rendered(folder, self.system_prompt_filename, {**given, "security_policy": policy})
+        return rendered(folder, self.resolved_system_prompt_filename, {**given, "security_policy": policy})
+
+    @property
+    def resolved_system_prompt_filename(self) -> str:
+        """The template that is used; a class may have one of its own instead of the common one."""
+        return self.system_prompt_filename
 
     @property
     def dynamic_context(self) -> str | None:

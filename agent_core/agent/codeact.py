@@ -7,18 +7,22 @@ from typing import Any, ClassVar, Final
 from pydantic import Field, model_validator
 
 from agent_core.agent.agent import Agent
+from agent_core.agent.base import SYSTEM_PROMPT
 from agent_core.tools.finish import FinishTool
 from agent_core.tools.presets import get_default_tools
-from agent_core.tools.registry import list_registered_tools
+from agent_core.tools.registry import canonical_name, list_registered_tools
 from agent_core.tools.spec import Tool
+from agent_core.tools.task_tracker import TaskTrackerTool
 from agent_core.tools.think import ThinkTool
+
+LONG_HORIZON_PROMPT: Final = "system_prompt_long_horizon.j2"
 
 _BY_FLAG: Final = {
     "enable_cmd": "terminal",
     "enable_condensation_request": "condensation_request",
     "enable_browsing": "browser",
     "enable_jupyter": "ipython",
-    "enable_plan_mode": "task_tracker",
+    "enable_plan_mode": TaskTrackerTool.tool_name,
     "enable_llm_editor": "llm_edit",
     "enable_editor": "file_editor",
 }
@@ -30,7 +34,8 @@ class CodeActAgent(Agent):
 
     Each flag brings its tool, where this process has it; a flag that is set for a tool which it does not have is an
     error. With the editor that asks a model (`enable_llm_editor`) the plain one is left out. `tools` and
-    `include_default_tools`, when given, count instead of the flags. The user's message ``/exit`` ends the task.
+    `include_default_tools`, when given, count instead of the flags. In plan mode (`enable_plan_mode`) it keeps a list
+    of tasks, and is told how. The user's message ``/exit`` ends the task.
     """
 
     VERSION: ClassVar[str] = "2.2"
@@ -46,6 +51,14 @@ class CodeActAgent(Agent):
     enable_plan_mode: bool = True
     enable_llm_editor: bool = False
     enable_editor: bool = True
+
+    @property
+    def resolved_system_prompt_filename(self) -> str:
+        """The template for long tasks where the agent keeps a list of them (agent-core 4.14, plan mode)."""
+        keeps_tasks = any(canonical_name(tool.name) == TaskTrackerTool.tool_name for tool in self.tools)
+        if self.enable_plan_mode and keeps_tasks and self.system_prompt_filename == SYSTEM_PROMPT:
+            return LONG_HORIZON_PROMPT if (self.prompt_dir / LONG_HORIZON_PROMPT).is_file() else SYSTEM_PROMPT
+        return self.system_prompt_filename
 
     @model_validator(mode="before")
     @classmethod

@@ -16,11 +16,12 @@ MAX_SIZE: Final = 80
 def get_default_agent(llm: LLM, *, cli_mode: bool = False) -> Agent:
     """An agent for work on code, which sums up what it did when its history becomes long.
 
-    `cli_mode` is for an agent that works where its user does, not in a sandbox: it judges risks accordingly.
+    `cli_mode` is for an agent that works where its user does, not in a sandbox: it judges risks accordingly, and has no
+    browser.
     """
     return Agent(
         llm=llm,
-        tools=get_default_tools(),
+        tools=get_default_tools(enable_browser=not cli_mode),
         condenser=LLMSummarizingCondenser(llm=condenser_llm(llm), max_size=MAX_SIZE, keep_first=KEEP_FIRST),
         system_prompt_kwargs={"cli_mode": cli_mode},
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agent_core.events.llm_events import ActionEvent
 from agent_core.events.masking import StreamingMask
+from agent_core.events.schema import Observation
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import OutputDelta
 from agent_core.security.secrets import SecretRegistry
@@ -14,12 +15,18 @@ class CallContext:
     """What an executor is told about its call (`agent_core.tools.spec.ToolContext`)."""
 
     def __init__(
-        self, stream: EventStream, sandbox: SandboxAccess, action: ActionEvent, secrets: SecretRegistry | None = None
+        self,
+        stream: EventStream,
+        sandbox: SandboxAccess,
+        action: ActionEvent,
+        secrets: SecretRegistry | None = None,
+        latest: Observation | None = None,
     ) -> None:
         self.conversation_id = stream.conversation_id
         self.action_id = action.id
         self.hard_timeout = action.hard_timeout
         self.sandbox = sandbox
+        self.latest = latest
         self._secrets = secrets
         self._stream = stream
         self._mask = StreamingMask(stream.secrets)

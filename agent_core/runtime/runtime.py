@@ -32,6 +32,7 @@ from agent_core.events.transient import StatusNotice
 from agent_core.runtime.answers import FAILED_ID, LOST, failure, interrupted, rejection
 from agent_core.runtime.call_context import CallContext
 from agent_core.runtime.hook_calls import ToolHooks
+from agent_core.runtime.latest_results import LatestResults
 from agent_core.security.secrets import SecretRegistry
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.spec import SandboxAccess
@@ -89,6 +90,7 @@ class Runtime:
         self._sandbox = sandbox
         self._unanswered: dict[int, ActionEvent] = {}
         self._decisions: dict[int, ActionDecision] = {}
+        self._latest = LatestResults(tools)
         self._queue: deque[ActionEvent] = deque()
         self._worker: asyncio.Task[None] | None = None
         self._current: asyncio.Task[AnyEvent] | None = None
@@ -97,6 +99,7 @@ class Runtime:
     def observe(self, event: AnyEvent) -> None:
         """Take an event into account, without executing anything."""
         self._position = event.id
+        self._latest.observe(event)
         match event:
             case ActionEvent():
                 self._unanswered[event.id] = event
@@ -195,7 +198,7 @@ class Runtime:
         delays = chain(FIRST_STORE_RETRIES, repeat(FIRST_STORE_RETRIES[-1]))
         while not self._stream.closed:
             try:
-                await self._stream.add_event(answer)
+                self._latest.observe(await self._stream.add_event(answer))
                 await self._forget(action)
                 return
             except StreamClosedError:
@@ -219,7 +222,8 @@ class Runtime:
         definition = self._tools.get(action.tool_name)
         if definition is None or action.action is None or isinstance(action.action, UnknownAction):
             return failure(action, f"Tool {action.tool_name!r} is not available in this conversation any more.")
-        context = CallContext(self._stream, self._sandbox, action, self._secrets)
+        latest = self._latest.of(action.tool_name)
+        context = CallContext(self._stream, self._sandbox, action, self._secrets, latest)
         hooks = self._hooks if action.source == "agent" else None
         try:
             if hooks is not None and (refused := await hooks.before(action)) is not None:

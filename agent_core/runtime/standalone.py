@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from agent_core.errors import SandboxError
+from agent_core.events.schema import Observation
 from agent_core.runtime.connection import SandboxConnection
 from agent_core.runtime.local import LocalProvider
 from agent_core.runtime.local_folder import remove_tree
@@ -113,6 +114,7 @@ class AloneContext:
     action_id = -1
     hard_timeout: float | None = None
     idempotency_key = ""
+    latest: Observation | None = None
 
     def __init__(self, sandbox: SandboxConnection) -> None:
         self.sandbox = sandbox

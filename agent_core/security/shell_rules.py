@@ -13,6 +13,7 @@ from agent_core.security.risk import SecurityRisk, riskiest
 from agent_core.security.shell.judge import Judgement, judge
 from agent_core.tools.file_editor import FileEditorAction
 from agent_core.tools.finish import FinishAction
+from agent_core.tools.task_tracker import TaskTrackerAction
 from agent_core.tools.terminal import TerminalAction
 from agent_core.tools.think import ThinkAction
 
@@ -60,7 +61,7 @@ class ShellRuleAnalyzer(SecurityAnalyzer):
 
     def security_risk(self, action: ActionEvent) -> SecurityRisk:
         typed = action.action
-        if isinstance(typed, ThinkAction | FinishAction):
+        if isinstance(typed, ThinkAction | FinishAction | TaskTrackerAction):
             return SecurityRisk.LOW
         if isinstance(typed, TerminalAction) and typed.is_input:
             return _risk_of_input(typed.command)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from agent_core.events.schema import Observation
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -64,6 +66,7 @@ class FakeCall:
     action_id: int = 3
     hard_timeout: float | None = None
     idempotency_key: str = "c:3"
+    latest: Observation | None = None
     shown: list[str] = field(default_factory=list)
 
     async def secrets_for(self, command: str) -> dict[str, str]:

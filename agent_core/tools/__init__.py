@@ -27,6 +27,13 @@ if TYPE_CHECKING:
         resolve_tool,
     )
     from agent_core.tools.spec import DeclaredResources, Tool, ToolAnnotations
+    from agent_core.tools.task_tracker import (
+        TaskItem,
+        TaskTrackerAction,
+        TaskTrackerExecutor,
+        TaskTrackerObservation,
+        TaskTrackerTool,
+    )
     from agent_core.tools.terminal import (
         BashExecutor,
         BashTool,
@@ -49,6 +56,11 @@ __all__ = [
     "FinishAction",
     "FinishObservation",
     "FinishTool",
+    "TaskItem",
+    "TaskTrackerAction",
+    "TaskTrackerExecutor",
+    "TaskTrackerObservation",
+    "TaskTrackerTool",
     "TerminalAction",
     "TerminalExecutor",
     "TerminalObservation",
@@ -78,6 +90,9 @@ _MODULES = {
     "presets": ("get_builtin_tools", "get_default_tools"),
     "registry": ("is_tool_usable", "list_registered_tools", "list_usable_tools", "register_tool", "resolve_tool"),
     "spec": ("DeclaredResources", "Tool", "ToolAnnotations"),
+    "task_tracker": (
+        *("TaskItem", "TaskTrackerAction", "TaskTrackerExecutor", "TaskTrackerObservation", "TaskTrackerTool"),
+    ),
     "terminal": (
         *("BashExecutor", "BashTool", "TerminalAction", "TerminalExecutor", "TerminalObservation", "TerminalTool"),
         "execute_bash_tool",

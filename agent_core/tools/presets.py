@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from agent_core.tools.file_editor import FileEditorTool
 from agent_core.tools.finish import FinishTool
+from agent_core.tools.registry import is_tool_usable
 from agent_core.tools.spec import Tool
+from agent_core.tools.task_tracker import TaskTrackerTool
 from agent_core.tools.terminal import TerminalTool
 from agent_core.tools.think import ThinkTool
 
+BROWSER_TOOLS = "browser_tool_set"
 
-def get_default_tools() -> list[Tool]:
-    """What a coding agent works with."""
-    return [Tool(name=TerminalTool.tool_name), Tool(name=FileEditorTool.tool_name)]
+
+def get_default_tools(enable_browser: bool = True) -> list[Tool]:
+    """What a coding agent works with; the browser's tools only where this process has them."""
+    names = [TerminalTool.tool_name, FileEditorTool.tool_name, TaskTrackerTool.tool_name]
+    if enable_browser and is_tool_usable(BROWSER_TOOLS):
+        names.append(BROWSER_TOOLS)
+    return [Tool(name=name) for name in names]
 
 
 def get_builtin_tools() -> list[Tool]:

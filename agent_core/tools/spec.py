@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 from pydantic import Field, field_validator
 
 from agent_core.events.messages import Frozen
+from agent_core.events.schema import Observation
 
 
 class Tool(Frozen):
@@ -105,6 +106,11 @@ class ToolContext(Protocol):
     conversation_id: str
     action_id: int
     hard_timeout: float | None
+
+    @property
+    def latest(self) -> Observation | None:
+        """The tool's newest result in this conversation; None where there is none, or the tool does not `remember`."""
+        ...
 
     @property
     def sandbox(self) -> SandboxAccess: ...

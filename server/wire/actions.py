@@ -16,10 +16,11 @@ from agent_core.events.messages import ImageContent
 from agent_core.events.schema import Action, UnknownAction
 from agent_core.tools.file_editor import FileEditorAction
 from agent_core.tools.finish import FinishAction
+from agent_core.tools.task_tracker import TaskTrackerAction
 from agent_core.tools.terminal import TerminalAction
 from agent_core.tools.think import ThinkAction
 from server.wire.action_fields import Confirmation
-from server.wire.forms import RISK_NUMBERS, ActionForm
+from server.wire.forms import RISK_NUMBERS, ActionForm, task_list_form
 
 _Translation = Callable[[Any, ActionEvent, str], ActionForm]
 
@@ -170,6 +171,11 @@ def _finish(action: FinishAction, event: ActionEvent, thought: str) -> ActionFor
     return ActionForm("finish", {"final_thought": action.message, "outputs": {}, "thought": thought})
 
 
+def _task_tracking(action: TaskTrackerAction, event: ActionEvent, thought: str) -> ActionForm:
+    args = {"command": action.command, "task_list": task_list_form(action.task_list or []), "thought": thought}
+    return ActionForm("task_tracking", args)
+
+
 def _any_tool(action: Action, event: ActionEvent, thought: str) -> ActionForm:
     args = {
         "name": event.tool_name,
@@ -191,4 +197,5 @@ _TOOL_FORMS: Final[dict[type[Action], _Translation]] = {
     FileEditorAction: _edit_or_read,
     ThinkAction: _think,
     FinishAction: _finish,
+    TaskTrackerAction: _task_tracking,
 }

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from agent_core.events.risk import SecurityRisk
+from agent_core.tools.task_tracker import TaskItem
 from server.wire.texts import action_text, observation_text
 
 RISK_NUMBERS: Final[dict[SecurityRisk, int]] = {
@@ -50,3 +52,11 @@ class ObservationForm(NamedTuple):
 
 
 Form = ActionForm | ObservationForm
+
+
+def task_list_form(tasks: Sequence[TaskItem]) -> list[dict[str, str]]:
+    """Tasks as the protocol lists them; one without an id of its own has its number."""
+    return [
+        {"id": task.id or str(number), "title": task.title, "status": task.status, "notes": task.notes}
+        for number, task in enumerate(tasks, 1)
+    ]

@@ -15,6 +15,7 @@ from agent_core.events.risk import SecurityRisk
 from agent_core.events.schema import Action
 from agent_core.events.serialization import AnyEvent
 from agent_core.tools.file_editor import FileEditorAction, FileEditorTool
+from agent_core.tools.task_tracker import TaskTrackerAction, TaskTrackerTool
 from agent_core.tools.terminal import TerminalAction, TerminalTool
 from agent_core.tools.think import ThinkAction, ThinkTool
 from server.wire import action_fields as args_of
@@ -208,6 +209,15 @@ def _think(args: args_of.ThinkArgs, timeout: float | None) -> AnyEvent:
     return ActionEvent(source="user", action=ThinkAction(thought=args.thought), tool_name=ThinkTool.tool_name)
 
 
+def _task_tracking(args: args_of.TaskTrackingArgs, timeout: float | None) -> AnyEvent:
+    try:
+        action = TaskTrackerAction.model_validate(args.model_dump(exclude={"thought"}))
+    except ValidationError as error:
+        raise WireError(_problem(error, name="task_tracking", where="args")) from error
+    thought = [TextContent(text=args.thought)] if args.thought else []
+    return ActionEvent(source="user", thought=thought, action=action, tool_name=TaskTrackerTool.tool_name)
+
+
 def _edit_file(
     args: args_of.ReadArgs | args_of.WriteArgs | args_of.EditArgs, timeout: float | None, **arguments: Any
 ) -> AnyEvent:
@@ -263,6 +273,7 @@ _TRANSLATIONS: Final[dict[str, Callable[[Any, float | None], AnyEvent]]] = {
     "write": _write,
     "edit": _edit,
     "think": _think,
+    "task_tracking": _task_tracking,
 }
 
 _NOT_EXECUTABLE: Final = frozenset({"run_ipython", "browse", "browse_interactive", "call_tool_mcp", "delegate"})

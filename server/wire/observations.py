@@ -11,9 +11,10 @@ from agent_core.events.llm_events import AgentErrorEvent, ObservationEvent, User
 from agent_core.events.schema import Observation
 from agent_core.tools.file_editor import FileEditorObservation
 from agent_core.tools.finish import FinishObservation
+from agent_core.tools.task_tracker import TaskTrackerObservation
 from agent_core.tools.terminal import TerminalObservation
 from agent_core.tools.think import ThinkObservation
-from server.wire.forms import ObservationForm
+from server.wire.forms import ObservationForm, task_list_form
 
 _Translation = Callable[[Any, ObservationEvent], ObservationForm]
 _REJECTED_BY: Final = {"user": "the user", "hook": "a hook"}
@@ -115,6 +116,11 @@ def _think(observation: ThinkObservation, event: ObservationEvent) -> Observatio
     return ObservationForm("think", observation.text, {})
 
 
+def _task_tracking(observation: TaskTrackerObservation, event: ObservationEvent) -> ObservationForm:
+    extras = {"command": observation.command, "task_list": task_list_form(observation.task_list)}
+    return ObservationForm("task_tracking", observation.text, extras)
+
+
 def _any_tool(observation: Observation, event: ObservationEvent) -> ObservationForm:
     content = observation.text
     if observation.is_error:
@@ -127,4 +133,5 @@ _RESULT_FORMS: Final[dict[type[Observation], _Translation]] = {
     TerminalObservation: _run,
     FileEditorObservation: _edit_or_read,
     ThinkObservation: _think,
+    TaskTrackerObservation: _task_tracking,
 }

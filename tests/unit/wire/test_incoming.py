@@ -14,6 +14,7 @@ from agent_core.events.llm_events import ActionEvent, MessageEvent
 from agent_core.events.messages import Message, TextContent
 from agent_core.events.serialization import AnyEvent, from_payload, to_payload
 from agent_core.tools.file_editor import FileEditorAction
+from agent_core.tools.task_tracker import TaskItem, TaskTrackerAction
 from agent_core.tools.terminal import TerminalAction
 from agent_core.tools.think import ThinkAction
 from server.wire.action_fields import ACTIONS
@@ -99,6 +100,18 @@ ACCEPTED: list[tuple[str, dict[str, Any], AnyEvent]] = [
         "an edit",
         {"action": "edit", "args": {"command": "insert", "path": "/a", "insert_line": 0, "new_str": "x"}},
         user_action(FileEditorAction(command="insert", path="/a", insert_line=0, new_str="x"), "file_editor"),
+    ),
+    (
+        "a list of tasks",
+        {
+            "action": "task_tracking",
+            "args": {"command": "plan", "task_list": [{"id": "1", "title": "t"}], "thought": "so"},
+        },
+        user_action(
+            TaskTrackerAction(command="plan", task_list=[TaskItem(id="1", title="t")]),
+            "task_tracker",
+            thought=[TextContent(text="so")],
+        ),
     ),
     (
         "reading a file",

@@ -35,6 +35,7 @@ from agent_core.events.schema import Action, Observation, UnknownAction, Unknown
 from agent_core.events.serialization import AnyEvent
 from agent_core.tools.file_editor import FileEditorAction, FileEditorObservation
 from agent_core.tools.finish import FinishAction, FinishObservation
+from agent_core.tools.task_tracker import TaskItem, TaskTrackerAction, TaskTrackerObservation
 from agent_core.tools.terminal import TerminalAction, TerminalObservation
 from agent_core.tools.think import ThinkAction, ThinkObservation
 from server.wire.action_fields import ACTIONS
@@ -206,6 +207,41 @@ CASES: list[tuple[str, AnyEvent, dict[str, Any] | None]] = [
         "a nudge of the environment is not the user's business",
         MessageEvent(id=6, timestamp=TIME, source="environment", llm_message=Message.user("go on")),
         None,
+    ),
+    (
+        "a list of tasks; one without an id has its number",
+        tool_event(
+            TaskTrackerAction(
+                command="plan", task_list=[TaskItem(title="a", status="done", notes="n"), TaskItem(title="b", id="x")]
+            ),
+            "task_tracker",
+            thought=[TextContent(text="so")],
+        ),
+        head(7, "Managing 2 task items.")
+        | action(
+            "task_tracking",
+            {
+                "command": "plan",
+                "task_list": [
+                    {"id": "1", "title": "a", "status": "done", "notes": "n"},
+                    {"id": "x", "title": "b", "status": "todo", "notes": ""},
+                ],
+                "thought": "so",
+            },
+        ),
+    ),
+    (
+        "the list of tasks as it is",
+        result_event(
+            TaskTrackerObservation.from_text("# Task List", command="view", task_list=[TaskItem(title="b")]),
+            "task_tracker",
+        ),
+        head(8, "# Task List", cause=7)
+        | observation(
+            "task_tracking",
+            "# Task List",
+            {"command": "view", "task_list": [{"id": "1", "title": "b", "status": "todo", "notes": ""}]},
+        ),
     ),
     (
         "a command of the model",
