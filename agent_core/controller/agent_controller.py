@@ -250,6 +250,7 @@ class AgentController:
         self._stream.publish(StatusNotice(reason if "$" in reason else "STATUS$ERROR", detail, "error"))
         while not self._stream.closed:
             try:
+                await self._step.account.settle()
                 await self._enter(AgentState.ERROR, reason=reason, detail=detail)
                 return
             except (StaleOwnerError, StreamClosedError):

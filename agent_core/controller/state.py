@@ -16,6 +16,7 @@ from agent_core.events.control import (
     Condensation,
     CondensationRequest,
     ConfirmationPolicyChanged,
+    MetricsUpdated,
     RecallAction,
     RecallObservation,
 )
@@ -163,6 +164,10 @@ class ConversationState:
                 self._due = event.id
             case Condensation() | CondensationRequest():
                 self._due = event.id
+                if isinstance(event, Condensation) and event.metrics is not None:
+                    self.metrics = event.metrics
+            case MetricsUpdated():
+                self.metrics = event.metrics
             case SystemPromptEvent():
                 self.has_system_prompt = True
             case ChangeAgentState(source="user"):

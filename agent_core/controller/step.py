@@ -12,6 +12,7 @@ from typing import Any
 from agent_core.agent.base import AgentBase
 from agent_core.agent.critic import criticised
 from agent_core.agent.step_form import StepInput, StepOutcome
+from agent_core.controller.account import Account
 from agent_core.controller.guards import check_progress, nudge
 from agent_core.controller.live import Deltas, Retries
 from agent_core.controller.remarks import blind, rephrase
@@ -24,12 +25,10 @@ from agent_core.errors import (
     StreamClosedError,
 )
 from agent_core.events.control import AgentState, AgentStateChanged, CondensationRequest
-from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, MessageEvent, MetricsSnapshot, SystemPromptEvent
+from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, MessageEvent, SystemPromptEvent
 from agent_core.events.risk import SecurityRisk
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import PAGE, EventStream
-from agent_core.llm.llm import CallContext
-from agent_core.llm.metrics import ConversationStats
 from agent_core.memory.prompt import PromptCache
 from agent_core.memory.view import View
 from agent_core.security.confirmation import AlwaysConfirm, ConfirmationGate, ConfirmationPolicy
@@ -39,7 +38,11 @@ logger = logging.getLogger(__name__)
 
 
 class Step:
-    """Takes the steps of one conversation's agent; at most one at a time."""
+    """Takes the steps of one conversation's agent; at most one at a time.
+
+    Attributes:
+        account: what the conversation's models cost.
+    """
 
     def __init__(
         self,
@@ -61,15 +64,10 @@ class Step:
         self._schemas: list[dict[str, Any]] = [
             tool.to_openai_tool(add_security_risk_prediction=gate.analyzer is not None) for tool in tools.values()
         ]
-        self._stats = ConversationStats(max_budget=max_budget)
+        self.account = Account(stream, [agent.llm, *agent.get_all_llms()], max_budget=max_budget)
         self._gate = gate
-        self._max_budget = max_budget
         self._version = version
         self._prompts = PromptCache(agent.llm.render)
-        self._context = CallContext(
-            conversation_id=stream.conversation_id,
-            on_response=lambda response, usage_id: self._stats.add(response, usage_id),
-        )
 
     def gate(self, state: ConversationState | None) -> ConfirmationGate:
         """What decides in this state which actions wait for the user."""
@@ -81,10 +79,6 @@ class Step:
         `secrets` are descriptions by name.
         """
         return self._agent.init_state(first_events, self._schemas, version=self._version, secrets=secrets)
-
-    def restore(self, metrics: MetricsSnapshot) -> None:
-        """Go on counting from what the log says was spent."""
-        self._stats = ConversationStats(metrics, max_budget=self._max_budget)
 
     @contextmanager
     def following(self) -> Iterator[None]:
@@ -124,7 +118,7 @@ class Step:
                     tools=self._tools,
                     tool_schemas=self._schemas,
                     predicts_risk=self._gate.analyzer is not None,
-                    context=self._context,
+                    context=self.account.context,
                     on_delta=deltas.offer,
                     on_retry=retries.note,
                 )
@@ -184,10 +178,10 @@ class Step:
         """The view as the model is to see it; None when a condensation was stored, which is all that this step does."""
         if self._agent.condenser is None:
             return self._view
-        outcome = await self._agent.condenser.acondense(self._view, self._agent.llm, self._context)
+        outcome = await self._agent.condenser.acondense(self._view, self._agent.llm, self.account.context)
         if isinstance(outcome, View):
             return outcome
-        await self._stream.add_event(outcome)
+        await self._stream.add_event(outcome.model_copy(update={"metrics": self.account.note()}))
         return None
 
     async def _judged(self, outcome: StepOutcome, state: ConversationState) -> tuple[StepOutcome, bool]:
@@ -210,7 +204,7 @@ class Step:
         return replace(outcome, events=events), must_confirm
 
     async def _store(self, outcome: StepOutcome, seen: int, *, must_confirm: bool, was_limited: bool) -> None:
-        common = {"seen": seen, "metrics": self._stats.snapshot()}
+        common = {"seen": seen, "metrics": self.account.note()}
         events: list[AnyEvent] = [
             event.model_copy(update=common) if isinstance(event, ActionEvent | MessageEvent) else event
             for event in outcome.events

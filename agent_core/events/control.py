@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from agent_core.events.event import Event, Source
+from agent_core.events.llm_events import MetricsSnapshot
 from agent_core.events.messages import Frozen
 
 
@@ -106,7 +107,10 @@ class RecallObservation(Event):
 
 
 class Condensation(Event):
-    """These events are forgotten by the view; `summary` stands at `summary_offset` in their place."""
+    """These events are forgotten by the view; `summary` stands at `summary_offset` in their place.
+
+    `metrics` is what the conversation has cost with the summary.
+    """
 
     kind: Literal["Condensation"] = "Condensation"
     source: Source = "agent"
@@ -114,6 +118,7 @@ class Condensation(Event):
     summary: str | None = None
     summary_offset: int | None = None
     llm_response_id: str | None = None
+    metrics: MetricsSnapshot | None = None
 
 
 class CondensationRequest(Event):
@@ -121,6 +126,13 @@ class CondensationRequest(Event):
 
     kind: Literal["CondensationRequest"] = "CondensationRequest"
     source: Source = "agent"
+
+
+class MetricsUpdated(Event):
+    """What the conversation has cost by now, where calls were made that no other event tells of (a title, say)."""
+
+    kind: Literal["MetricsUpdated"] = "MetricsUpdated"
+    metrics: MetricsSnapshot
 
 
 class ConversationError(Event):

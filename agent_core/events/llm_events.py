@@ -53,15 +53,21 @@ class CriticResult(Frozen):
         return self.score >= 0.5
 
 
-class MetricsSnapshot(Frozen):
-    """What the conversation has cost up to and including the call that produced the event.
-
-    `accumulated_cost` is in US dollars over all models of the conversation; it is 0 where no price is known.
-    """
+class UsageFigures(Frozen):
+    """What calls have cost: US dollars (0 where no price is known), and tokens."""
 
     accumulated_cost: float = 0.0
-    max_budget: float | None = None
     usage: TokenUsage = Field(default_factory=TokenUsage)
+
+
+class MetricsSnapshot(UsageFigures):
+    """What the conversation has cost up to and including the call that produced the event.
+
+    The figures are those of all its models together, and in `by_usage_id` of each (agent-core 8.8).
+    """
+
+    max_budget: float | None = None
+    by_usage_id: dict[str, UsageFigures] = Field(default_factory=dict)
 
 
 class SystemPromptEvent(LLMConvertibleEvent):

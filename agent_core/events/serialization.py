@@ -16,6 +16,7 @@ from agent_core.events.control import (
     ConfirmationPolicyChanged,
     ConversationError,
     ForeignEvent,
+    MetricsUpdated,
     RecallAction,
     RecallObservation,
 )
@@ -44,6 +45,7 @@ AnyEvent = (
     | RecallObservation
     | Condensation
     | CondensationRequest
+    | MetricsUpdated
     | ConversationError
     | ForeignEvent
 )

@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from agent_core.events.llm_events import MetricsSnapshot, TokenUsage
+from agent_core.events.llm_events import MetricsSnapshot, TokenUsage, UsageFigures
 from agent_core.llm.response import LLMResponse
 
 RECENT_CALLS = 100
+DEFAULT_USAGE_ID = "default"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,30 +122,23 @@ class Metrics:
         return usage.cache_read_tokens / usage.prompt_tokens if usage.prompt_tokens else 0.0
 
 
-def restored_metrics(snapshot: MetricsSnapshot) -> Metrics:
-    """A counter that goes on from a snapshot."""
-    return Metrics(snapshot.accumulated_cost, snapshot.usage, max_budget_per_task=snapshot.max_budget)
-
-
 class ConversationStats:
     """The metrics of all usage ids of one conversation, sub-agents' included.
 
-    `earlier` is the last combined snapshot of the log when a conversation is taken up again, `restored` what
-    `snapshots` gave per usage id: the figures go on from them. Where both are given, `earlier` is what
-    `restored` does not cover.
+    `restored` is the last snapshot of the log when a conversation is taken up again: the figures go on from it. What
+    it does not give by usage id counts for the id `DEFAULT_USAGE_ID`.
     """
 
-    def __init__(
-        self,
-        earlier: MetricsSnapshot | None = None,
-        *,
-        restored: Mapping[str, MetricsSnapshot] | None = None,
-        max_budget: float | None = None,
-    ) -> None:
-        self._earlier = earlier or MetricsSnapshot()
-        self._metrics = {usage_id: restored_metrics(one) for usage_id, one in (restored or {}).items()}
+    def __init__(self, restored: MetricsSnapshot | None = None, *, max_budget: float | None = None) -> None:
+        before = restored or MetricsSnapshot()
+        figures = dict(before.by_usage_id)
+        if not figures and restored is not None:
+            figures[DEFAULT_USAGE_ID] = before
+        self._metrics = {usage_id: Metrics(one.accumulated_cost, one.usage) for usage_id, one in figures.items()}
         self._unattached = {usage_id: one.deep_copy() for usage_id, one in self._metrics.items()}
-        self.max_budget = max_budget if max_budget is not None else self._earlier.max_budget
+        self._newest = before.usage
+        self.max_budget = max_budget if max_budget is not None else before.max_budget
+        self.calls = 0
 
     @property
     def usage_to_metrics(self) -> Mapping[str, Metrics]:
@@ -155,31 +149,50 @@ class ConversationStats:
         """The metrics of a usage id; new ones where there are none yet."""
         return self._metrics.setdefault(usage_id, Metrics())
 
-    def add(self, response: LLMResponse, usage_id: str = "default") -> MetricsSnapshot:
-        """Count a call, and return the combined figures after it."""
+    def add(self, response: LLMResponse, usage_id: str = DEFAULT_USAGE_ID) -> None:
+        """Count a call."""
         self.of(usage_id).add(response)
-        return self.snapshot()
+        self._newest = response.usage
+        self.calls += 1
+
+    def take_over(self, others: ConversationStats) -> None:
+        """Add what others have counted themselves, for the same conversation."""
+        for usage_id, metrics in others.usage_to_metrics.items():
+            self.of(usage_id).merge(metrics)
+        self.calls += others.calls
+        self._newest = others._newest if others.calls else self._newest
 
     def take_restored(self, usage_id: str) -> Metrics | None:
         """What a model registered under this id goes on counting from; given out once, None when there is nothing."""
-        self.of(usage_id)
         return self._unattached.pop(usage_id, None)
 
     @property
     def accumulated_cost(self) -> float:
         """US dollars over all usage ids, earlier runs included."""
-        return self._earlier.accumulated_cost + sum(one.accumulated_cost for one in self._metrics.values())
+        return sum(one.accumulated_cost for one in self._metrics.values())
+
+    def get_combined_metrics(self) -> Metrics:
+        """One counter with the counts of all."""
+        combined = Metrics(max_budget_per_task=self.max_budget)
+        for one in self._metrics.values():
+            combined.merge(one)
+        return combined
 
     def snapshot(self) -> MetricsSnapshot:
-        """The combined figures."""
-        usage = self._earlier.usage
+        """The figures, together and by usage id, as they go into the log; the turn is that of the newest call."""
+        usage = TokenUsage()
         for one in self._metrics.values():
             usage += one.accumulated_token_usage
-        return MetricsSnapshot(accumulated_cost=self.accumulated_cost, max_budget=self.max_budget, usage=usage)
-
-    def snapshots(self) -> dict[str, MetricsSnapshot]:
-        """The figures by usage id, to be kept and given as `restored` later."""
-        return {usage_id: one.snapshot() for usage_id, one in self._metrics.items()}
+        newest = {name: getattr(self._newest, name) for name in ("model", "per_turn_token", "response_id")}
+        return MetricsSnapshot(
+            accumulated_cost=self.accumulated_cost,
+            max_budget=self.max_budget,
+            usage=usage.model_copy(update=newest),
+            by_usage_id={
+                usage_id: UsageFigures(accumulated_cost=one.accumulated_cost, usage=one.accumulated_token_usage)
+                for usage_id, one in self._metrics.items()
+            },
+        )
 
 
 def _cost(value: float, name: str) -> float:

@@ -16,8 +16,8 @@ class LLMRegistry:
     """Models by usage id, and who hears of their retries.
 
     Pass `listener_for(llm)` as `on_retry` of a call. Nothing can be replaced: a conversation that changes its model
-    registers it under another id, or builds another registry. With `stats`, a model that is registered goes on counting
-    from what was restored for its id.
+    registers it under another id, or builds another registry. With `stats`, a model that is registered and has not
+    counted anything yet goes on counting from what was restored for its id.
     """
 
     def __init__(self, retry_listener: RetryListener | None = None, *, stats: ConversationStats | None = None) -> None:
@@ -46,7 +46,7 @@ class LLMRegistry:
         if any(llm.metrics is other.metrics for other in self):
             llm.reset_metrics()
         restored = self._stats.take_restored(llm.usage_id) if self._stats is not None else None
-        if restored is not None:
+        if restored is not None and not llm.metrics.calls:
             llm.restore_metrics(restored)
         self._models[llm.usage_id] = llm
         if self._subscriber is not None:

@@ -18,6 +18,7 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import EventStore
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
+from agent_core.llm.llm import CallContext
 from agent_core.runtime.connection import SandboxConnection
 from agent_core.runtime.hook_calls import ToolHooks
 from agent_core.runtime.runtime import Runtime
@@ -50,12 +51,14 @@ class AgentSession:
     Attributes:
         stream: the conversation's log; valid after `open`.
         secrets: the conversation's secrets, to which more may be added at any time; valid after `open`.
+        call_context: what side calls of models are made with that this conversation pays for; valid after `open`.
         runtime_status: state of the sandbox as the public protocol names it (wire-protocol section 5).
         is_ready: whether `start` has succeeded.
     """
 
     stream: EventStream
     secrets: SecretRegistry
+    call_context: CallContext
 
     def __init__(
         self,
@@ -110,6 +113,7 @@ class AgentSession:
         self.stream = await EventStream.open(self.conversation_id, self._store)
         self.secrets = make_secrets(self.settings, self._agent, self.stream)
         self._step = self._make_step()
+        self.call_context = self._step.account.context
         opening: list[AnyEvent] = [AgentStateChanged(agent_state=AgentState.LOADING)]
         prompt = self._step.init_state(await self.stream.page(limit=FIRST_EVENTS), self.secrets.descriptions())
         opening.extend([prompt] if prompt is not None else [])
@@ -159,7 +163,7 @@ class AgentSession:
             controller.observe(event)
             runtime.observe(event)
             memory.observe(event)
-        self._step.restore(state.metrics)
+        self._step.account.restore(state.metrics)
         await controller.answer_invalid_calls()
         resumes = state.resumable is AgentState.RUNNING
         await runtime.recover(resumes=resumes, opened_at=self._opened_at)
@@ -209,8 +213,8 @@ class AgentSession:
 
     async def _close(self, *, stopped: bool, after: AfterClose) -> None:
         try:
-            if stopped and hasattr(self, "stream") and not self.stream.closed:
-                await self._say_stopped()
+            if hasattr(self, "_step") and not self.stream.closed:
+                await self._say_last(stopped=stopped)
         finally:
             if hasattr(self, "stream"):
                 self.stream.close()
@@ -218,14 +222,17 @@ class AgentSession:
             await self._let_go(after)
             await self._end_tasks()
 
-    async def _say_stopped(self) -> None:
+    async def _say_last(self, *, stopped: bool) -> None:
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
+                await self._step.account.settle()
+                if not stopped:
+                    return
                 await self.stream.add_event(AgentStateChanged(agent_state=AgentState.STOPPED))
                 if self._runtime is not None:
                     await self._runtime.interrupt()
         except (TimeoutError, EventStoreError, StreamClosedError) as error:
-            logger.warning("conversation %s was not stopped cleanly: %r", self.conversation_id, error)
+            logger.warning("conversation %s was not closed cleanly: %r", self.conversation_id, error)
 
     async def _end_tasks(self) -> None:
         if self._warming is not None:

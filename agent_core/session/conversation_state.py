@@ -7,11 +7,12 @@ from enum import StrEnum
 from typing import Any, overload
 
 from agent_core.agent.base import AgentBase
+from agent_core.controller.account import metrics_of
 from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState
-from agent_core.events.llm_events import MessageEvent
+from agent_core.events.llm_events import MessageEvent, MetricsSnapshot
 from agent_core.events.serialization import AnyEvent, from_payload
 from agent_core.events.store import EventStore
-from agent_core.llm.metrics import Metrics
+from agent_core.llm.metrics import ConversationStats
 from agent_core.runtime.loop_thread import library_loop
 from agent_core.session.workspace import Workspace
 
@@ -55,6 +56,7 @@ class StatusFold:
     Attributes:
         is_asked: the user said something that the agent has not taken up yet.
         awaits_change: the user asked for another state, which has not been entered yet.
+        metrics: what the conversation has cost.
         failure: what the agent failed with, in words; empty unless the status is error or stuck.
     """
 
@@ -64,12 +66,14 @@ class StatusFold:
         self.is_asked = False
         self.awaits_change = False
         self.failure = ""
+        self.metrics = MetricsSnapshot()
         self._reason = ""
         self._has_answered = False
 
     def observe(self, event: AnyEvent) -> None:
         """Take the next event into account."""
         self.last_id = event.id
+        self.metrics = metrics_of(event) or self.metrics
         if isinstance(event, AgentStateChanged):
             self.awaits_change = False
             if event.agent_state is not AgentState.LOADING:
@@ -176,6 +180,6 @@ class ConversationView:
         return library_loop().run(self._fold()).status
 
     @property
-    def stats(self) -> dict[str, Metrics]:
-        """What its models have cost, by usage id."""
-        return {self.agent.llm.usage_id: self.agent.llm.metrics}
+    def stats(self) -> ConversationStats:
+        """What its models have cost, by usage id, as its log says."""
+        return ConversationStats(library_loop().run(self._fold()).metrics)

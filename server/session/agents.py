@@ -11,7 +11,7 @@ from agent_core.events.control import AgentState, ForeignEvent
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
-from agent_core.llm.llm import LLM
+from agent_core.llm.llm import LLM, CallContext
 from agent_core.memory.condensers.presets import get_default_condenser
 from agent_core.runtime.connection import SandboxConnection
 from agent_core.runtime.sandbox import Sandbox
@@ -34,6 +34,7 @@ class Agent(Protocol):
 
     stream: EventStream
     settings: SessionSettings
+    call_context: CallContext
     runtime_status: str
     is_ready: bool
 

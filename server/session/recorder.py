@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 
+from agent_core.controller.account import metrics_of
 from agent_core.errors import EventStoreError
 from agent_core.events.control import AgentState, AgentStateChanged
 from agent_core.events.event import Event
-from agent_core.events.llm_events import ActionEvent, MessageEvent
+from agent_core.events.llm_events import MessageEvent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from server.db.conversations import ConversationRepository
@@ -55,8 +56,7 @@ class Recorder:
         self._on_activity()
         conversation_id = self._stream.conversation_id
         self._conversations.touch(conversation_id, last_updated_at=event.timestamp)
-        metrics = event.metrics if isinstance(event, ActionEvent | MessageEvent) else None
-        if metrics is not None:
+        if (metrics := metrics_of(event)) is not None:
             self._conversations.touch(
                 conversation_id,
                 accumulated_cost=metrics.accumulated_cost,

@@ -6,7 +6,7 @@ import asyncio
 import logging
 
 from agent_core.errors import DrydockError
-from agent_core.llm.llm import LLM
+from agent_core.llm.llm import LLM, CallContext
 from server.db.conversations import ConversationRepository
 from server.session.announcements import Announcements
 from server.session.titles import TitleWriter, default_title, title_from_message
@@ -28,12 +28,12 @@ class TitleKeeper:
         self._done: set[str] = set()
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    def user_said(self, conversation_id: str, text: str, llm: LLM) -> None:
+    def user_said(self, conversation_id: str, text: str, llm: LLM, context: CallContext) -> None:
         """The user's message in that conversation; never waits, and costs nothing from the second message on."""
         if conversation_id in self._done or conversation_id in self._tasks or not text.strip():
             return
         name = f"title:{conversation_id}"
-        task = asyncio.create_task(self._give_title(conversation_id, text, llm), name=name)
+        task = asyncio.create_task(self._give_title(conversation_id, text, llm, context), name=name)
         self._tasks[conversation_id] = task
         task.add_done_callback(lambda _: self._tasks.pop(conversation_id, None))
 
@@ -51,11 +51,11 @@ class TitleKeeper:
         if tasks:
             await asyncio.wait(tasks)
 
-    async def _give_title(self, conversation_id: str, text: str, llm: LLM) -> None:
+    async def _give_title(self, conversation_id: str, text: str, llm: LLM, context: CallContext) -> None:
         try:
             first = title_from_message(text)
             if first is not None and await self._replace(conversation_id, None, first):
-                better = await self._writer.write(llm, text)
+                better = await self._writer.write(llm, text, context)
                 if better is not None and better != first:
                     await self._replace(conversation_id, first, better)
         except DrydockError as error:

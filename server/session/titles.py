@@ -7,7 +7,7 @@ import logging
 
 from agent_core.errors import DrydockError
 from agent_core.events.messages import Message
-from agent_core.llm.llm import LLM
+from agent_core.llm.llm import LLM, CallContext
 
 logger = logging.getLogger(__name__)
 
@@ -42,18 +42,19 @@ class TitleWriter:
         self._enabled = enabled
         self._timeout_seconds = timeout_seconds
 
-    async def write(self, llm: LLM, message: str) -> str | None:
+    async def write(self, llm: LLM, message: str, context: CallContext | None = None) -> str | None:
         """The model's title for a conversation that begins with `message`; None when there is none to be had.
 
-        Asks once, without retries: nobody waits for a title.
+        Asks once, without retries: nobody waits for a title. It costs under the usage id `title` of the `context`.
         """
         if not self._enabled or llm.model.startswith("demo/"):
             return None
         llm = llm.model_copy(update={"num_retries": 1, "usage_id": "title", "max_output_tokens": None})
+        llm.reset_metrics()
         prompt = llm.render(Message.user(_PROMPT + message[:MAX_PROMPT_CHARS]))
         try:
             async with asyncio.timeout(self._timeout_seconds):
-                response = await llm.acompletion([prompt])
+                response = await llm.acompletion([prompt], context=context)
         except (DrydockError, TimeoutError) as error:
             logger.info("no title from %s: %s", llm.model, error or "it took too long")
             return None

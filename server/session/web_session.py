@@ -14,7 +14,7 @@ from agent_core.events.llm_events import MessageEvent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
-from agent_core.llm.llm import LLM
+from agent_core.llm.llm import LLM, CallContext
 from agent_core.session.agent_session import AfterClose
 from agent_core.tools.spec import SandboxAccess
 from server.db.conversations import ConversationRepository
@@ -94,9 +94,10 @@ class WebSession:
         return not (self.is_loaded or self.connections or self.users or self._turns.are_awaited)
 
     @property
-    def llm(self) -> LLM:
-        """The model that the loaded conversation uses; the demo when nothing is loaded."""
-        return self._agent.settings.llm if self._agent is not None else LLM()
+    def side_model(self) -> tuple[LLM, CallContext]:
+        """The loaded conversation's model and what calls beside its agent are made with; else the demo."""
+        agent = self._agent
+        return (agent.settings.llm, agent.call_context) if agent is not None else (LLM(), CallContext())
 
     @property
     def sandbox(self) -> SandboxAccess | None:

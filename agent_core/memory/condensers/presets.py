@@ -16,7 +16,9 @@ KEEP_FIRST = 4
 
 def condenser_llm(llm: LLM) -> LLM:
     """The same model, with its cost counted apart; its prompts are never the same twice, so none is cached."""
-    return llm.model_copy(update={"usage_id": USAGE_ID, "caching_prompt": False})
+    apart = llm.model_copy(update={"usage_id": USAGE_ID, "caching_prompt": False})
+    apart.reset_metrics()
+    return apart
 
 
 def get_default_condenser(llm: LLM, max_size: int | None = None) -> Condenser:

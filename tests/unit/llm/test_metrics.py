@@ -123,30 +123,47 @@ def test_usage_keeps_the_larger_window_and_the_newer_turn() -> None:
 def test_costs_and_tokens_add_up_per_usage_id_and_in_all() -> None:
     stats = ConversationStats(max_budget=9.0)
     stats.add(response(), "agent")
-    stats.add(response(cost=None), "condenser")
-    snapshot = stats.add(response(0.25), "agent")
+    stats.add(response(0.25), "agent")
+    newest = response(cost=None)
+    stats.add(newest, "condenser")
+    snapshot = stats.snapshot()
     assert stats.of("agent").accumulated_cost == 0.75
     assert stats.of("condenser").calls == 1
     assert snapshot.accumulated_cost == 0.75
     assert snapshot.max_budget == 9.0
     assert snapshot.usage.prompt_tokens == 30
+    assert snapshot.usage.response_id == newest.id
+    figures = {usage_id: (one.accumulated_cost, one.usage.prompt_tokens) for usage_id, one in snapshot.by_usage_id.items()}
+    assert figures == {"agent": (0.75, 20), "condenser": (0.0, 10)}
     assert stats.of("agent").cache_hit_rate == 0.4
+    assert stats.get_combined_metrics().accumulated_token_usage.prompt_tokens == 30
 
 
-def test_a_conversation_that_is_taken_up_again_goes_on_counting() -> None:
+def test_the_turn_shown_is_that_of_the_newest_call_whichever_model_was_asked_first() -> None:
+    stats = ConversationStats()
+    stats.add(response(prompt_tokens=1, per_turn_token=1), "agent")
+    stats.add(response(prompt_tokens=2, per_turn_token=2), "condenser")
+    stats.add(response(prompt_tokens=3, per_turn_token=3), "agent")
+    assert stats.snapshot().usage.per_turn_token == 3
+    assert ConversationStats(stats.snapshot()).snapshot() == stats.snapshot()
+
+
+def test_figures_that_a_log_gives_only_together_are_those_of_the_default_model() -> None:
     earlier = MetricsSnapshot(accumulated_cost=2.0, max_budget=5.0, usage=TokenUsage(prompt_tokens=100))
     stats = ConversationStats(earlier)
-    snapshot = stats.add(response())
+    stats.add(response())
+    snapshot = stats.snapshot()
     assert snapshot.accumulated_cost == 2.5
     assert snapshot.max_budget == 5.0
     assert snapshot.usage.prompt_tokens == 110
+    assert list(snapshot.by_usage_id) == ["default"]
 
 
 def test_restored_figures_attach_to_the_model_of_their_id_once_and_count_once() -> None:
     before = ConversationStats()
     before.add(response(2.0), "agent")
     before.add(response(1.0), "sub-agent:1")
-    stats = ConversationStats(restored=before.snapshots())
+    stats = ConversationStats(MetricsSnapshot.model_validate_json(before.snapshot().model_dump_json()))
     registry = LLMRegistry(stats=stats)
     agent = LLM(usage_id="agent")
     registry.add(agent)
@@ -157,6 +174,15 @@ def test_restored_figures_attach_to_the_model_of_their_id_once_and_count_once() 
     assert stats.accumulated_cost == 3.5
     assert stats.snapshot().usage.prompt_tokens == 30
     assert stats.take_restored("agent") is None
+
+
+async def test_a_model_that_has_counted_already_keeps_its_own_count() -> None:
+    before = ConversationStats()
+    before.add(response(2.0), "agent")
+    agent = LLM(usage_id="agent").using(Priced())
+    await agent.acompletion([agent.render(Message.user("hello"))])
+    LLMRegistry(stats=ConversationStats(before.snapshot())).add(agent)
+    assert agent.metrics.accumulated_cost == 0.25
 
 
 def test_models_are_registered_once_each() -> None:

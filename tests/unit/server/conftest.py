@@ -18,7 +18,7 @@ from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import EventStore
 from agent_core.events.stream import EventStream
-from agent_core.llm.llm import LLM
+from agent_core.llm.llm import LLM, CallContext
 from agent_core.runtime.connection import SandboxConnection
 from agent_core.session.agent_session import AfterClose
 from agent_core.session.settings import SessionSettings
@@ -43,6 +43,7 @@ class FakeAgent:
     ) -> None:
         self.conversation_id = conversation_id
         self.settings = SessionSettings(llm=LLM())
+        self.call_context = CallContext()
         self.sandbox = sandbox
         self.runtime_status = "STATUS$STARTING_RUNTIME"
         self.is_ready = False

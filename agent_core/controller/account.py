@@ -1,0 +1,69 @@
+"""What a conversation's models cost: counted call by call, and kept in its log (agent-core 8.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from agent_core.events.control import Condensation, MetricsUpdated
+from agent_core.events.llm_events import ActionEvent, MessageEvent, MetricsSnapshot
+from agent_core.events.serialization import AnyEvent
+from agent_core.events.stream import EventStream
+from agent_core.llm.llm import LLM, CallContext
+from agent_core.llm.metrics import ConversationStats
+from agent_core.llm.registry import LLMRegistry
+
+
+def metrics_of(event: AnyEvent) -> MetricsSnapshot | None:
+    """What the conversation had cost by this event; None where it does not say."""
+    return event.metrics if isinstance(event, ActionEvent | MessageEvent | Condensation | MetricsUpdated) else None
+
+
+class Account:
+    """Counts the calls that are made with its `context`.
+
+    Its figures go into the log with the events that the calls lead to; `settle` stores those of calls that led to none.
+
+    Attributes:
+        context: what every call for this conversation is made with, whatever model it asks.
+        registry: the conversation's models by usage id.
+    """
+
+    def __init__(self, stream: EventStream, models: Iterable[LLM], *, max_budget: float | None) -> None:
+        self._stream = stream
+        self._models = tuple(models)
+        self._max_budget = max_budget
+        self.context = CallContext(
+            conversation_id=stream.conversation_id,
+            on_response=lambda response, usage_id: self.stats.add(response, usage_id),
+        )
+        self.stats = ConversationStats(max_budget=max_budget)
+        self._noted = 0
+        self.registry = self._registered()
+
+    def restore(self, metrics: MetricsSnapshot) -> None:
+        """Go on from what the log says was spent; models that have counted nothing yet go on from it too."""
+        already, self.stats = self.stats, ConversationStats(metrics, max_budget=self._max_budget)
+        self.registry = self._registered()
+        self.stats.take_over(already)
+
+    def _registered(self) -> LLMRegistry:
+        registry = LLMRegistry(stats=self.stats)
+        for llm in self._models:
+            if llm.usage_id not in registry:
+                registry.add(llm)
+        return registry
+
+    def note(self) -> MetricsSnapshot:
+        """The figures, for an event that is stored now."""
+        self._noted = self.stats.calls
+        return self.stats.snapshot()
+
+    async def settle(self) -> None:
+        """Store what was counted and noted nowhere.
+
+        Raises:
+            EventStoreError, StreamClosedError: it could not be stored.
+        """
+        if self._noted < self.stats.calls:
+            updates: list[AnyEvent] = [MetricsUpdated(metrics=self.note())]
+            await self._stream.add_events(updates)
