@@ -133,7 +133,9 @@ def test_costs_and_tokens_add_up_per_usage_id_and_in_all() -> None:
     assert snapshot.max_budget == 9.0
     assert snapshot.usage.prompt_tokens == 30
     assert snapshot.usage.response_id == newest.id
-    figures = {usage_id: (one.accumulated_cost, one.usage.prompt_tokens) for usage_id, one in snapshot.by_usage_id.items()}
+    figures = {
+        usage_id: (one.accumulated_cost, one.usage.prompt_tokens) for usage_id, one in snapshot.by_usage_id.items()
+    }
     assert figures == {"agent": (0.75, 20), "condenser": (0.0, 10)}
     assert stats.of("agent").cache_hit_rate == 0.4
     assert stats.get_combined_metrics().accumulated_token_usage.prompt_tokens == 30

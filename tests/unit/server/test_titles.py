@@ -7,7 +7,7 @@ from pydantic import SecretStr
 
 from agent_core.errors import LLMAuthenticationError, LLMError
 from agent_core.llm.exchange import ChatRequest, Chunk, Endpoint
-from agent_core.llm.llm import LLM
+from agent_core.llm.llm import LLM, CallContext
 from server.session.titles import TitleWriter, default_title, title_from_message
 
 
@@ -83,3 +83,12 @@ async def test_the_demo_and_a_server_that_wants_no_titles_are_never_asked() -> N
     assert await TitleWriter(enabled=False).write(using(model), "hello") is None
     assert await TitleWriter(enabled=True).write(LLM().using(model), "hello") is None
     assert not model.requests
+
+
+async def test_a_title_costs_the_conversation_under_an_id_of_its_own() -> None:
+    heard: list[str] = []
+    llm = using(Model("A boat trip"))
+    context = CallContext(on_response=lambda response, usage_id: heard.append(usage_id))
+    await TitleWriter(enabled=True).write(llm, "hello", context)
+    assert heard == ["title"]
+    assert llm.metrics.calls == 0
