@@ -41,6 +41,7 @@ class Touches:
         self.writes = 0
         self._flushing = asyncio.Lock()  # one write at a time: an older value must not overtake a newer one
         self._touched = asyncio.Event()
+        self._has_trouble = False
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -111,8 +112,11 @@ class Touches:
     async def _try_flush(self) -> None:
         try:
             await self.flush()
+            self._has_trouble = False
         except EventStoreError as error:
-            _log.warning("counters of %d conversations could not be written yet: %s", len(self._pending), error)
+            if not self._has_trouble:  # a full disk may stay full for hours: told once, not once per interval
+                _log.warning("counters of %d conversations could not be written yet: %s", len(self._pending), error)
+            self._has_trouble = True
             self._touched.set()
 
 
