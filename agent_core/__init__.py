@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from agent_core.llm.llm import LLM
     from agent_core.llm.registry import LLMRegistry
     from agent_core.log import get_logger
-    from agent_core.session.conversation_state import ExecutionStatus
+    from agent_core.session.status import ExecutionStatus
     from agent_core.session.workspace import DockerWorkspace, LocalWorkspace
     from agent_core.skills.context import AgentContext
     from agent_core.skills.skill import Skill
@@ -100,7 +100,7 @@ _MODULES = {
     "llm.llm": ("LLM",),
     "llm.registry": ("LLMRegistry",),
     "log": ("get_logger",),
-    "session.conversation_state": ("ExecutionStatus",),
+    "session.status": ("ExecutionStatus",),
     "session.workspace": ("DockerWorkspace", "LocalWorkspace"),
     "skills.context": ("AgentContext",),
     "skills.skill": ("Skill",),

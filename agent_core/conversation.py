@@ -3,64 +3,61 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Coroutine, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from uuid import uuid4
 
 from agent_core.agent.base import AgentBase
-from agent_core.errors import ConversationRunError, DrydockError
-from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState
+from agent_core.events.control import ConfirmationPolicyChanged
 from agent_core.events.folder_store import FolderEventStore
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import Message
-from agent_core.events.serialization import AnyEvent, from_payload
-from agent_core.events.store import EventStore, InMemoryEventStore
-from agent_core.llm import client
-from agent_core.runtime.connection import SandboxConnection
+from agent_core.events.schema import Action, Observation
+from agent_core.events.store import InMemoryEventStore
+from agent_core.llm.llm import LLM
+from agent_core.llm.metrics import ConversationStats
 from agent_core.runtime.loop_thread import library_loop
 from agent_core.runtime.sandbox import Sandbox
+from agent_core.security.analyzer import SecurityAnalyzer
+from agent_core.security.confirmation import ConfirmationPolicy, is_confirmation_mode_active
+from agent_core.security.hooks import HookConfig
 from agent_core.security.secrets import GivenSecret
-from agent_core.session.agent_session import AT_REST, AgentSession
-from agent_core.session.conversation_state import ConversationView, StatusFold
+from agent_core.session import operations
+from agent_core.session.conversation_loop import Callback, ConversationLoop
+from agent_core.session.conversation_state import ConversationView
+from agent_core.session.decisions import reject_pending
+from agent_core.session.direct_call import tool_named
+from agent_core.session.making import with_user_skills
 from agent_core.session.settings import SessionSettings
-from agent_core.session.workspace import OpenWorkspace, Workspace, workspace_of
-from agent_core.tools.definition import ToolDefinition
-
-logger = logging.getLogger(__name__)
+from agent_core.session.tags import checked_tags
+from agent_core.session.workspace import Workspace, workspace_of
 
 T = TypeVar("T")
-
-Callback = Callable[[Any], object]
-"""Called with each stored event, once and in order, in a thread of its own."""
-
-LOOK_SECONDS = 0.005
-_GOES_ON = frozenset({AgentState.PAUSED, AgentState.STOPPED, AgentState.ERROR, AgentState.RUNNING})
-"""The states from which a run goes on without a word of the user."""
 
 
 class Conversation:
     """One conversation with an agent, from an ordinary or an asynchronous program.
 
     Nothing happens before the first call. The work is done in an event loop in a thread of its own, so it makes no
-    difference whether the caller has one. Close it (or use ``with``) to end its sandbox; otherwise the program's end
-    does.
+    difference whether the caller has one. Close it (or use ``with`` or ``async with``) to end its sandbox; otherwise
+    the program's end does. All methods but `run` may be called while it runs, from any thread but that of a callback.
 
     Args:
         agent: who works.
         workspace: a folder of this host, which commands see under its own path and nothing beside it (needs
             bubblewrap); or a `LocalWorkspace`, a `DockerWorkspace`, or a sandbox of the caller's.
         callbacks: get every event once it is stored, in order; `run` waits for them.
-        max_iteration_per_run: answers of the model until a run ends with the status error.
+        max_iteration_per_run: answers of the model until a run ends with the status error; the next one counts anew.
         conversation_id: a new one if None; one that `persistence_dir` has goes on.
         persistence_dir: folder for the log; None keeps it in memory.
         secrets: values by name, for the commands that name them; hidden wherever they appear in the log.
-        max_budget_per_run: US dollars until a run ends with the status error.
+        max_budget_per_run: US dollars until a run ends with the status error, over all runs; the next run has as much
+            again.
         stuck_detection: whether an agent that only repeats itself is stopped.
+        hook_config: hooks that are run before those of the project and of the user's home.
+        tags: words about the conversation for its program; names of lower-case letters and digits.
     """
 
     def __init__(
@@ -75,43 +72,35 @@ class Conversation:
         secrets: Mapping[str, GivenSecret] | None = None,
         max_budget_per_run: float | None = None,
         stuck_detection: bool = True,
+        hook_config: HookConfig | None = None,
+        tags: Mapping[str, str] | None = None,
     ) -> None:
         self.id = str(conversation_id or uuid4())
         self.agent = agent.model_copy()  # the tools that it makes are this conversation's own
         self.workspace = workspace_of(workspace)
-        self._callbacks = list(callbacks or ())
-        self._folder = None if persistence_dir is None else FolderEventStore(persistence_dir)
-        self._store: EventStore = self._folder or InMemoryEventStore()
-        self._settings = SessionSettings(
-            llm=agent.llm,
-            agent=self.agent,
-            max_iterations=max_iteration_per_run,
-            max_budget=max_budget_per_run,
-            stuck_detection=stuck_detection,
-            named_secrets=dict(secrets or {}),
-        )
-        self.state = ConversationView(
+        folder = None if persistence_dir is None else FolderEventStore(persistence_dir)
+        kept = None if persistence_dir is None else str(persistence_dir)
+        self._work = ConversationLoop(
             self.id,
-            self.agent,
-            self.workspace,
-            store=self._store,
-            persistence_dir=None if persistence_dir is None else str(persistence_dir),
-            max_iterations=max_iteration_per_run,
-            fold=self._present,
+            store=folder or InMemoryEventStore(),
+            data_dir="" if folder is None else str(folder.folder_of(self.id)),
+            persistence_dir=kept,
+            agent=self.agent,
+            settings=SessionSettings(
+                llm=agent.llm,
+                max_iterations=max_iteration_per_run,
+                max_budget=max_budget_per_run,
+                limits_per_run=True,
+                stuck_detection=stuck_detection,
+                named_secrets=dict(secrets or {}),
+                hooks=hook_config or HookConfig(),
+            ),
+            workspace=self.workspace,
+            callbacks=callbacks or (),
         )
-        self._loop = library_loop()
-        self._lock = asyncio.Lock()
-        self._moved = asyncio.Event()
-        self._tools: dict[str, ToolDefinition] = {}
-        self._opened: OpenWorkspace | None = None
-        self._session: AgentSession | None = None
-        self._follower: asyncio.Task[None] | None = None
-        self._fold: StatusFold | None = None
-        self._is_running = False
-        self._is_closed = False
-        self._calling = ThreadPoolExecutor(1, thread_name_prefix="callbacks")
+        self.state = ConversationView(self._work, self.agent, self.workspace, kept, tags=checked_tags(tags or {}))
 
-    # --- what a program does ---
+    # --- talking and running ---
 
     def send_message(self, message: str | Message, sender: str | None = None) -> None:
         """Store a message of the user; `run` lets the agent answer. A run that is under way takes it up at once.
@@ -120,10 +109,11 @@ class Conversation:
             ValueError: the message's role is not user.
             RuntimeError: the conversation is closed.
         """
-        said = Message.user(message) if isinstance(message, str) else message
-        if said.role != "user":
-            raise ValueError(f"role is {said.role!r}: only messages of the user can be sent")
-        self._do(self._say(MessageEvent(source="user", llm_message=said, sender=sender)))
+        self._do(self._work.say(_users_message(message, sender)))
+
+    async def asend_message(self, message: str | Message, sender: str | None = None) -> None:
+        """`send_message` for asynchronous programs."""
+        await self._ado(self._work.say(_users_message(message, sender)))
 
     def run(self) -> None:
         """Let the agent work until it has finished, waits for its user, or is paused.
@@ -134,29 +124,117 @@ class Conversation:
             ConversationRunError: the run failed; its message says why, its cause is the error if there was one.
             RuntimeError: it is running already, is closed, or this is called in its own loop.
         """
-        self._do(self._run())
+        self._do(self._work.run())
 
     async def arun(self) -> None:
         """`run` for asynchronous programs; when it is cancelled the agent is paused first."""
-        await asyncio.get_running_loop().run_in_executor(self._calling, self._resolve_tools)
-        await asyncio.wrap_future(self._loop.submit(self._run()))
+        await self._ado(self._work.run())
+
+    def pause(self) -> None:
+        """Stop the agent where it is: the model's answer and running commands are ended; `run` goes on from there.
+
+        An agent that waits for confirmation, or has finished, stays as it is.
+        """
+        self._do(self._work.pause())
+
+    def interrupt(self) -> None:
+        """The same as `pause`, which waits for nothing either."""
+        self.pause()
 
     def add_callback(self, callback: Callback) -> None:
         """Call this one too, from the next event on."""
-        self._callbacks.append(callback)
+        self._work.callbacks.append(callback)
 
-    def pause(self) -> None:
-        """Stop the agent where it is: the model's answer and running commands are ended; `run` goes on from there."""
-        self._do(self._ask(AgentState.PAUSED))
+    # --- deciding ---
+
+    @property
+    def is_confirmation_mode_active(self) -> bool:
+        """Whether actions are analyzed and may wait for the user: an analyzer is set, and the policy does ask."""
+        return is_confirmation_mode_active(self.state.security_analyzer, self.state.confirmation_policy)
+
+    def set_confirmation_policy(self, policy: ConfirmationPolicy) -> None:
+        """From the next answer of the model on, let this policy decide what waits; the log remembers it."""
+        self._do(self._work.say(ConfirmationPolicyChanged(policy=policy.model_dump(mode="json"))))
+
+    def set_security_analyzer(self, analyzer: SecurityAnalyzer | None) -> None:
+        """From the next answer of the model on, have this analyzer judge its calls; None: all risks are unknown."""
+        self._do(self._work.set_analyzer(analyzer))
 
     def reject_pending_actions(self, reason: str = "User rejected the action") -> None:
-        """Refuse what awaits confirmation, for a reason that the agent is told at the next run."""
-        self._do(self._say(MessageEvent(source="user", llm_message=Message.user(reason))))
+        """Refuse what awaits confirmation, for a reason that the agent is told at the next run.
+
+        Each action gets its refusal at once, and the conversation is idle. Nothing pending is only warned of.
+        """
+        self._do(reject_pending(self._work, reason))
+
+    def update_secrets(self, secrets: Mapping[str, GivenSecret]) -> None:
+        """Add secrets, or replace those of the same names; a value that was replaced stays hidden."""
+        self._do(self._work.update_secrets(dict(secrets)))
+
+    # --- asking ---
+
+    @property
+    def stats(self) -> ConversationStats:
+        """What the conversation's models have cost, by usage id: the agent's, the condenser's, those of questions."""
+        return self.state.stats
+
+    conversation_stats = stats
+
+    def ask_agent(self, question: str) -> str:
+        """An answer to a question about the conversation, also while it runs; nothing of it goes into the log.
+
+        Raises:
+            ValueError: the question is empty.
+            LLMError: the model cannot be asked, or says nothing.
+        """
+        own = self.agent.ask_agent(question)
+        return own if own is not None else self._do(operations.answer(self._work, question))
+
+    def generate_title(self, llm: LLM | None = None, max_length: int = 50) -> str:
+        """A title after the user's first message, by this model or the agent's; never fails for the model's sake.
+
+        Raises:
+            ValueError: the user has said nothing yet, or `max_length` is less than 4.
+        """
+        return self._do(operations.title(self._work, llm or self.agent.llm, max_length))
+
+    # --- acting beside the agent ---
+
+    def execute_tool(self, name: str, action: Action) -> Observation:
+        """Call a tool of the agent's, in the conversation's sandbox; the log and the agent do not hear of it.
+
+        Raises:
+            KeyError: there is no such tool.
+            TypeError: it takes another kind of action.
+            NotImplementedError: it has no executor.
+            ToolError, ValueError: the call failed.
+            SandboxError: the sandbox cannot be had.
+        """
+        self._make_tools()
+        definition = tool_named(self.agent.tools_map, name, action)
+        return self._do(operations.call_tool(self._work, definition, action))
+
+    def condense(self) -> None:
+        """Have the history shortened now: at once between runs, before the next answer of the model in a run.
+
+        Raises:
+            ValueError: the agent has no condenser, or none that does so when asked.
+            NoCondensationError: there is too little to be shortened, or its summary cannot be had.
+        """
+        condenser = self.agent.condenser
+        if condenser is None or not condenser.handles_condensation_requests():
+            raise ValueError("condenser: the agent has none that shortens the history when it is asked to; give it one")
+        self._do(operations.condense(self._work))
+
+    # --- ending ---
 
     def close(self) -> None:
         """End the sandbox and the executors of the tools; calling it again is fine. The log stays."""
-        self._loop.run(self._close())
-        self._calling.shutdown(wait=False)
+        library_loop().run(self._work.close())
+
+    async def aclose(self) -> None:
+        """`close` for asynchronous programs."""
+        await asyncio.wrap_future(library_loop().submit(self._work.close()))
 
     def __enter__(self) -> Self:
         return self
@@ -166,161 +244,49 @@ class Conversation:
     ) -> None:
         self.close()
 
-    # --- in the loop's thread ---
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
 
     def _do(self, work: Coroutine[Any, Any, T]) -> T:
-        if self._is_closed:
-            work.close()
-            raise RuntimeError(f"conversation {self.id} is closed")
         try:
-            self._resolve_tools()
+            self._make_tools()
         except BaseException:
             work.close()
             raise
-        return self._loop.run(work)
+        return library_loop().run(work)
 
-    def _resolve_tools(self) -> None:
-        """In the caller's thread: a factory may use a tool itself, and wait for it."""
-        self._tools = self.agent.initialize(self.state)
-
-    async def _session_open(self) -> AgentSession:
-        """The session in which the next run happens: its log is open, its agent is not at work yet."""
-        async with self._lock:
-            if self._session is None:
-                if self._opened is None:
-                    kept = "" if self._folder is None else str(self._folder.folder_of(self.id))
-                    self._opened = await self.workspace.open(self.id, kept or uuid4().hex, kept)
-                    self._loop.close_at_exit(self._close)
-                    self._loop.close_at_exit(client.aclose)
-                fold = await self._present()
-                connection = SandboxConnection(self._opened.sandbox)
-                session = AgentSession(self.id, store=self._store, settings=self._settings, sandbox=connection)
-                await session.open()
-                self._moved.clear()
-                self._follower = asyncio.create_task(self._follow(session, fold), name=f"callbacks:{self.id}")
-                self._follower.add_done_callback(lambda _task: self._moved.set())
-                self._session = session
-            return self._session
-
-    async def _present(self) -> StatusFold:
-        """The status by the whole log, read once."""
-        if self._fold is None:
-            fold = StatusFold()
-            while page := await self._store.read(self.id, after=fold.last_id):
-                for record in page:
-                    fold.observe(from_payload(record.payload, record.id))
-            self._fold = fold
-        return self._fold
-
-    async def _follow(self, session: AgentSession, fold: StatusFold) -> None:
-        loop = asyncio.get_running_loop()
-        async with session.stream.subscribe(after=fold.last_id) as events:
-            async for event in events:
-                for callback in self._callbacks:
-                    try:
-                        await loop.run_in_executor(self._calling, callback, event)
-                    except Exception:
-                        logger.exception("conversation %s: a callback failed", self.id)
-                fold.observe(event)  # type: ignore[arg-type] # no notices were asked for
-                self._moved.set()
-
-    async def _followed(self, session: AgentSession) -> None:
-        """Wait until the callbacks have seen what is in the log now."""
-        fold, last = await self._present(), session.stream.last_id
-        while fold.last_id < last and self._follower is not None and not self._follower.done():
-            self._moved.clear()
-            await self._moved.wait()
-
-    async def _say(self, event: AnyEvent) -> None:
-        session = await self._session_open()
-        await session.send(event)
-        if not self._is_running:
-            await self._followed(session)
-
-    async def _ask(self, state: AgentState) -> None:
-        session = await self._session_open()
-        if self._is_running:
-            await session.send(ChangeAgentState(agent_state=state))
-        else:
-            await session.stream.add_events(
-                [ChangeAgentState(agent_state=state, source="user"), AgentStateChanged(agent_state=state)]
-            )
-            await self._followed(session)
-
-    async def _run(self) -> None:
-        if self._is_closed:
-            raise RuntimeError(f"conversation {self.id} is closed")
-        if self._is_running:
-            raise RuntimeError(f"conversation {self.id} is running already")
-        self._is_running = True
+    async def _ado(self, work: Coroutine[Any, Any, T]) -> T:
         try:
-            await self._run_to_rest()
-        except asyncio.CancelledError:
-            await self._pause_session()
+            if self.agent.is_initialized or self._work.is_closed:
+                self._make_tools()
+            else:
+                await asyncio.get_running_loop().run_in_executor(self._work.calling, self._make_tools)
+        except BaseException:
+            work.close()
             raise
-        except DrydockError as error:
-            raise self._failure(str(error)) from error
-        finally:
-            await self._end_session()
-            self._is_running = False
-        fold = await self._present()
-        if fold.is_failure:
-            raise self._failure(fold.failure)
+        return await asyncio.wrap_future(library_loop().submit(work))
 
-    async def _run_to_rest(self) -> None:
-        fold = await self._present()
-        confirms = fold.state is AgentState.AWAITING_USER_CONFIRMATION and not fold.is_asked
-        if not (fold.is_asked or confirms or fold.state in _GOES_ON):
-            return
-        session = await self._session_open()
-        if not fold.is_asked and not confirms:
-            await session.send(ChangeAgentState(agent_state=AgentState.RUNNING))
-        await session.start()
-        if confirms:
-            await session.send(ChangeAgentState(agent_state=AgentState.USER_CONFIRMED))
-        await self._rest(session, fold)
+    def _make_tools(self) -> None:
+        """In the caller's thread: a factory may use a tool itself, and wait for it.
 
-    async def _rest(self, session: AgentSession, fold: StatusFold) -> None:
-        """Wait until the agent does nothing more by itself, and the callbacks have seen all that it did."""
-        while True:
-            self._moved.clear()
-            if fold.state not in AT_REST or fold.awaits_change or fold.last_id < session.stream.last_id:
-                await self._moved.wait()
-            elif session.is_at_rest:
-                return
-            else:  # its controller reads the same events, a moment later
-                await asyncio.sleep(LOOK_SECONDS)
+        Raises:
+            RuntimeError: the conversation is closed.
+        """
+        if self._work.is_closed:
+            raise RuntimeError(f"conversation {self.id} is closed")
+        if not self.agent.is_initialized:
+            self._work.use_agent(with_user_skills(self.agent))
+            self.agent = self.state.agent = self._work.agent
+            self.agent.initialize(self.state)
 
-    def _failure(self, problem: str) -> ConversationRunError:
-        return ConversationRunError(problem, conversation_id=self.id, persistence_dir=self.state.persistence_dir)
 
-    async def _pause_session(self) -> None:
-        session = self._session
-        if session is not None and session.is_ready:
-            with contextlib.suppress(DrydockError, TimeoutError):
-                async with asyncio.timeout(5):
-                    await session.send(ChangeAgentState(agent_state=AgentState.PAUSED))
-                    await self._rest(session, await self._present())
-
-    async def _end_session(self) -> None:
-        session, self._session = self._session, None
-        follower, self._follower = self._follower, None
-        if session is not None:
-            await session.close(stopped=False)
-        if follower is not None:  # the stream is closed: it reads to the end and returns
-            await asyncio.wait([follower])
-
-    async def _close(self) -> None:
-        if self._is_closed:
-            return
-        self._is_closed = True
-        self._loop.forget(self._close)
-        if self._is_running:
-            await self._pause_session()
-        await self._end_session()
-        for executor in {id(tool.executor): tool.executor for tool in self._tools.values()}.values():
-            close = getattr(executor, "close", None)
-            if close is not None:
-                await asyncio.get_running_loop().run_in_executor(None, close)
-        if self._opened is not None:
-            await self._opened.close()
+def _users_message(message: str | Message, sender: str | None) -> MessageEvent:
+    said = Message.user(message) if isinstance(message, str) else message
+    if said.role != "user":
+        raise ValueError(f"role is {said.role!r}: only messages of the user can be sent")
+    return MessageEvent(source="user", llm_message=said, sender=sender)

@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr, SerializeAsAny, field_
 from agent_core.agent.critic import AnyCritic
 from agent_core.agent.models_in import llms_in
 from agent_core.agent.step_form import StepInput, StepOutcome
-from agent_core.agent.toolbox import DEFAULT_TOOL_NAMES, builtin_tool_classes, checked_toolset, toolset
+from agent_core.agent.toolbox import DEFAULT_TOOL_NAMES, builtin_tool_classes, checked_toolset, end_tools, toolset
 from agent_core.events.llm_events import MessageEvent, SystemPromptEvent
 from agent_core.events.messages import TextContent
 from agent_core.events.schema import Tagged
@@ -174,6 +174,11 @@ class AgentBase(Tagged):
             raise RuntimeError("the agent has no tools yet; a conversation makes them, or initialize()")
         return dict(self._tools_map)
 
+    @property
+    def is_initialized(self) -> bool:
+        """Whether its tools are made."""
+        return self._tools_map is not None
+
     def initialize(self, conv_state: Any = None) -> dict[str, ToolDefinition]:
         """Make the tools, once; `tools_map` has them from then on.
 
@@ -184,6 +189,14 @@ class AgentBase(Tagged):
         if self._tools_map is None:
             self._tools_map = self.resolve_tools(conv_state)
         return self.tools_map
+
+    def close(self) -> None:
+        """End what the executors of its tools hold; for an agent whose conversation has ended. May block."""
+        end_tools((self._tools_map or {}).values())
+
+    def ask_agent(self, question: str) -> str | None:
+        """An agent's own way to answer a question about its conversation; None to have its model asked. May block."""
+        return None
 
     def add_runtime_tools(self, definitions: Sequence[ToolDefinition]) -> None:
         """Add tools that are known at run time only; `filter_tools_regex` counts for them too. All or none are added.

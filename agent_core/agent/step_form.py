@@ -16,7 +16,7 @@ from agent_core.tools.definition import ToolDefinition
 class StepInput:
     """What one step works from: the prompt in wire form, the tools at hand, and whom to tell while it goes on.
 
-    `predicts_risk` says whether the model was asked to give the risk of its calls.
+    `predicts_risk` says whether what the model says of the risk of its calls counts for anything.
     """
 
     prompt: Sequence[dict[str, Any]]

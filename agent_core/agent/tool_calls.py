@@ -42,7 +42,7 @@ class ParsedCall:
 def parse_call(call: MessageToolCall, tools: Mapping[str, ToolDefinition], *, predicts_risk: bool = True) -> ParsedCall:
     """Check one call against the tools at hand; never raises for anything that a model may send.
 
-    Where the model is not asked for risks (`predicts_risk` False) whatever it says of them counts for nothing.
+    Where nobody analyzes risks (`predicts_risk` False) what the model says of them counts for nothing.
     """
     try:
         arguments = _arguments_of(call.arguments)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from agent_core.skills.context import AgentContext
@@ -13,6 +14,8 @@ from agent_core.tools.invoke_skill import InvokeSkillTool
 from agent_core.tools.registry import registered_tools, resolve_tools
 from agent_core.tools.spec import Tool
 from agent_core.tools.think import ThinkTool
+
+logger = logging.getLogger(__name__)
 
 DEFAULT_TOOL_NAMES: Final = (FinishTool.__name__, ThinkTool.__name__)
 """Class names of the tools that every agent has unless it says otherwise."""
@@ -61,6 +64,18 @@ def checked_toolset(
             raise ValueError(f"two tools are named {definition.name!r}; names must differ")
         result[definition.name] = definition
     return result
+
+
+def end_tools(tools: Iterable[ToolDefinition]) -> None:
+    """Close the executors of these tools that can be closed, each once; one that fails is logged."""
+    for executor in {id(tool.executor): tool.executor for tool in tools}.values():
+        close = getattr(executor, "close", None)
+        if close is None:
+            continue
+        try:
+            close()
+        except Exception:
+            logger.exception("an executor could not be closed")
 
 
 def _for_skills(context: AgentContext | None, *, taken: Collection[str]) -> dict[str, ToolDefinition]:

@@ -76,10 +76,14 @@ class Move(Enum):
 
 @dataclass(slots=True)
 class Limits:
-    """How far an agent may go without its user: responses of the model, and US dollars (None: no limit)."""
+    """How far an agent may go without its user: responses of the model, and US dollars (None: no limit).
+
+    With `per_run` the responses are counted from the beginning of each run, else from that of the conversation.
+    """
 
     max_iterations: int
     max_budget: float | None = None
+    per_run: bool = False
     iteration_limit: int = 0
     budget_limit: float | None = None
 
@@ -88,8 +92,8 @@ class Limits:
         self.budget_limit = self.max_budget
 
     def extend(self, iterations: int, cost: float) -> None:
-        """A limit that was hit is raised by its initial amount (agent-core 8.6)."""
-        if iterations >= self.iteration_limit:
+        """The agent begins to work: a limit that was hit is raised by its initial amount (agent-core 8.6)."""
+        if self.per_run or iterations >= self.iteration_limit:
             self.iteration_limit = iterations + self.max_iterations
         if self.max_budget is not None and self.budget_limit is not None and cost >= self.budget_limit:
             self.budget_limit = cost + self.max_budget
@@ -127,6 +131,7 @@ class ConversationState:
     _last_response_id: str = ""
     _seen: int = -1
     _due: int = -1
+    _told_to_run: bool = False
     _last_user_message: int = -1
     _finished: bool = False
     _finishing_response: str = ""
@@ -250,6 +255,7 @@ class ConversationState:
         if event.agent_state in INTERRUPTING:
             self.last_interruption_id = event.id
         if self.agent_state is AgentState.LOADING and event.agent_state in INTERRUPTING | {AgentState.RUNNING}:
+            self._told_to_run = event.agent_state is AgentState.RUNNING
             self.resumable = event.agent_state
 
     def _state_changed(self, event: AgentStateChanged) -> None:
@@ -259,6 +265,7 @@ class ConversationState:
                 self.resumable = AgentState.RUNNING if before in _AT_WORK else before
         elif event.agent_state is AgentState.RUNNING:
             came_from = self.resumable if before is AgentState.LOADING else before
-            if came_from not in _AT_WORK:
+            if came_from not in _AT_WORK or self._told_to_run:
+                self._told_to_run = False
                 self.limits.extend(self.iterations, self.metrics.accumulated_cost)
                 self.empty_replies = self.fruitless_replies = 0

@@ -31,7 +31,8 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import PAGE, EventStream
 from agent_core.memory.prompt import PromptCache
 from agent_core.memory.view import View
-from agent_core.security.confirmation import AlwaysConfirm, ConfirmationGate, ConfirmationPolicy
+from agent_core.security.analyzer import SecurityAnalyzer
+from agent_core.security.confirmation import ConfirmationGate, policy_in_force
 from agent_core.tools.definition import ToolDefinition
 
 logger = logging.getLogger(__name__)
@@ -62,7 +63,7 @@ class Step:
         self._agent = agent
         self._tools = tools
         self._schemas: list[dict[str, Any]] = [
-            tool.to_openai_tool(add_security_risk_prediction=gate.analyzer is not None) for tool in tools.values()
+            tool.to_openai_tool(add_security_risk_prediction=True) for tool in tools.values()
         ]
         self.account = Account(stream, [agent.llm, *agent.get_all_llms()], max_budget=max_budget)
         self._gate = gate
@@ -71,7 +72,11 @@ class Step:
 
     def gate(self, state: ConversationState | None) -> ConfirmationGate:
         """What decides in this state which actions wait for the user."""
-        return self._gate if state is None else replace(self._gate, policy=_policy_of(state, self._gate.policy))
+        return (
+            self._gate
+            if state is None
+            else replace(self._gate, policy=policy_in_force(state.policy, self._gate.policy))
+        )
 
     def init_state(self, first_events: Sequence[AnyEvent], secrets: Mapping[str, str]) -> SystemPromptEvent | None:
         """What the log, which begins with these events, still has to tell the agent before anything else.
@@ -79,6 +84,10 @@ class Step:
         `secrets` are descriptions by name.
         """
         return self._agent.init_state(first_events, self._schemas, version=self._version, secrets=secrets)
+
+    def set_analyzer(self, analyzer: SecurityAnalyzer | None) -> None:
+        """From the next answer of the model on, have this analyzer judge its calls."""
+        self._gate = replace(self._gate, analyzer=analyzer)
 
     @contextmanager
     def following(self) -> Iterator[None]:
@@ -218,19 +227,6 @@ class Step:
             _error_for(stored[position], text) for position, text in sorted(outcome.errors.items())
         ]
         await self._stream.add_events(errors)
-
-
-def _policy_of(state: ConversationState, configured: ConfirmationPolicy) -> ConfirmationPolicy:
-    """The policy in force: what the log says of it, or else the configured one."""
-    if state.policy is None:
-        return configured
-    try:
-        policy: ConfirmationPolicy = ConfirmationPolicy.recreate(state.policy)
-        return policy
-    except ValueError as error:
-        # Its class is gone, or was never here: whoever chose it wanted to decide something, so everything is asked.
-        logger.warning("a stored confirmation policy cannot be read, so every action is asked for: %s", error)
-        return AlwaysConfirm()
 
 
 def _back_to_work(*, was_limited: bool) -> list[AnyEvent]:

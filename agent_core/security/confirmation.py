@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from agent_core.security.risk import SecurityRisk
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.finish import FinishAction
 from agent_core.tools.think import ThinkAction
+
+logger = logging.getLogger(__name__)
 
 _NEVER_ASKED = (FinishAction, ThinkAction)
 
@@ -80,6 +83,21 @@ class ConfirmRisky(ConfirmationPolicy):
         if risk is SecurityRisk.UNKNOWN:
             return self.confirm_unknown
         return risk.is_riskier(self.threshold)
+
+
+def policy_in_force(stored: Mapping[str, Any] | None, configured: ConfirmationPolicy) -> ConfirmationPolicy:
+    """The policy that the log has `stored` as data, or else the configured one.
+
+    One whose class is gone, or was never here, makes everything wait: whoever chose it wanted to decide something.
+    """
+    if stored is None:
+        return configured
+    try:
+        policy: ConfirmationPolicy = ConfirmationPolicy.recreate(dict(stored))
+        return policy
+    except ValueError as error:
+        logger.warning("a stored confirmation policy cannot be read, so every action is asked for: %s", error)
+        return AlwaysConfirm()
 
 
 @dataclass(frozen=True, slots=True)

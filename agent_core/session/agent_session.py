@@ -17,23 +17,21 @@ from agent_core.events.llm_events import MessageEvent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import EventStore
 from agent_core.events.stream import EventStream
-from agent_core.events.transient import StatusNotice
 from agent_core.llm.llm import CallContext
+from agent_core.llm.metrics import ConversationStats
 from agent_core.runtime.connection import SandboxConnection
 from agent_core.runtime.hook_calls import ToolHooks
 from agent_core.runtime.runtime import Runtime
+from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.confirmation import ConfirmationPolicy
 from agent_core.security.secrets import SecretRegistry
 from agent_core.session.making import as_sent, make_agent, make_memory, make_secrets
 from agent_core.session.settings import SessionSettings
+from agent_core.session.status_report import StatusReport
 from agent_core.tools.spec import ToolMakerState, WorkspacePlace
 from agent_core.version import VERSION
 
 logger = logging.getLogger(__name__)
-
-READY = "STATUS$READY"
-STARTING = "STATUS$STARTING_RUNTIME"
-FAILED = "STATUS$ERROR"
 
 CLOSE_SECONDS = 10.0
 RESTART_SECONDS = (0.1, 1.0, 5.0)
@@ -52,7 +50,6 @@ class AgentSession:
         stream: the conversation's log; valid after `open`.
         secrets: the conversation's secrets, to which more may be added at any time; valid after `open`.
         call_context: what side calls of models are made with that this conversation pays for; valid after `open`.
-        runtime_status: state of the sandbox as the public protocol names it (wire-protocol section 5).
         is_ready: whether `start` has succeeded.
     """
 
@@ -72,10 +69,9 @@ class AgentSession:
         self.conversation_id = conversation_id
         self.settings = settings
         self.sandbox = sandbox
-        self.runtime_status = STARTING
         self.is_ready = False
         self._store = store
-        self._on_status = on_status
+        self._report = StatusReport(on_status)
         self._controller: AgentController | None = None
         self._runtime: Runtime | None = None
         self._started = False
@@ -83,6 +79,11 @@ class AgentSession:
         self._closing: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._warming: asyncio.Task[None] | None = None
+
+    @property
+    def runtime_status(self) -> str:
+        """State of the sandbox as the public protocol names it (wire-protocol section 5)."""
+        return self._report.status
 
     @property
     def agent_state(self) -> AgentState:
@@ -111,6 +112,7 @@ class AgentSession:
         place = WorkspacePlace(self.sandbox.working_dir)
         self._tools = self._agent.initialize(ToolMakerState(self.conversation_id, place))
         self.stream = await EventStream.open(self.conversation_id, self._store)
+        self._report.begin(self.stream)
         self.secrets = make_secrets(self.settings, self._agent, self.stream)
         self._step = self._make_step()
         self.call_context = self._step.account.context
@@ -136,23 +138,24 @@ class AgentSession:
         # Loading the client library takes seconds; the sandbox comes up in the meantime.
         self._warming = asyncio.create_task(self._agent.llm.warm_up(), name=f"warm-up:{self.conversation_id}")
         try:
-            await self.sandbox.start(self._progress)
+            await self.sandbox.start(self._report.progress)
             await self._begin(initial_message)
         except DrydockError as error:
             # One line: what a program said last may be many.
-            await self._failed(type(error).__name__, " ".join(str(error).split()))
+            await self._report.start_failed(type(error).__name__, " ".join(str(error).split()))
             raise
         except Exception:
-            await self._failed("RuntimeError", "The conversation could not be started; the server's log says why.")
+            text = "The conversation could not be started; the server's log says why."
+            await self._report.start_failed("RuntimeError", text)
             raise
-        self._set_status(READY)
+        self._report.ready()
         self.is_ready = True
-        self.sandbox.listen(self._sandbox_changed)
+        self.sandbox.listen(self._report.changed)
 
     async def _begin(self, initial_message: MessageEvent | None) -> None:
-        state = ConversationState(
-            Limits(max_iterations=self.settings.max_iterations, max_budget=self.settings.max_budget)
-        )
+        settings = self.settings
+        limits = Limits(settings.max_iterations, settings.max_budget, per_run=settings.limits_per_run)
+        state = ConversationState(limits)
         controller = AgentController(self.stream, self._agent, state, self._step)
         hooks = ToolHooks(self.settings.hooks, self.sandbox, self.conversation_id)
         memory = make_memory(self.settings, self._agent, self.secrets, self.stream, self.sandbox)
@@ -199,6 +202,14 @@ class AgentSession:
         """
         await self.send(ConfirmationPolicyChanged(policy=policy.model_dump(mode="json")))
 
+    def count(self, stats: ConversationStats) -> None:
+        """Take in what calls for this conversation have cost that were made outside of it; valid after `start`."""
+        self._step.account.stats.take_over(stats)
+
+    def set_security_analyzer(self, analyzer: SecurityAnalyzer | None) -> None:
+        """From the next answer of the model on, have this analyzer judge its calls; valid after `open`."""
+        self._step.set_analyzer(analyzer)
+
     async def close(self, *, stopped: bool, sandbox: AfterClose = "keep") -> None:
         """End the session, within a bounded time; calling it again waits for the first call.
 
@@ -225,7 +236,8 @@ class AgentSession:
     async def _say_last(self, *, stopped: bool) -> None:
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
-                await self._step.account.settle()
+                if self._controller is not None:  # it knows what was spent before
+                    await self._step.account.settle()
                 if not stopped:
                     return
                 await self.stream.add_event(AgentStateChanged(agent_state=AgentState.STOPPED))
@@ -283,33 +295,4 @@ class AgentSession:
                 if delay is None or self.stream.closed:
                     break
                 await asyncio.sleep(delay)
-        detail = f"The {name} of this conversation failed repeatedly; stop the conversation and start it again."
-        self.stream.publish(StatusNotice(FAILED, detail, "error"))
-
-    def _progress(self, status_id: str, text: str) -> None:
-        if status_id == FAILED:
-            return  # the error that follows says it, once and for all
-        self._set_status(status_id if status_id != READY else self.runtime_status)
-        self.stream.publish(StatusNotice(status_id, text))
-
-    def _sandbox_changed(self, status_id: str, text: str) -> None:
-        """Tell of a sandbox that is lost, and of its next start."""
-        if not self.stream.closed:
-            self._set_status(status_id)
-            level: Literal["info", "error"] = "error" if status_id.startswith(FAILED) else "info"
-            self.stream.publish(StatusNotice(status_id, text, level))
-
-    def _set_status(self, status_id: str) -> None:
-        self.runtime_status = status_id
-        if self._on_status is not None:
-            self._on_status(status_id)
-
-    async def _failed(self, kind: str, problem: str) -> None:
-        self._set_status(FAILED)
-        self.stream.publish(StatusNotice(FAILED, problem, "error", start_failed=True))
-        try:
-            await self.stream.add_event(
-                AgentStateChanged(agent_state=AgentState.ERROR, reason=f"{kind}: {problem}", detail=problem)
-            )
-        except (EventStoreError, StreamClosedError) as unwritten:
-            logger.error("conversation %s: its failure was not stored: %s", self.conversation_id, unwritten)
+        self._report.trouble(f"The {name} of this conversation failed repeatedly; stop it and start it again.")

@@ -2,112 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from enum import StrEnum
+from collections.abc import Iterator, Sequence
 from typing import Any, overload
 
 from agent_core.agent.base import AgentBase
-from agent_core.controller.account import metrics_of
-from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState
-from agent_core.events.llm_events import MessageEvent, MetricsSnapshot
 from agent_core.events.serialization import AnyEvent, from_payload
 from agent_core.events.store import EventStore
 from agent_core.llm.metrics import ConversationStats
+from agent_core.memory.view import View
 from agent_core.runtime.loop_thread import library_loop
+from agent_core.security.analyzer import SecurityAnalyzer
+from agent_core.security.confirmation import ConfirmationPolicy
+from agent_core.security.hooks import HookConfig
+from agent_core.session.conversation_loop import ConversationLoop
+from agent_core.session.log_facts import LogFacts
+from agent_core.session.status import ExecutionStatus, StatusFold
 from agent_core.session.workspace import Workspace
 
 PAGE = 200
-STUCK = "AgentStuckInLoopError"
-LIMIT = "RuntimeError: Agent reached maximum"
-
-
-class ExecutionStatus(StrEnum):
-    """What a conversation is doing."""
-
-    IDLE = "idle"
-    RUNNING = "running"
-    PAUSED = "paused"
-    WAITING_FOR_CONFIRMATION = "waiting_for_confirmation"
-    FINISHED = "finished"
-    ERROR = "error"
-    STUCK = "stuck"
-    DELETING = "deleting"
-
-    @property
-    def is_terminal(self) -> bool:
-        """Whether the agent is through with what it was asked (finished, error, stuck)."""
-        return self in (ExecutionStatus.FINISHED, ExecutionStatus.ERROR, ExecutionStatus.STUCK)
-
-
-_STATUS = {
-    AgentState.RUNNING: ExecutionStatus.RUNNING,
-    AgentState.RATE_LIMITED: ExecutionStatus.RUNNING,
-    AgentState.USER_CONFIRMED: ExecutionStatus.RUNNING,
-    AgentState.PAUSED: ExecutionStatus.PAUSED,
-    AgentState.STOPPED: ExecutionStatus.PAUSED,
-    AgentState.AWAITING_USER_CONFIRMATION: ExecutionStatus.WAITING_FOR_CONFIRMATION,
-    AgentState.FINISHED: ExecutionStatus.FINISHED,
-}
-
-
-class StatusFold:
-    """The status as the log tells it, event by event.
-
-    Attributes:
-        is_asked: the user said something that the agent has not taken up yet.
-        awaits_change: the user asked for another state, which has not been entered yet.
-        metrics: what the conversation has cost.
-        failure: what the agent failed with, in words; empty unless the status is error or stuck.
-    """
-
-    def __init__(self) -> None:
-        self.last_id = -1
-        self.state = AgentState.AWAITING_USER_INPUT
-        self.is_asked = False
-        self.awaits_change = False
-        self.failure = ""
-        self.metrics = MetricsSnapshot()
-        self._reason = ""
-        self._has_answered = False
-
-    def observe(self, event: AnyEvent) -> None:
-        """Take the next event into account."""
-        self.last_id = event.id
-        self.metrics = metrics_of(event) or self.metrics
-        if isinstance(event, AgentStateChanged):
-            self.awaits_change = False
-            if event.agent_state is not AgentState.LOADING:
-                self._enter(event)
-        elif isinstance(event, ChangeAgentState) and event.source == "user":
-            self.awaits_change = event.agent_state in (AgentState.USER_CONFIRMED, AgentState.USER_REJECTED)
-        elif isinstance(event, MessageEvent):
-            if event.source == "user":
-                self.is_asked, self._has_answered = True, False
-            elif event.source == "agent":
-                self._has_answered = event.wait_for_response
-
-    def _enter(self, event: AgentStateChanged) -> None:
-        self.state = event.agent_state
-        failed = event.agent_state is AgentState.ERROR
-        self._reason = event.reason if failed else ""
-        self.failure = (event.detail or event.reason or "The agent failed.") if failed else ""
-        if event.agent_state in (AgentState.RUNNING, AgentState.ERROR):
-            self.is_asked = False
-
-    @property
-    def is_failure(self) -> bool:
-        """Whether a run that ends here failed, other than by a limit or a loop of the agent."""
-        return bool(self.failure) and not self._reason.startswith((STUCK, LIMIT))
-
-    @property
-    def status(self) -> ExecutionStatus:
-        """As agent-core 8.1 names it; an agent that answered with words is finished."""
-        if self.state is AgentState.ERROR:
-            return ExecutionStatus.STUCK if self._reason.startswith(STUCK) else ExecutionStatus.ERROR
-        status = _STATUS.get(self.state, ExecutionStatus.IDLE)
-        if self.is_asked and status.is_terminal:
-            return ExecutionStatus.IDLE
-        return ExecutionStatus.FINISHED if status is ExecutionStatus.IDLE and self._has_answered else status
 
 
 class Events(Sequence[AnyEvent]):
@@ -147,39 +59,108 @@ class Events(Sequence[AnyEvent]):
 class ConversationView:
     """The state of a conversation, as its program and the factories of its tools see it (``conv_state``).
 
+    Everything is as the log tells it at the moment of asking; nothing can be set here, the conversation's methods do.
+
     Attributes:
         id: the conversation's id.
         agent: its agent.
         workspace: where it works (`working_dir`).
         persistence_dir: where its log is kept; None: in memory.
         events: its log, like a list.
+        tags: words that its program put on it.
     """
 
     def __init__(
         self,
-        conversation_id: str,
+        work: ConversationLoop,
         agent: AgentBase,
         workspace: Workspace,
-        *,
-        store: EventStore,
         persistence_dir: str | None,
-        max_iterations: int,
-        fold: Callable[[], Coroutine[Any, Any, StatusFold]],
+        *,
+        tags: dict[str, str],
     ) -> None:
-        self.id = conversation_id
+        self.id = work.conversation_id
         self.agent = agent
         self.workspace = workspace
         self.persistence_dir = persistence_dir
-        self.max_iterations = max_iterations
-        self.events = Events(conversation_id, store)
-        self._fold = fold
+        self.events = Events(work.conversation_id, work.log.store)
+        self.tags = tags
+        self._work = work
 
     @property
     def execution_status(self) -> ExecutionStatus:
         """What the conversation is doing."""
-        return library_loop().run(self._fold()).status
+        return self._fold.status
+
+    @property
+    def max_iterations(self) -> int:
+        """Answers of the model in one run."""
+        return self._work.settings.max_iterations
+
+    @property
+    def stuck_detection(self) -> bool:
+        """Whether an agent that only repeats itself is stopped."""
+        return self._work.settings.stuck_detection
+
+    @property
+    def confirmation_policy(self) -> ConfirmationPolicy:
+        """Which actions wait for the user: what the log says, else what was configured."""
+        return self._work.settings.policy_after(self._fold.core.policy)
+
+    @property
+    def security_analyzer(self) -> SecurityAnalyzer | None:
+        """Who judges the risk of actions."""
+        return self._work.settings.effective_analyzer
+
+    @property
+    def hook_config(self) -> HookConfig:
+        """The hooks that were given; those of the project and of the user's home come after them."""
+        return self._work.settings.hooks
 
     @property
     def stats(self) -> ConversationStats:
-        """What its models have cost, by usage id, as its log says."""
-        return ConversationStats(library_loop().run(self._fold()).metrics)
+        """What its models have cost, by usage id."""
+        return library_loop().run(self._work.side_calls.stats())
+
+    @property
+    def view(self) -> View:
+        """What a model is shown of the log now."""
+        return library_loop().run(self._work.log.view())
+
+    @property
+    def activated_knowledge_skills(self) -> list[str]:
+        """Skills that messages brought up, and that the model still knows."""
+        return list(self._facts.recalled)
+
+    @property
+    def activated_path_rules(self) -> list[str]:
+        """Rules for files that were told with an observation, and that the model still knows."""
+        return list(self._facts.path_rules)
+
+    @property
+    def invoked_skills(self) -> list[str]:
+        """Skills that the agent asked for, and still knows."""
+        return list(self._facts.invoked)
+
+    @property
+    def blocked_actions(self) -> dict[int, str]:
+        """Why hooks refused actions, by the ids of these."""
+        return dict(self._facts.blocked_actions)
+
+    @property
+    def last_user_message_id(self) -> int | None:
+        """Id of the user's newest message; None before there is one."""
+        return self._facts.last_user_message_id
+
+    @property
+    def agent_state(self) -> dict[str, Any]:
+        """What the agent keeps between its steps, all of it read from the log."""
+        return {"iterative_refinement_iteration": self._fold.core.refinements}
+
+    @property
+    def _fold(self) -> StatusFold:
+        return library_loop().run(self._work.log.present())
+
+    @property
+    def _facts(self) -> LogFacts:
+        return self._fold.facts

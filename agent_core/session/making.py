@@ -22,12 +22,14 @@ _files = ThreadPoolExecutor(max_workers=2, thread_name_prefix="skills")
 
 
 async def make_agent(settings: SessionSettings) -> AgentBase:
-    """A fresh agent: the given one, or one of the class that the settings name.
+    """A fresh agent: the given one, or one of the class that the settings name; one that has its tools is used itself.
 
     Raises:
         KeyError: no agent class has the name that they give.
     """
     if settings.agent is not None:
+        if settings.agent.is_initialized:
+            return settings.agent
         context = settings.agent_context or settings.agent.agent_context
         return settings.agent.model_copy(update={"agent_context": await _completed(context)})
     made = AgentBase.get_cls(settings.agent_class or CodeActAgent.__name__)
@@ -76,6 +78,14 @@ def as_sent(event: AnyEvent, agent: AgentBase) -> AnyEvent:
     if not suffix or not isinstance(event, MessageEvent):
         return event
     return event.model_copy(update={"extended_content": [*event.extended_content, TextContent(text=suffix)]})
+
+
+def with_user_skills(agent: AgentBase) -> AgentBase:
+    """The agent with the user's skills in its context, if that asks for them; reads files."""
+    context = agent.agent_context
+    if context is None or not context.load_user_skills:
+        return agent
+    return agent.model_copy(update={"agent_context": context.merged(user=load_user_skills())})
 
 
 async def _completed(context: AgentContext | None) -> AgentContext | None:

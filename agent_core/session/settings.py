@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from agent_core.agent.base import AgentBase
 from agent_core.llm.llm import LLM
 from agent_core.memory.condenser import Condenser
 from agent_core.security.analyzer import SecurityAnalyzer
-from agent_core.security.confirmation import ConfirmationGate, ConfirmationPolicy, ConfirmRisky, NeverConfirm
+from agent_core.security.confirmation import (
+    ConfirmationGate,
+    ConfirmationPolicy,
+    ConfirmRisky,
+    NeverConfirm,
+    policy_in_force,
+)
 from agent_core.security.hooks import HookConfig
 from agent_core.security.presets import get_default_analyzer
 from agent_core.security.secrets import GivenSecret
@@ -25,10 +32,11 @@ class SessionSettings:
     Attributes:
         max_iterations: answers of the model until the agent waits for its user.
         max_budget: US dollars until the agent waits for its user; None for no limit.
+        limits_per_run: whether each run may take `max_iterations` answers; else only a limit that was hit is extended.
         confirmation_mode: whether risky actions wait for the user's word: short for the policy `ConfirmRisky`, with the
             default analyzer where none is given.
         policy: which actions wait for the user's word, whatever `confirmation_mode` says.
-        analyzer: judges the risk of actions; None leaves all risks unknown, and the model is not asked for them.
+        analyzer: judges the risk of actions; None leaves all risks unknown, whatever the model says of them.
         conversation_instructions: told to the agent with the facts of the workspace.
         condenser: shortens what the model is shown when it becomes too long; None never does.
         stuck_detection: whether an agent that only repeats itself is stopped.
@@ -45,6 +53,7 @@ class SessionSettings:
     agent_class: str = "CodeActAgent"
     max_iterations: int = 500
     max_budget: float | None = None
+    limits_per_run: bool = False
     confirmation_mode: bool = False
     policy: ConfirmationPolicy | None = None
     analyzer: SecurityAnalyzer | None = None
@@ -63,7 +72,15 @@ class SessionSettings:
         """The analyzer that is used."""
         return get_default_analyzer() if self.analyzer is None and self.confirmation_mode else self.analyzer
 
+    @property
+    def configured_policy(self) -> ConfirmationPolicy:
+        """The policy of a conversation in which nobody has chosen another one."""
+        return self.policy or (ConfirmRisky() if self.confirmation_mode else NeverConfirm())
+
+    def policy_after(self, stored: Mapping[str, Any] | None) -> ConfirmationPolicy:
+        """The policy in force where the log has this one, as data (None: none)."""
+        return policy_in_force(stored, self.configured_policy)
+
     def gate(self, tools: Mapping[str, ToolDefinition]) -> ConfirmationGate:
         """What decides for an agent with these tools which actions wait for the user."""
-        policy = self.policy or (ConfirmRisky() if self.confirmation_mode else NeverConfirm())
-        return ConfirmationGate.for_tools(policy, self.effective_analyzer, tools)
+        return ConfirmationGate.for_tools(self.configured_policy, self.effective_analyzer, tools)

@@ -35,11 +35,13 @@ class Agent(Protocol):
     stream: EventStream
     settings: SessionSettings
     call_context: CallContext
-    runtime_status: str
     is_ready: bool
 
     @property
     def sandbox(self) -> SandboxAccess: ...
+
+    @property
+    def runtime_status(self) -> str: ...
 
     @property
     def agent_state(self) -> AgentState: ...

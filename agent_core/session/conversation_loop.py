@@ -1,0 +1,265 @@
+"""The side of a library's conversation that runs in the library's loop: its session, its runs, its followers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+from agent_core.agent.base import AgentBase
+from agent_core.errors import ConversationRunError, DrydockError
+from agent_core.events.control import (
+    AgentState,
+    AgentStateChanged,
+    ChangeAgentState,
+    MetricsUpdated,
+)
+from agent_core.events.serialization import AnyEvent
+from agent_core.events.store import EventStore
+from agent_core.security.analyzer import SecurityAnalyzer
+from agent_core.session.agent_session import AT_REST, AgentSession
+from agent_core.session.conversation_log import ConversationLog
+from agent_core.session.sandbox_use import SandboxUse
+from agent_core.session.settings import SessionSettings
+from agent_core.session.side_calls import SideCalls
+from agent_core.session.status import ExecutionStatus, StatusFold
+from agent_core.session.workspace import Workspace
+
+logger = logging.getLogger(__name__)
+
+Callback = Callable[[Any], object]
+"""Called with each stored event, once and in order, in a thread of its own."""
+
+LOOK_SECONDS = 0.005
+_GOES_ON = frozenset({AgentState.PAUSED, AgentState.STOPPED, AgentState.ERROR, AgentState.RUNNING})
+"""The states from which a run goes on without a word of the user."""
+
+
+class ConversationLoop:
+    """Does in the library's loop what a `Conversation` is asked to do. All coroutines run there, and nothing else.
+
+    A session is open from the first word to the end of a run; between runs the log is nobody's.
+
+    Attributes:
+        log: what is in it.
+        side_calls: what calls of models between the runs are made with.
+        sandbox: for single calls between the runs.
+        agent: who works; see `use_agent`.
+        settings: for the next session; see `set_analyzer` and `update_secrets` for one that is open.
+        calling: the thread of the callbacks.
+    """
+
+    def __init__(
+        self,
+        conversation_id: str,
+        *,
+        store: EventStore,
+        data_dir: str,
+        persistence_dir: str | None,
+        agent: AgentBase,
+        settings: SessionSettings,
+        workspace: Workspace,
+        callbacks: Iterable[Callback],
+    ) -> None:
+        """`data_dir` is the folder that the workspace may keep things in; empty: none. `persistence_dir` is told."""
+        self.conversation_id = conversation_id
+        self.log = ConversationLog(conversation_id, store)
+        self.side_calls = SideCalls(self.log)
+        self.agent = agent
+        self.settings = replace(settings, agent=agent)
+        self.callbacks = list(callbacks)
+        self.calling = ThreadPoolExecutor(1, thread_name_prefix="callbacks")
+        self.is_closed = False
+        self._persistence_dir = persistence_dir
+        self.sandbox = SandboxUse(conversation_id, workspace, data_dir=data_dir, at_exit=self.close)
+        self._opening = asyncio.Lock()
+        self._moved = asyncio.Event()
+        self._session: AgentSession | None = None
+        self._follower: asyncio.Task[None] | None = None
+        self.is_running = False
+
+    # --- what is there ---
+
+    def use_agent(self, agent: AgentBase) -> None:
+        """Have this agent work, from the next session on."""
+        self.agent = agent
+        self.settings = replace(self.settings, agent=agent)
+
+    @property
+    def session_at_work(self) -> AgentSession | None:
+        """The session of the run that is under way, once its sandbox is there."""
+        session = self._session
+        return session if self.is_running and session is not None and session.is_ready else None
+
+    async def session(self) -> AgentSession:
+        """The session in which the next run happens: its log is open, its agent is not at work yet."""
+        async with self._opening:
+            if self._session is None:
+                fold = await self.log.present()
+                connection = await self.sandbox.connection()
+                session = AgentSession(
+                    self.conversation_id,
+                    store=self.log.store,
+                    settings=self.settings,
+                    sandbox=connection,
+                )
+                await session.open()
+                self._moved.clear()
+                name = f"callbacks:{self.conversation_id}"
+                self._follower = asyncio.create_task(self._follow(session, fold), name=name)
+                self._follower.add_done_callback(lambda _task: self._moved.set())
+                self._session = session
+            return self._session
+
+    # --- what is done ---
+
+    async def say(self, *events: AnyEvent) -> None:
+        """Store events of the user, one after another; between runs it returns once the callbacks have seen them."""
+        session = await self.session()
+        for event in events:
+            await session.send(event)
+        await self._settled(session)
+
+    async def write(self, *events: AnyEvent) -> list[AnyEvent]:
+        """Store events as they are, all or none."""
+        session = await self.session()
+        stored = await session.stream.add_events(events)
+        await self._settled(session)
+        if not self.is_running and any(isinstance(event, AgentStateChanged) for event in events):
+            await self._end_session()  # the next one begins in that state
+        return stored
+
+    async def pause(self) -> None:
+        """Pause an agent that works or may work; one that waits for a word of its user, or is done, stays so."""
+        fold = await self.log.present()
+        if self.is_running:
+            await (await self.session()).send(ChangeAgentState(agent_state=AgentState.PAUSED))
+        elif fold.status in (ExecutionStatus.IDLE, ExecutionStatus.RUNNING):
+            paused = AgentState.PAUSED
+            asked = ChangeAgentState(agent_state=paused, source="user")
+            await self.write(asked, AgentStateChanged(agent_state=paused))
+
+    async def set_analyzer(self, analyzer: SecurityAnalyzer | None) -> None:
+        """Have this analyzer judge what comes."""
+        self.settings = replace(self.settings, analyzer=analyzer, confirmation_mode=False)
+        if self._session is not None:
+            self._session.set_security_analyzer(analyzer)
+
+    async def update_secrets(self, secrets: dict[str, Any]) -> None:
+        """Add secrets, or replace those of the same names."""
+        self.settings = replace(self.settings, named_secrets={**self.settings.named_secrets, **secrets})
+        if self._session is not None:
+            self._session.secrets.update(secrets)
+
+    async def run(self) -> None:
+        """Let the agent work until it has finished, waits for its user, or is paused.
+
+        Raises:
+            ConversationRunError: the run failed.
+            RuntimeError: it is running already, or closed.
+        """
+        if self.is_closed:
+            raise RuntimeError(f"conversation {self.conversation_id} is closed")
+        if self.is_running:
+            raise RuntimeError(f"conversation {self.conversation_id} is running already")
+        self.is_running = True
+        try:
+            async with self.sandbox.turn:
+                await self._run_to_rest()
+        except asyncio.CancelledError:
+            await self._pause_session()
+            raise
+        except DrydockError as error:
+            raise self._failure(str(error)) from error
+        finally:
+            await self._end_session()
+            self.is_running = False
+        fold = await self.log.present()
+        if fold.is_failure:
+            raise self._failure(fold.failure)
+
+    async def close(self) -> None:
+        """End what is going on, the tools' executors, and the sandbox; the log stays."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        if self.is_running:
+            await self._pause_session()
+        await self._end_session()
+        if not self.side_calls.is_settled:
+            with contextlib.suppress(DrydockError):  # the figures are lost then, and nothing else
+                await self.write(MetricsUpdated(metrics=await self.side_calls.snapshot()))
+        await self._end_session()
+        await asyncio.get_running_loop().run_in_executor(None, self.agent.close)
+        await self.sandbox.close()
+        self.calling.shutdown(wait=False)
+
+    # --- how ---
+
+    async def _follow(self, session: AgentSession, fold: StatusFold) -> None:
+        loop = asyncio.get_running_loop()
+        async with session.stream.subscribe(after=fold.last_id) as events:
+            async for event in events:
+                for callback in self.callbacks:
+                    try:
+                        await loop.run_in_executor(self.calling, callback, event)
+                    except Exception:
+                        logger.exception("conversation %s: a callback failed", self.conversation_id)
+                fold.observe(event)  # type: ignore[arg-type] # no notices were asked for
+                self._moved.set()
+
+    async def _settled(self, session: AgentSession) -> None:
+        """Wait until the callbacks have seen what is in the log now; a run waits for them itself."""
+        fold, last = await self.log.present(), session.stream.last_id
+        while not self.is_running and fold.last_id < last and self._follower is not None and not self._follower.done():
+            self._moved.clear()
+            await self._moved.wait()
+
+    async def _run_to_rest(self) -> None:
+        fold = await self.log.present()
+        confirms = fold.state is AgentState.AWAITING_USER_CONFIRMATION and not fold.is_asked
+        if not (fold.is_asked or confirms or fold.state in _GOES_ON):
+            return
+        session = await self.session()
+        if fold.state is not AgentState.AWAITING_USER_CONFIRMATION:
+            await session.send(ChangeAgentState(agent_state=AgentState.RUNNING))
+        await session.start()
+        session.count(self.side_calls.taken())
+        if confirms:
+            await session.send(ChangeAgentState(agent_state=AgentState.USER_CONFIRMED))
+        await self._rest(session, fold)
+
+    async def _rest(self, session: AgentSession, fold: StatusFold) -> None:
+        """Wait until the agent does nothing more by itself, and the callbacks have seen all that it did."""
+        while True:
+            self._moved.clear()
+            if fold.state not in AT_REST or fold.awaits_change or fold.last_id < session.stream.last_id:
+                await self._moved.wait()
+            elif session.is_at_rest:
+                return
+            else:  # its controller reads the same events, a moment later
+                await asyncio.sleep(LOOK_SECONDS)
+
+    def _failure(self, problem: str) -> ConversationRunError:
+        kept, own_id = self._persistence_dir, self.conversation_id
+        return ConversationRunError(problem, conversation_id=own_id, persistence_dir=kept)
+
+    async def _pause_session(self) -> None:
+        session = self._session
+        if session is not None and session.is_ready:
+            with contextlib.suppress(DrydockError, TimeoutError):
+                async with asyncio.timeout(5):
+                    await session.send(ChangeAgentState(agent_state=AgentState.PAUSED))
+                    await self._rest(session, await self.log.present())
+
+    async def _end_session(self) -> None:
+        session, self._session = self._session, None
+        follower, self._follower = self._follower, None
+        if session is not None:
+            await session.close(stopped=False)
+        if follower is not None:  # the stream is closed: it reads to the end and returns
+            await asyncio.wait([follower])

@@ -1,0 +1,68 @@
+"""Single calls of a conversation's tools by its program, not by its agent (agent-core 8.3, `execute_tool`)."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+
+from agent_core.events.schema import Action, Observation
+from agent_core.runtime.connection import SandboxConnection
+from agent_core.security.secrets import GivenSecret, SecretRegistry
+from agent_core.tools.definition import ToolDefinition
+
+
+class DirectContext:
+    """What an executor is told about a call that is in no log (`agent_core.tools.spec.ToolContext`)."""
+
+    action_id = -1
+    hard_timeout: float | None = None
+
+    def __init__(
+        self,
+        conversation_id: str,
+        sandbox: SandboxConnection,
+        given: Mapping[str, GivenSecret],
+        hide: Callable[[Iterable[str]], None],
+        latest: Observation | None,
+    ) -> None:
+        self.conversation_id = conversation_id
+        self.sandbox = sandbox
+        self.latest = latest
+        self.idempotency_key = f"direct:{secrets.token_hex(16)}"
+        self._secrets = SecretRegistry(hide)
+        self._secrets.update(given)
+
+    async def secrets_for(self, command: str) -> dict[str, str]:
+        """The values of the secrets that `command` names, as variables for it."""
+        return await self._secrets.environment_for(command)
+
+    def emit_output(self, text: str) -> None:
+        """Nobody is looking."""
+
+
+def tool_named(tools: Mapping[str, ToolDefinition], name: str, action: Action) -> ToolDefinition:
+    """The tool of this name, known to take this action.
+
+    Raises:
+        KeyError: there is none; the message lists those there are.
+        TypeError: it takes another kind of action.
+    """
+    found = tools.get(name)
+    if found is None:
+        raise KeyError(f"tool {name!r} is not there; available are {sorted(tools)}")
+    if not isinstance(action, found.action_type):
+        raise TypeError(f"tool {name!r} takes a {found.action_type.__name__}, not a {type(action).__name__}")
+    return found.as_executable()
+
+
+async def call_directly(definition: ToolDefinition, action: Action, context: DirectContext) -> Observation:
+    """Carry out one call; the sandbox keeps nothing of it.
+
+    Raises:
+        ToolError, ValueError: the call failed.
+        SandboxError: the sandbox cannot be had.
+    """
+    try:
+        return await definition(action, context)
+    finally:
+        await context.sandbox.ack([context.idempotency_key])

@@ -1,0 +1,78 @@
+"""What a program does with its conversation beside the agent's runs (agent-core 8.3); in the library's loop."""
+
+from __future__ import annotations
+
+from agent_core.events.control import Condensation, CondensationRequest
+from agent_core.events.llm_events import ObservationEvent
+from agent_core.events.schema import Action, Observation
+from agent_core.llm.llm import LLM, CallContext
+from agent_core.session import questions
+from agent_core.session.conversation_loop import ConversationLoop
+from agent_core.session.direct_call import DirectContext, call_directly
+from agent_core.tools.definition import ToolDefinition
+
+
+async def call_tool(work: ConversationLoop, definition: ToolDefinition, action: Action) -> Observation:
+    """Call a tool in the conversation's sandbox; nobody else hears of it.
+
+    Raises:
+        ToolError, ValueError: the call failed.
+        SandboxError: the sandbox cannot be had.
+    """
+    secrets, latest = work.settings.named_secrets, await _latest(work, definition)
+    if (session := work.session_at_work) is not None:
+        hide = session.stream.secrets.add
+        context = DirectContext(work.conversation_id, session.sandbox, secrets, hide, latest)
+        return await call_directly(definition, action, context)
+    async with work.sandbox.for_one_call() as sandbox:
+        context = DirectContext(work.conversation_id, sandbox, secrets, lambda values: None, latest)
+        return await call_directly(definition, action, context)
+
+
+async def _latest(work: ConversationLoop, definition: ToolDefinition) -> Observation | None:
+    latest: Observation | None = None
+    if definition.remembers:
+        async for event in work.log.history():
+            if not isinstance(event, ObservationEvent) or event.tool_name != definition.name:
+                continue
+            latest = latest if event.observation.is_error else event.observation
+    return latest
+
+
+async def condense(work: ConversationLoop) -> None:
+    """Ask for a condensation; between runs it is made at once.
+
+    Raises:
+        NoCondensationError: it cannot be made.
+    """
+    await work.say(CondensationRequest())
+    condenser = work.agent.condenser
+    if work.is_running or condenser is None:
+        return
+    outcome = await condenser.acondense(await work.log.view(), work.agent.llm, work.side_calls.context)
+    if isinstance(outcome, Condensation):
+        await work.write(outcome.model_copy(update={"metrics": await work.side_calls.snapshot()}))
+
+
+async def answer(work: ConversationLoop, question: str) -> str:
+    """What the model says to a question about the conversation.
+
+    Raises:
+        ValueError: the question is empty.
+        LLMError: the model cannot be asked, or says nothing.
+    """
+    return await questions.answer(work.log, work.agent.llm, question, _call_context(work))
+
+
+async def title(work: ConversationLoop, llm: LLM, max_length: int) -> str:
+    """A title for the conversation.
+
+    Raises:
+        ValueError: the user has said nothing yet, or `max_length` is too small.
+    """
+    return await questions.title(work.log, llm, max_length, _call_context(work))
+
+
+def _call_context(work: ConversationLoop) -> CallContext:
+    session = work.session_at_work
+    return work.side_calls.context if session is None else session.call_context

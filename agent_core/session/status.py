@@ -1,0 +1,110 @@
+"""The status of a conversation as agent-core 8.1 names it, folded from its log."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+from agent_core.controller.state import ConversationState, Limits
+from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState
+from agent_core.events.llm_events import MessageEvent, UserRejectObservation
+from agent_core.events.serialization import AnyEvent
+from agent_core.session.log_facts import LogFacts
+
+STUCK: Final = "AgentStuckInLoopError"
+LIMIT: Final = "RuntimeError: Agent reached maximum"
+
+
+class ExecutionStatus(StrEnum):
+    """What a conversation is doing."""
+
+    IDLE = "idle"
+    RUNNING = "running"
+    PAUSED = "paused"
+    WAITING_FOR_CONFIRMATION = "waiting_for_confirmation"
+    FINISHED = "finished"
+    ERROR = "error"
+    STUCK = "stuck"
+    DELETING = "deleting"
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether the agent is through with what it was asked (finished, error, stuck)."""
+        return self in (ExecutionStatus.FINISHED, ExecutionStatus.ERROR, ExecutionStatus.STUCK)
+
+
+_STATUS: Final = {
+    AgentState.RUNNING: ExecutionStatus.RUNNING,
+    AgentState.RATE_LIMITED: ExecutionStatus.RUNNING,
+    AgentState.USER_CONFIRMED: ExecutionStatus.RUNNING,
+    AgentState.PAUSED: ExecutionStatus.PAUSED,
+    AgentState.STOPPED: ExecutionStatus.PAUSED,
+    AgentState.AWAITING_USER_CONFIRMATION: ExecutionStatus.WAITING_FOR_CONFIRMATION,
+    AgentState.FINISHED: ExecutionStatus.FINISHED,
+}
+
+
+class StatusFold:
+    """The status as the log tells it, event by event.
+
+    Attributes:
+        core: what the controller decides from.
+        facts: what else the log tells.
+        is_asked: there is something of the user that the agent has not taken up yet: a message, or a refusal.
+        awaits_change: the user asked for another state, which has not been entered yet.
+        failure: what the agent failed with, in words; empty unless the status is error or stuck.
+    """
+
+    def __init__(self) -> None:
+        self.core = ConversationState(Limits(max_iterations=0))
+        self.facts = LogFacts()
+        self.last_id = -1
+        self.state = AgentState.AWAITING_USER_INPUT
+        self.is_asked = False
+        self.awaits_change = False
+        self.failure = ""
+        self._reason = ""
+        self._has_answered = False
+
+    def observe(self, event: AnyEvent) -> None:
+        """Take the next event into account."""
+        self.last_id = event.id
+        self.core.fold(event)
+        self.facts.fold(event)
+        if isinstance(event, AgentStateChanged):
+            self.awaits_change = False
+            if event.agent_state is not AgentState.LOADING:
+                self._enter(event)
+        elif isinstance(event, ChangeAgentState) and event.source == "user":
+            self.awaits_change = event.agent_state in (AgentState.USER_CONFIRMED, AgentState.USER_REJECTED)
+        elif isinstance(event, UserRejectObservation):
+            self.is_asked = self.is_asked or event.rejection_source == "user"
+            self._has_answered = False
+        elif isinstance(event, MessageEvent):
+            if event.source == "user":
+                self.is_asked, self._has_answered = True, False
+            elif event.source == "agent":
+                self._has_answered = event.wait_for_response
+
+    def _enter(self, event: AgentStateChanged) -> None:
+        self.state = event.agent_state
+        failed = event.agent_state is AgentState.ERROR
+        self._reason = event.reason if failed else ""
+        self.failure = (event.detail or event.reason or "The agent failed.") if failed else ""
+        if event.agent_state in (AgentState.RUNNING, AgentState.ERROR):
+            self.is_asked = False
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether a run that ends here failed, other than by a limit or a loop of the agent."""
+        return bool(self.failure) and not self._reason.startswith((STUCK, LIMIT))
+
+    @property
+    def status(self) -> ExecutionStatus:
+        """As agent-core 8.1 names it; an agent that answered with words is finished."""
+        if self.state is AgentState.ERROR:
+            return ExecutionStatus.STUCK if self._reason.startswith(STUCK) else ExecutionStatus.ERROR
+        status = _STATUS.get(self.state, ExecutionStatus.IDLE)
+        if self.is_asked and status.is_terminal:
+            return ExecutionStatus.IDLE
+        return ExecutionStatus.FINISHED if status is ExecutionStatus.IDLE and self._has_answered else status

@@ -1,0 +1,75 @@
+"""What a session says of its sandbox and of its start: to its owner, its stream, and its log (wire-protocol 5)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final, Literal
+
+from agent_core.errors import EventStoreError, StreamClosedError
+from agent_core.events.control import AgentState, AgentStateChanged
+from agent_core.events.stream import EventStream
+from agent_core.events.transient import StatusNotice
+
+logger = logging.getLogger(__name__)
+
+READY: Final = "STATUS$READY"
+STARTING: Final = "STATUS$STARTING_RUNTIME"
+FAILED: Final = "STATUS$ERROR"
+
+
+class StatusReport:
+    """Knows the state of one session's sandbox by its public name (`status`), and tells of it."""
+
+    def __init__(self, on_status: Callable[[str], None] | None) -> None:
+        self.status: str = STARTING
+        self._on_status = on_status
+        self._stream: EventStream | None = None
+
+    def begin(self, stream: EventStream) -> None:
+        """From now on tell this stream too."""
+        self._stream = stream
+
+    def progress(self, status_id: str, text: str) -> None:
+        """A step of the start was taken."""
+        if status_id == FAILED:
+            return  # the error that follows says it, once and for all
+        self._set(status_id if status_id != READY else self.status)
+        self._publish(StatusNotice(status_id, text))
+
+    def ready(self) -> None:
+        """Sandbox and agent are there."""
+        self._set(READY)
+
+    def changed(self, status_id: str, text: str) -> None:
+        """Tell of a sandbox that is lost, and of its next start."""
+        if self._stream is not None and not self._stream.closed:
+            self._set(status_id)
+            level: Literal["info", "error"] = "error" if status_id.startswith(FAILED) else "info"
+            self._publish(StatusNotice(status_id, text, level))
+
+    def trouble(self, text: str) -> None:
+        """Something in the session fails; the sandbox is as it was."""
+        self._publish(StatusNotice(FAILED, text, "error"))
+
+    async def start_failed(self, kind: str, problem: str) -> None:
+        """Say for good that there is no session."""
+        self._set(FAILED)
+        self._publish(StatusNotice(FAILED, problem, "error", start_failed=True))
+        failed = AgentStateChanged(agent_state=AgentState.ERROR, reason=f"{kind}: {problem}", detail=problem)
+        if self._stream is None:
+            return
+        try:
+            await self._stream.add_event(failed)
+        except (EventStoreError, StreamClosedError) as unwritten:
+            where = self._stream.conversation_id
+            logger.error("conversation %s: its failure was not stored: %s", where, unwritten)
+
+    def _publish(self, notice: StatusNotice) -> None:
+        if self._stream is not None:
+            self._stream.publish(notice)
+
+    def _set(self, status_id: str) -> None:
+        self.status = status_id
+        if self._on_status is not None:
+            self._on_status(status_id)

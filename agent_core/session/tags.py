@@ -1,0 +1,26 @@
+"""Words that a program puts on a conversation of its own (agent-core 8.2)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+MAX_TAG_CHARS: Final = 256
+_NAME: Final = re.compile(r"[a-z0-9]+")
+
+
+def checked_tags(tags: Mapping[str, str]) -> dict[str, str]:
+    """A copy of the tags.
+
+    Raises:
+        ValueError: a name has other characters than lower-case letters and digits, or a value is too long.
+    """
+    for name, value in tags.items():
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"tag {name!r}: a name has only lower-case letters and digits")
+        if len(value) > MAX_TAG_CHARS:
+            raise ValueError(
+                f"tag {name!r}: its value has {len(value)} characters; at most {MAX_TAG_CHARS} are allowed"
+            )
+    return dict(tags)

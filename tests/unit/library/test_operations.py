@@ -1,0 +1,388 @@
+"""What a program can do with its conversation beside talking and running (agent-core 8.2, 8.3)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_core import Conversation, Event, ExecutionStatus, Tool
+from agent_core.agent.agent import Agent
+from agent_core.errors import LLMError, LLMRateLimitError
+from agent_core.events.control import Condensation
+from agent_core.events.llm_events import ActionEvent, MessageEvent, ObservationEvent, UserRejectObservation
+from agent_core.memory.condenser import NoCondensationError
+from agent_core.memory.condensers.summarizing import LLMSummarizingCondenser
+from agent_core.security.analyzer import LLMSecurityAnalyzer
+from agent_core.security.confirmation import AlwaysConfirm, ConfirmRisky, NeverConfirm
+from agent_core.tools.execution import ToolExecutor
+from agent_core.tools.registry import register_tool
+from agent_core.tools.terminal import TerminalAction, TerminalTool
+from agent_core.tools.think import ThinkAction
+from tests.unit.library.playing import DONE, Said, Sandbox, Script, agent, conversation, model, run
+
+IDLE, FINISHED = ExecutionStatus.IDLE, ExecutionStatus.FINISHED
+WAITING, PAUSED = ExecutionStatus.WAITING_FOR_CONFIRMATION, ExecutionStatus.PAUSED
+
+
+@pytest.fixture
+def sandbox() -> Sandbox:
+    return Sandbox()
+
+
+def status(one: Conversation) -> ExecutionStatus:
+    return one.state.execution_status
+
+
+def kinds(one: Conversation) -> list[str]:
+    return [event.kind for event in one.state.events]
+
+
+# --- confirmation ---
+
+
+def test_a_policy_set_between_runs_holds_back_actions_and_a_second_run_confirms_them(sandbox: Sandbox) -> None:
+    with conversation(agent(Script(run("rm x"), DONE)), workspace=sandbox) as one:
+        before = one.state.confirmation_policy
+        one.set_confirmation_policy(AlwaysConfirm())
+        assert (before, one.state.confirmation_policy) == (NeverConfirm(), AlwaysConfirm())
+        active = [one.is_confirmation_mode_active]
+        one.set_security_analyzer(LLMSecurityAnalyzer())
+        assert [*active, one.is_confirmation_mode_active] == [False, True], "it takes an analyzer"
+        assert isinstance(one.state.security_analyzer, LLMSecurityAnalyzer)
+        one.send_message("Remove x.")
+        one.run()
+        assert status(one) is WAITING
+        assert sandbox.ran == []
+        one.pause()
+        assert status(one) is WAITING, "a pause changes nothing for an agent that waits"
+        one.run()
+        assert status(one) is FINISHED
+        assert sandbox.ran == ["rm x"]
+
+
+def test_a_refusal_answers_each_pending_action_at_once_and_the_next_run_tells_the_reason(sandbox: Sandbox) -> None:
+    two: Said = ("", [("terminal", '{"command": "rm x"}'), ("terminal", '{"command": "rm y"}')])
+    script = Script(two, DONE)
+    with conversation(agent(script), workspace=sandbox) as one:
+        one.set_confirmation_policy(AlwaysConfirm())
+        one.send_message("Remove both.")
+        one.run()
+        assert status(one) is WAITING
+        one.reject_pending_actions("Not the y one.")
+        refused = [event for event in one.state.events if isinstance(event, UserRejectObservation)]
+        actions = [event.id for event in one.state.events if isinstance(event, ActionEvent)]
+        assert [event.cause for event in refused] == actions
+        assert {event.rejection_source for event in refused} == {"user"}
+        assert status(one) is IDLE
+        one.set_confirmation_policy(NeverConfirm())
+        one.run()
+        assert status(one) is FINISHED
+        assert script.prompt().count("Action rejected: Not the y one.") == 2
+        assert sandbox.ran == []
+
+
+def test_nothing_to_refuse_is_warned_of_only(caplog: pytest.LogCaptureFixture) -> None:
+    with conversation(agent(Script())) as one, caplog.at_level(logging.WARNING):
+        one.reject_pending_actions()
+    assert "no actions to reject" in caplog.text
+
+
+def test_an_analyzer_set_during_a_run_judges_the_next_answer(sandbox: Sandbox) -> None:
+    script = Script(run("ls", "HIGH"), run("rm x", "HIGH"), DONE)
+    with conversation(agent(script), workspace=sandbox) as one:
+        one.set_confirmation_policy(ConfirmRisky(confirm_unknown=False))
+        one.send_message("Go.")
+        sandbox.held.clear()
+
+        def change() -> None:
+            one.set_security_analyzer(LLMSecurityAnalyzer())
+            sandbox.held.set()
+
+        changer = threading.Thread(target=change)
+        one.add_callback(
+            lambda event: changer.start() if isinstance(event, ActionEvent) and not changer.ident else None
+        )
+        one.run()
+        assert status(one) is WAITING
+        assert sandbox.ran == ["ls"], "nobody judged the first call, so its risk was unknown"
+
+
+# --- questions ---
+
+
+def test_a_question_is_answered_from_the_history_and_leaves_no_trace_but_its_cost() -> None:
+    script = Script(run("ls"), DONE, ("It listed files.", ()))
+    with conversation(agent(script)) as one:
+        one.send_message("List the files.")
+        one.run()
+        before = kinds(one)
+        assert one.ask_agent("What did you do?") == "It listed files."
+        assert kinds(one) == before
+        assert "What did you do?" in script.prompt()
+        assert "ran ls" in script.prompt()
+        assert not script.requests[-1].tools
+        assert set(one.stats.usage_to_metrics) == {"agent", "ask-agent-llm"}
+        combined = one.conversation_stats.get_combined_metrics()
+        assert combined.accumulated_cost == pytest.approx(3 * 0.15)
+        with pytest.raises(ValueError, match="question is empty"):
+            one.ask_agent("  ")
+
+
+def test_a_question_is_answered_while_the_agent_works() -> None:
+    asked: list[str] = []
+    script = Script(run("sleep 1"), ("I sleep.", ()), DONE)
+    sandbox = Sandbox()
+
+    with conversation(agent(script), workspace=sandbox) as one:
+        asking = threading.Thread(target=lambda: asked.append(one.ask_agent("What are you doing?")))
+
+        def on_event(event: Event) -> None:
+            if isinstance(event, ActionEvent) and event.tool_name == "terminal":
+                asking.start()
+                asking.join(20)
+                sandbox.held.set()
+
+        one.add_callback(on_event)
+        sandbox.held.clear()
+        one.send_message("Sleep.")
+        one.run()
+        assert asked == ["I sleep."]
+        assert status(one) is FINISHED
+
+
+def test_an_agent_may_answer_questions_itself() -> None:
+    class Knowing(Agent):
+        def ask_agent(self, question: str) -> str | None:
+            return f"{question} I know."
+
+    with conversation(Knowing(llm=model(Script()))) as one:
+        assert one.ask_agent("What?") == "What? I know."
+
+
+def test_a_model_that_says_nothing_to_a_question_is_an_error() -> None:
+    with conversation(agent(Script(("", ())))) as one, pytest.raises(LLMError, match="no answer"):
+        one.ask_agent("What?")
+
+
+def test_a_title_is_the_models_cut_to_its_length_or_else_the_messages_beginning() -> None:
+    long = "\N{BUG} " + "w" * 60
+    script = Script(("\N{BUG} Mend the login\n", ()), (long, ()), LLMRateLimitError("busy"), ("", ()))
+    with conversation(agent(script)) as one:
+        with pytest.raises(ValueError, match="no message of the user"):
+            one.generate_title()
+        one.send_message("Mend " + "x" * 2000)
+        assert one.generate_title() == "\N{BUG} Mend the login"
+        assert script.prompt().count("x") < 1100, "only the beginning of the message is sent"
+        assert one.generate_title() == long[:47] + "..."
+        assert one.generate_title() == "Mend " + "x" * 42 + "..."
+        assert one.generate_title(max_length=10) == "Mend xx..."
+        other = Script(("\N{GEAR} Other", ()))
+        assert one.generate_title(llm=model(other)) == "\N{GEAR} Other"
+        with pytest.raises(ValueError, match="max_length"):
+            one.generate_title(max_length=3)
+
+
+# --- acting beside the agent ---
+
+
+def test_a_tool_is_called_directly_between_runs_and_the_log_does_not_hear_of_it(sandbox: Sandbox) -> None:
+    secrets = {"TOKEN": "swordfish-1"}
+    with conversation(agent(Script(run("ls"), DONE)), workspace=sandbox, secrets=secrets) as one:
+        result = one.execute_tool("terminal", TerminalAction(command="echo $TOKEN"))
+        assert result.text == "ran echo $TOKEN\n"
+        assert sandbox.env == {"TOKEN": "swordfish-1"}
+        assert kinds(one) == []
+        one.send_message("Go.")
+        one.run()
+        assert one.execute_tool("terminal", TerminalAction(command="pwd")).text == "ran pwd\n"
+        assert sandbox.ran == ["echo $TOKEN", "ls", "pwd"]
+        with pytest.raises(KeyError, match=r"nope.*available.*terminal"):
+            one.execute_tool("nope", TerminalAction(command="pwd"))
+        with pytest.raises(TypeError, match="takes a TerminalAction"):
+            one.execute_tool("terminal", ThinkAction(thought="x"))
+
+
+def test_a_tool_is_called_directly_while_the_agent_works(sandbox: Sandbox) -> None:
+    results: list[str] = []
+    with conversation(agent(Script(run("ls"), DONE)), workspace=sandbox) as one:
+
+        def call() -> None:
+            results.append(one.execute_tool("terminal", TerminalAction(command="pwd")).text)
+
+        calling = threading.Thread(target=call)
+
+        def on_event(event: Event) -> None:
+            if isinstance(event, ObservationEvent) and not calling.ident:
+                calling.start()
+                calling.join(20)
+
+        one.add_callback(on_event)
+        one.send_message("Go.")
+        one.run()
+        assert results == ["ran pwd\n"]
+        assert status(one) is FINISHED
+
+
+def test_condense_makes_the_history_shorter_at_once_between_runs() -> None:
+    script = Script(*[run(f"echo {i}") for i in range(8)], DONE, ("SUMMARY", ()), DONE)
+    llm = model(script)
+    condenser = LLMSummarizingCondenser(llm=llm.model_copy(update={"usage_id": "condenser"}), max_size=100)
+    with conversation(agent(script, condenser=condenser)) as one:
+        one.send_message("Count.")
+        one.run()
+        before = len(one.state.view)
+        one.condense()
+        assert isinstance(one.state.events[-1], Condensation)
+        assert len(one.state.view) < before
+        assert set(one.stats.usage_to_metrics) == {"agent", "condenser"}
+        one.send_message("Go on.")
+        one.run()
+        assert "SUMMARY" in script.prompt()
+
+
+def test_condense_without_a_condenser_that_can_is_refused() -> None:
+    with conversation(agent(Script())) as one, pytest.raises(ValueError, match="condenser"):
+        one.condense()
+
+
+def test_condense_with_nothing_to_condense_says_so() -> None:
+    script = Script()
+    condenser = LLMSummarizingCondenser(llm=model(script), max_size=100)
+    with conversation(agent(script, condenser=condenser)) as one:
+        one.send_message("Hello")
+        with pytest.raises(NoCondensationError):
+            one.condense()
+
+
+def test_secrets_given_later_are_hidden_and_reach_the_commands_that_name_them(sandbox: Sandbox) -> None:
+    with conversation(agent(Script(run("echo $TOKEN"), DONE)), workspace=sandbox) as one:
+        one.send_message("First.")
+        one.update_secrets({"TOKEN": "swordfish-9"})
+        one.send_message("Use swordfish-9.")
+        sandbox.answer = lambda command: "swordfish-9\n"
+        one.run()
+        assert sandbox.env == {"TOKEN": "swordfish-9"}
+        assert "swordfish-9" not in "".join(event.model_dump_json() for event in one.state.events)
+
+
+# --- status and state ---
+
+
+def test_a_message_sent_before_a_pause_is_answered_by_the_next_run() -> None:
+    with conversation(agent(Script(DONE))) as one:
+        one.send_message("Hello")
+        one.pause()
+        assert status(one) is PAUSED
+        one.run()
+        assert status(one) is FINISHED
+
+
+def test_a_pause_leaves_a_finished_conversation_as_it_is() -> None:
+    with conversation(agent(Script(DONE))) as one:
+        one.send_message("Hello")
+        one.run()
+        one.pause()
+        assert status(one) is FINISHED
+
+
+def test_each_run_may_take_as_many_iterations_as_are_allowed_for_one(sandbox: Sandbox) -> None:
+    script = Script(
+        run("1"), run("2"), ("Yes?", ()), run("3"), run("4"), ("Yes?", ()), *[run(str(i)) for i in range(9)]
+    )
+    with conversation(agent(script), workspace=sandbox, max_iteration_per_run=3) as one:
+        for _ in range(2):
+            one.send_message("Go.")
+            one.run()
+            assert status(one) is FINISHED
+        one.send_message("Go.")
+        one.run()
+        assert status(one) is ExecutionStatus.ERROR
+        assert len(script.requests) == 9
+        assert one.state.max_iterations == 3
+
+
+def test_the_state_tells_what_is_in_the_log() -> None:
+    with conversation(agent(Script(("Hi.", ()))), tags={"team": "docks"}, stuck_detection=False) as one:
+        state = one.state
+        before = state.last_user_message_id
+        one.send_message("Hello")
+        one.run()
+        said = [event.id for event in state.events if isinstance(event, MessageEvent)]
+        assert (before, state.last_user_message_id) == (None, said[0])
+        assert (state.tags, state.stuck_detection) == ({"team": "docks"}, False)
+        assert (state.activated_knowledge_skills, state.activated_path_rules, state.invoked_skills) == ([], [], [])
+        assert state.agent_state == {"iterative_refinement_iteration": 0}
+        assert state.blocked_actions == {}
+        assert [message.role for message in state.view.messages()] == ["system", "user", "assistant"]
+
+
+@pytest.mark.parametrize("tags", [{"Team": "x"}, {"a-b": "x"}, {"team": "x" * 257}])
+def test_tags_have_plain_names_and_short_values(tags: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="tag "):
+        conversation(agent(Script()), tags=tags)
+
+
+def test_a_conversation_taken_up_again_counts_on(tmp_path: Path) -> None:
+    arguments: dict[str, Any] = {"persistence_dir": tmp_path, "conversation_id": "c"}
+    with conversation(agent(Script(DONE)), **arguments) as first:
+        first.send_message("Hello")
+        first.run()
+        cost = first.stats.accumulated_cost
+    with conversation(agent(Script(DONE)), **arguments) as second:
+        assert second.stats.accumulated_cost == pytest.approx(cost)
+        second.send_message("Again")
+        second.run()
+        assert second.stats.accumulated_cost == pytest.approx(2 * cost)
+        assert second.stats.usage_to_metrics["agent"].accumulated_cost == pytest.approx(2 * cost)
+
+
+# --- life ---
+
+
+class Counting(ToolExecutor):
+    """Counts how often it was made and closed."""
+
+    made = closed = 0
+
+    def __init__(self) -> None:
+        type(self).made += 1
+
+    def __call__(self, action: Any, conversation: Any = None) -> Any:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        type(self).closed += 1
+
+
+@pytest.fixture
+def counting() -> type[Counting]:
+    Counting.made = Counting.closed = 0
+    register_tool("counting", lambda state: [TerminalTool.create()[0].set_executor(Counting())])
+    return Counting
+
+
+def test_the_tools_are_made_once_for_all_runs_and_their_executors_closed_once(counting: type[Counting]) -> None:
+    who = Agent(llm=model(Script(DONE, DONE)), tools=[Tool(name="counting")])
+    with conversation(who) as one:
+        for _ in range(2):
+            one.send_message("Hello")
+            one.run()
+        assert (counting.made, counting.closed) == (1, 0)
+    one.close()
+    assert (counting.made, counting.closed) == (1, 1)
+
+
+async def test_an_asynchronous_program_uses_the_same_conversation() -> None:
+    async with conversation(agent(Script(DONE))) as one:
+        await one.asend_message("Hello")
+        await one.arun()
+        assert await asyncio.to_thread(status, one) is FINISHED
+    with pytest.raises(RuntimeError, match="closed"):
+        await one.arun()
+    with pytest.raises(RuntimeError, match="closed"):
+        await asyncio.to_thread(one.send_message, "Hello?")
