@@ -7,10 +7,9 @@
 import { frameId, parseFrame } from "../protocol/frames";
 import { isAction } from "../protocol/events";
 import { stringField } from "../protocol/fields";
-import type { PendingMessage } from "../state/model";
+import type { ConversationStore, PendingMessage } from "../state/model";
 import { acceptsMessage, phaseOf } from "../state/phase";
 import type { Api } from "./api";
-import type { ConversationStore } from "./session";
 
 /** Long enough for a message that was received just before the break to be stored. */
 const SETTLE_MILLISECONDS = 1_500;

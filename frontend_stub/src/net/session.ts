@@ -6,17 +6,14 @@
 import { messageAction, stateAction } from "../protocol/client-actions";
 import type { RequestedState } from "../protocol/client-actions";
 import { parseDelta, parseFrame } from "../protocol/frames";
-import type { ConversationModel, ModelAction } from "../state/model";
+import type { ConversationModel, ConversationStore, ModelAction } from "../state/model";
 import { acceptsMessage, needsStart, phaseOf } from "../state/phase";
-import type { ModelStore } from "../state/store";
 import type { Api } from "./api";
 import { HistoryLoader } from "./history";
 import { ApiError, errorText } from "./http";
 import { Outbox } from "./outbox";
 import type { Line, OpenLine } from "./socket";
 import type { TokenKeeper } from "./token";
-
-export type ConversationStore = ModelStore<ConversationModel, ModelAction>;
 
 export interface SessionParts {
   readonly api: Api;

@@ -2,6 +2,7 @@
 import type { AgentState, ConversationEvent, LlmMetrics } from "../protocol/events";
 import type { Delta, Frame } from "../protocol/frames";
 import type { ConversationInfo } from "../protocol/rest";
+import type { ModelStore } from "./store";
 import { createStreams } from "./streams";
 import type { Streams } from "./streams";
 import { createTimeline } from "./timeline";
@@ -83,6 +84,8 @@ export type ModelAction =
   | { readonly type: "pending-drop"; readonly key: string }
   | { readonly type: "notice"; readonly level: "error" | "info"; readonly text: string; readonly statusId?: string }
   | { readonly type: "notice-dismiss"; readonly key: string };
+
+export type ConversationStore = ModelStore<ConversationModel, ModelAction>;
 
 export function createModel(conversationId: string): ConversationModel {
   return {

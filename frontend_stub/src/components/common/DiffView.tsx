@@ -1,5 +1,6 @@
 import { useFold } from "./folds";
 import type { DiffLine, FileDiff } from "./diff";
+import { Unfold } from "./Unfold";
 
 const SHOWN_LINES = 40;
 const SIGNS: Readonly<Record<DiffLine["kind"], string>> = { added: "+", removed: "−", same: " ", gap: "⋯" };
@@ -33,15 +34,7 @@ export function DiffView({ diff, foldKey }: { readonly diff: FileDiff; readonly 
         </table>
       </div>
       {(folded || open) && (
-        <button
-          type="button"
-          className="unfold"
-          onClick={() => {
-            setOpen(!open);
-          }}
-        >
-          {folded ? `Show all ${diff.lines.length} lines` : "Show fewer lines"}
-        </button>
+        <Unfold open={!folded} onToggle={setOpen} more={`Show all ${diff.lines.length} lines`} less="Show fewer lines" />
       )}
     </div>
   );

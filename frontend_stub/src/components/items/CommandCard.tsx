@@ -10,6 +10,7 @@ import { CopyButton } from "../common/CopyButton";
 import { useFold } from "../common/folds";
 import { TerminalIcon } from "../common/icons";
 import { Spinner } from "../common/Spinner";
+import { Unfold } from "../common/Unfold";
 import { Step } from "./Step";
 import type { Tone } from "./Step";
 
@@ -123,16 +124,7 @@ function FinalOutput({ text, foldKey }: FinalOutputProps) {
   return (
     <>
       {long && (
-        <button
-          type="button"
-          className="unfold term-unfold"
-          aria-expanded={open}
-          onClick={() => {
-            setOpen(!open);
-          }}
-        >
-          {open ? "Show the end only" : `Show ${lines.length - SHOWN_LINES} earlier lines`}
-        </button>
+        <Unfold open={open} onToggle={setOpen} more={`Show ${lines.length - SHOWN_LINES} earlier lines`} less="Show the end only" className="term-unfold" />
       )}
       {/* eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- a scrollable region must take focus */}
       <pre className="term-output" tabIndex={0} aria-label="Output">
@@ -165,16 +157,7 @@ function Command({ text, prompt, foldKey }: { readonly text: string; readonly pr
         <code>{long && !open ? lines.slice(0, COMMAND_LINES).join("\n") : text}</code>
       </pre>
       {long && (
-        <button
-          type="button"
-          className="unfold term-unfold"
-          aria-expanded={open}
-          onClick={() => {
-            setOpen(!open);
-          }}
-        >
-          {open ? "Show the beginning only" : `Show ${lines.length - COMMAND_LINES} more lines`}
-        </button>
+        <Unfold open={open} onToggle={setOpen} more={`Show ${lines.length - COMMAND_LINES} more lines`} less="Show the beginning only" className="term-unfold" />
       )}
     </div>
   );
