@@ -35,6 +35,8 @@ def abilities_of(config: LLMConfig) -> ModelFeatures:
         changes["string_content"] = config.force_string_serializer
     if config.disable_vision is not None:
         changes["vision"] = not config.disable_vision
+    if config.inline_image_urls is not None:
+        changes["inline_images"] = config.inline_image_urls
     if config.max_input_tokens is not None:
         changes["max_input_tokens"] = config.max_input_tokens
     if config.api_mode != "auto":

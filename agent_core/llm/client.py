@@ -13,7 +13,6 @@ import concurrent.futures
 import gc
 import importlib
 import os
-import re
 import threading
 import warnings
 from collections.abc import AsyncGenerator
@@ -21,14 +20,18 @@ from contextlib import aclosing
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from pydantic import SecretStr
-
 from agent_core.errors import LLMBadRequestError, LLMError, LLMInternalError
 from agent_core.llm.compatible import CompatibleExchange, HttpFailures
 from agent_core.llm.exchange import ChatRequest, Chunk, Endpoint
 from agent_core.llm.failures import build, from_exception
-from agent_core.llm.http_requests import checked_url, compatible_request, openai_request, responses_request
-from agent_core.llm.library_forms import chunk_of_library, copied
+from agent_core.llm.http_requests import (
+    OPENAI_OWN,
+    checked_url,
+    compatible_request,
+    openai_request,
+    responses_request,
+)
+from agent_core.llm.library_forms import chunk_of_library, copied, keys_of_environment, plain
 from agent_core.llm.routes import Route, route_of
 
 _ENVIRONMENT = {
@@ -71,6 +74,7 @@ class _Library:
 
         litellm.suppress_debug_info = True
         litellm.telemetry = False
+        litellm.modify_params = True
         litellm.set_verbose = False
         litellm.disable_token_counter = True
         litellm.disable_streaming_logging = True
@@ -238,8 +242,8 @@ class LiteLLMClient:
             "extra_headers": dict(endpoint.headers) or None,
             "extra_body": dict(request.extra_body) or None,
             "tools": copied(request.tools) or None,
-            **{name: _plain(value) for name, value in endpoint.options},
-            **request.parameters,
+            **{name: plain(value) for name, value in endpoint.options},
+            **{name: value for name, value in request.parameters.items() if name not in OPENAI_OWN},
         }
         try:
             stream = await library.litellm.acompletion(
@@ -261,18 +265,9 @@ class LiteLLMClient:
         except LLMError:
             raise
         except Exception as error:  # noqa: BLE001 (the library raises what it likes; all of it is a failed call)
-            raise from_exception(endpoint, error, secrets=_keys_of_environment()) from None
+            raise from_exception(endpoint, error, secrets=keys_of_environment()) from None
         if not is_complete:
             raise build(endpoint, LLMInternalError, f"Model {endpoint.label} cut its answer off before the end")
-
-
-def _plain(value: str | SecretStr) -> str:
-    return value.get_secret_value() if isinstance(value, SecretStr) else value
-
-
-def _keys_of_environment() -> list[str]:
-    """Values of the environment that the library may have used as a key without our knowing."""
-    return [value for name, value in os.environ.items() if re.search(r"(KEY|TOKEN|SECRET|PASSWORD)$", name.upper())]
 
 
 def _open_handler(library: _Library, timeout: float) -> Any:

@@ -34,6 +34,18 @@ COUNTS_SECONDS = 5.0
 RetryListener = Callable[[RetryNotice], None]
 
 
+def heard_by(listener: Callable[[int, int, Exception], object] | None, on_retry: RetryListener | None) -> RetryListener:
+    """Who tells of a retry the listener of a configuration, then the one of a call."""
+
+    def tell(notice: RetryNotice) -> None:
+        if listener is not None:
+            listener(notice.attempt, notice.max_attempts, notice.error)
+        if on_retry is not None:
+            on_retry(notice)
+
+    return tell
+
+
 @dataclass(frozen=True, slots=True)
 class Completion:
     """A call, ready to be made.

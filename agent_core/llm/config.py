@@ -6,14 +6,15 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, SerializationInfo, field_serializer, field_validator
 
 from agent_core.llm.fallback import FallbackStrategy
-from agent_core.llm.features import CAPABILITIES
+from agent_core.llm.features import CAPABILITIES, THINKING_MODES
 
 DEMO_MODEL = "demo/tour"
+DEFAULT_EFFORT: Final = "high"
 EXPOSE_SECRETS = "expose_secrets"
 """Key of a serialisation context: ``model_dump(context={EXPOSE_SECRETS: True})`` writes keys in plain text."""
 
@@ -32,6 +33,10 @@ class LLMConfig(BaseModel):
     """Key for the provider; without one, the provider's usual environment variable is used."""
     base_url: str | None = None
     """Root of the API, up to and including ``/v1`` where there is one."""
+    auth_type: Literal["api_key", "subscription"] = "api_key"
+    """``subscription``: the key is that of a subscription, which takes no limit of the answer's length (Responses)."""
+    provider_connection_id: str | None = None
+    """Which of a user's stored connections to the provider the key is of; for programs that keep such."""
     api_version: str | None = None
     """Version of the API, for Azure, where it is ``2024-12-01-preview`` unless given."""
     ollama_base_url: str | None = None
@@ -67,8 +72,14 @@ class LLMConfig(BaseModel):
     top_p: float | None = None
     top_k: int | None = None
     seed: int | None = None
-    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = None
-    """How long the model thinks; None leaves it to the provider."""
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = DEFAULT_EFFORT
+    """How long the model thinks, sent to models that can be told; None leaves it to the provider.
+
+    To a model that no table knows the default is not sent: give another one, or the capability
+    ``supports_reasoning_effort``.
+    """
+    extended_thinking_budget: int | None = Field(default=200_000, gt=0)
+    """Most tokens of thinking, for models that are given a number (`thinking_mode` ``manual``); None: no thinking."""
     max_output_tokens: int | None = Field(default=None, gt=0)
     """Longest answer; None leaves it to the provider."""
     max_input_tokens: int | None = Field(default=None, gt=0)
@@ -90,12 +101,24 @@ class LLMConfig(BaseModel):
     """Do not ask the server to stop at the end of a call that is written as text."""
     caching_prompt: bool = True
     """Mark reusable prefixes for models that want it."""
+    prompt_cache_retention: str | None = "24h"
+    """How long OpenAI keeps a cached prefix, for its models that can be told; None leaves it to the provider."""
+    inline_image_urls: bool | None = None
+    """Whether images at web addresses are fetched and sent along; None does it for models that fetch none themselves.
+
+    Only addresses of the public internet are fetched.
+    """
+    max_message_chars: int = Field(default=30_000, ge=1)
+    """Longest text in the result of a tool, in characters; the middle of a longer one is left out."""
     disable_vision: bool | None = None
     """True leaves images out whatever the model can do; False sends them even where the table says no."""
     force_string_serializer: bool | None = None
     """Whether message content is one text instead of a list of parts; None asks the table of known models."""
-    capability_overrides: dict[str, bool] = Field(default_factory=dict)
-    """What the model can do, by the names of agent-core 9.9 (``supports_vision`` …); beats everything that is known."""
+    capability_overrides: dict[str, bool | str] = Field(default_factory=dict)
+    """What the model can do, by the names of agent-core 9.9 (``supports_vision`` …); beats everything that is known.
+
+    All are true or false but ``thinking_mode``: ``adaptive``, ``manual`` or ``none``.
+    """
     drop_params: bool = True
     """Leave out options that the provider does not know, rather than fail."""
     model_canonical_name: str | None = None
@@ -129,9 +152,13 @@ class LLMConfig(BaseModel):
 
     @field_validator("capability_overrides")
     @classmethod
-    def _known_capabilities(cls, value: dict[str, bool]) -> dict[str, bool]:
+    def _known_capabilities(cls, value: dict[str, bool | str]) -> dict[str, bool | str]:
         if unknown := sorted(value.keys() - CAPABILITIES.keys()):
             raise ValueError(f"{unknown[0]!r} is no capability; there are {sorted(CAPABILITIES)}")
+        for name, given in value.items():
+            allowed: tuple[bool | str, ...] = THINKING_MODES if name == "thinking_mode" else (True, False)
+            if given not in allowed:
+                raise ValueError(f"{name} is {given!r}; it can be one of {list(allowed)}")
         return value
 
     @classmethod

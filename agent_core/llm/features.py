@@ -25,6 +25,13 @@ _THINKING_BLOCKS = ("claude",)
 _RESPONSES = ("gpt-5", "codex-mini", "!gpt-5-chat")
 _NO_STOP_WORDS = ("o1", "o3", "grok-4-0709", "grok-code-fast-1", "deepseek-r1-0528")
 _NO_EXAMPLE = ("openhands-lm", "devstral", "nemotron")
+_MANUAL_THINKING = (
+    *("claude-sonnet-4-5", "claude-sonnet-4.5", "claude-sonnet-4-6", "claude-sonnet-4.6"),
+    *("claude-haiku-4-5", "claude-haiku-4.5"),
+)
+_NO_THINKING = ("claude-opus-4-1", "claude-opus-4.1")
+_CACHE_RETENTION = ("gpt-5", "gpt-4.1", "!mini", "gpt-5.1-codex-mini", "!azure")
+_INLINE_IMAGES = ("kimi-k2.5", "kimi-k2.6", "kimi-k3", "moonshot")
 _NO_SAMPLING = ("gpt-5", "o1", "o3", "o4", "claude-opus-4-7", "claude-opus-4-8", "!gpt-5-chat", "!gemini")
 
 
@@ -39,9 +46,14 @@ class ModelFeatures:
         string_content: wants message content as one text, not as a list.
         echo_reasoning: wants its reasoning text back with the history.
         thinking_blocks: wants its signed thinking blocks back, unchanged.
-        sampling: takes temperature and top_p.
+        sampling: takes temperature, top_p and top_k; None when nobody says so: then while it is not told how long to
+            think.
         responses: wants to be asked through the Responses API.
-        reasoning: thinks before it answers, and can be told how long. Assumed of a model that no table knows.
+        reasoning: thinks before it answers, and can be told how long; None when nobody knows.
+        thinking_mode: how its thinking is asked for: ``adaptive`` by the effort, ``manual`` by a number of tokens,
+            ``none`` not at all; ``unknown``: by the effort, if at all.
+        cache_retention: can be told how long to keep a cached prefix.
+        inline_images: takes images only within the request, not by their address.
         stop_words: can be told at which text to stop.
         text_example: wants to be shown how calls are written as text, where it has to.
         max_input_tokens: context window, None when unknown.
@@ -54,9 +66,12 @@ class ModelFeatures:
     string_content: bool = False
     echo_reasoning: bool = False
     thinking_blocks: bool = False
-    sampling: bool = True
+    sampling: bool | None = None
     responses: bool = False
-    reasoning: bool = True
+    reasoning: bool | None = None
+    thinking_mode: str = "unknown"
+    cache_retention: bool = False
+    inline_images: bool = False
     stop_words: bool = True
     text_example: bool = True
     max_input_tokens: int | None = None
@@ -72,19 +87,24 @@ CAPABILITIES: Mapping[str, str] = MappingProxyType(
         "supports_function_calling": "function_calling",
         "supports_vision": "vision",
         "supports_prompt_cache": "prompt_cache_marks",
+        "supports_prompt_cache_retention": "cache_retention",
         "supports_sampling_params": "sampling",
         "supports_reasoning_effort": "reasoning",
+        "thinking_mode": "thinking_mode",
         "supports_stop_words": "stop_words",
         "supports_responses_api": "responses",
         "force_string_serializer": "string_content",
         "send_reasoning_content": "echo_reasoning",
+        "requires_inline_image_data": "inline_images",
     }
 )
 """The names under which a configuration may overrule what is known of a model."""
 
+THINKING_MODES = ("adaptive", "manual", "none")
+
 
 @lru_cache(maxsize=256)
-def features_of(model: str, overrides: tuple[tuple[str, bool], ...] = ()) -> ModelFeatures:
+def features_of(model: str, overrides: tuple[tuple[str, bool | str], ...] = ()) -> ModelFeatures:
     """The features of a model by its full configured name; looked up once per name.
 
     `overrides`, by the names of `CAPABILITIES`, beat the public table, whose explicit words beat the name patterns.
@@ -100,9 +120,12 @@ def features_of(model: str, overrides: tuple[tuple[str, bool], ...] = ()) -> Mod
         string_content=matches(model, _STRING_CONTENT),
         echo_reasoning=matches(model, _ECHO_REASONING),
         thinking_blocks=matches(model, _THINKING_BLOCKS),
-        sampling=not matches(_base(model), _NO_SAMPLING, anchored=True),
+        sampling=_takes_sampling(model, known),
         responses=model.startswith("openai/") and (matches(model, _RESPONSES) or _only_responses(known)),
-        reasoning=entry is None or bool(known.get("supports_reasoning")),
+        reasoning=_reasons(model, entry),
+        thinking_mode=_thinking_mode(model, known),
+        cache_retention=matches(model, _CACHE_RETENTION),
+        inline_images=matches(model, _INLINE_IMAGES),
         stop_words=not matches(_base(model), _NO_STOP_WORDS, anchored=True),
         text_example=not matches(model, _NO_EXAMPLE),
         max_input_tokens=_count(known, "max_input_tokens") or _count(known, "max_tokens"),
@@ -119,6 +142,27 @@ def matches(name: str, patterns: tuple[str, ...], *, anchored: bool = False) -> 
         if lower.startswith(word) if anchored else word in lower:
             found = not pattern.startswith("!")
     return found
+
+
+def _takes_sampling(model: str, entry: Mapping[str, Any]) -> bool | None:
+    said = entry.get("supports_sampling_params")
+    if isinstance(said, bool):
+        return said
+    return False if matches(_base(model), _NO_SAMPLING, anchored=True) else None
+
+
+def _reasons(model: str, entry: Mapping[str, Any] | None) -> bool | None:
+    if matches(model, _NO_THINKING):
+        return False
+    return None if entry is None else bool(entry.get("supports_reasoning"))
+
+
+def _thinking_mode(model: str, entry: Mapping[str, Any]) -> str:
+    if matches(model, _MANUAL_THINKING):
+        return "manual"
+    if _reasons(model, entry or None) is False:
+        return "none"
+    return "adaptive" if entry.get("supports_adaptive_thinking") else "unknown"
 
 
 def _only_responses(entry: Mapping[str, Any]) -> bool:

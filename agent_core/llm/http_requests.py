@@ -20,6 +20,8 @@ from agent_core.llm.routes import Route
 _COMPLETIONS = "/chat/completions"
 _RESPONSES = "/responses"
 _CONNECT_SECONDS = 30.0
+OPENAI_OWN = frozenset({"prompt_cache_retention"})
+"""Options that the client library does not know, and OpenAI does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +113,9 @@ def openai_request(library: Any, request: ChatRequest, route: Route) -> HttpRequ
         what = f"There is no API key for model {request.endpoint.label}"
         raise build(request.endpoint, LLMAuthenticationError, what)
     url = config.get_api_base(None)
+    own = {name: value for name, value in request.parameters.items() if name in OPENAI_OWN}
     parameters = config.map_openai_params(
-        non_default_params=dict(request.parameters),
+        non_default_params={name: value for name, value in request.parameters.items() if name not in own},
         optional_params={},
         model=route.model,
         drop_params=request.endpoint.drop_params,
@@ -128,7 +131,7 @@ def openai_request(library: Any, request: ChatRequest, route: Route) -> HttpRequ
     )
     if request.context.conversation_id:
         body["prompt_cache_key"] = request.context.conversation_id
-    return _request(library, request, url, secret, body)
+    return _request(library, request, url, secret, {**body, **own})
 
 
 def _request(

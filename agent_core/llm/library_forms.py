@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
+from pydantic import SecretStr
 
 from agent_core.llm.exchange import CallDelta, Chunk
 from agent_core.llm.json_text import encoded
+
+
+def plain(value: str | SecretStr) -> str:
+    """The value, also of a secret."""
+    return value.get_secret_value() if isinstance(value, SecretStr) else value
+
+
+def keys_of_environment() -> list[str]:
+    """Values of the environment that the library may have used as a key without our knowing."""
+    return [value for name, value in os.environ.items() if re.search(r"(KEY|TOKEN|SECRET|PASSWORD)$", name.upper())]
 
 
 def copied(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic import PrivateAttr
@@ -15,7 +16,8 @@ from agent_core.events.messages import Message
 from agent_core.llm.abilities import abilities_of, check_window, lookup_name
 from agent_core.llm.addresses import endpoint_of
 from agent_core.llm.assembly import Assembly
-from agent_core.llm.completion import Completion, RetryListener
+from agent_core.llm.calling import Asked, Schema, as_schemas, run_alone
+from agent_core.llm.completion import Completion, RetryListener, heard_by
 from agent_core.llm.completion_log import log_completion
 from agent_core.llm.config import DEMO_MODEL, LLMConfig
 from agent_core.llm.deltas import DeltaListener
@@ -23,6 +25,7 @@ from agent_core.llm.exchange import CallContext, ChatRequest, Transport
 from agent_core.llm.features import ModelFeatures
 from agent_core.llm.metrics import Metrics
 from agent_core.llm.model_table import model_entry
+from agent_core.llm.options import headers_of, parameters_of, with_given
 from agent_core.llm.prices import CHARS_PER_TOKEN, cost_of, usage_of
 from agent_core.llm.render import WireMessage, adapted, render_message, texts_size
 from agent_core.llm.response import LLMResponse, ResponseKind, RetryNotice, classify
@@ -89,7 +92,10 @@ class LLM(LLMConfig):
         never changes what it is given.
         """
         features = self.features
-        return render_message(message, features, vision=features.vision, cache_marks=self.is_caching_prompt_active())
+        marks = self.is_caching_prompt_active()
+        return render_message(
+            message, features, vision=features.vision, cache_marks=marks, max_text=self.max_message_chars
+        )
 
     async def warm_up(self) -> None:
         """Do beforehand what takes long the first time, so that the first call need not wait for it; never raises."""
@@ -130,58 +136,80 @@ class LLM(LLMConfig):
         """Whether the model is asked through the Responses API."""
         return self.features.responses
 
-    def get_token_count(self, messages: Sequence[WireMessage], tools: Sequence[dict[str, Any]] = ()) -> int:
+    def get_token_count(
+        self,
+        messages: Sequence[Message | WireMessage],
+        tools: Sequence[Schema] = (),
+        add_security_risk_prediction: bool = False,
+    ) -> int:
         """Tokens of a prompt, estimated: a quarter of its characters."""
-        schemas = sum(len(json.dumps(tool)) for tool in tools)
-        return (texts_size(messages) + schemas) // CHARS_PER_TOKEN
+        schemas = sum(len(json.dumps(tool)) for tool in as_schemas(tools, add_security_risk_prediction))
+        return (texts_size(self._wire(messages)) + schemas) // CHARS_PER_TOKEN
 
     async def acompletion(
         self,
-        messages: Sequence[WireMessage],
-        tools: Sequence[dict[str, Any]] = (),
+        messages: Sequence[Message | WireMessage],
+        tools: Sequence[Schema] = (),
         *,
         on_delta: DeltaListener | None = None,
         on_retry: RetryListener | None = None,
         context: CallContext | None = None,
+        add_security_risk_prediction: bool = False,
+        **options: Any,
     ) -> LLMResponse:
         """Ask the model; always streamed.
 
-        `messages` are rendered ones, `tools` function-tool schemas. `on_delta` hears the text as it comes, under the id
-        of the response to be; when an attempt breaks off after text was passed on, it hears `TextDiscarded` first.
-        `on_retry` is told before each wait. Both are called in the event loop and must not block. Cancelling closes the
+        `messages` are messages or rendered ones, `tools` function-tool schemas or what makes them (with an argument
+        for the call's risk if `add_security_risk_prediction`). `on_delta` hears the text as it comes, under the id of
+        the response to be; when an attempt breaks off after text was passed on, it hears `TextDiscarded` first.
+        `on_retry` is told before each wait. Both are called in the event loop and must not block. `options` are those
+        of the request by their OpenAI names, and beat what is configured; None leaves one out. Cancelling closes the
         connection and ends a wait at once.
 
         Raises:
             FunctionCallValidationError: a model without tools of its own wrote a call that cannot be; it was counted.
             LLMError: the call failed for good, after its retries where they make sense; `str(error)` is fit for a user.
         """
-        context = context or CallContext()
+        schemas = as_schemas(tools, add_security_risk_prediction)
+        asked = Asked(self._wire(messages), schemas, on_delta, on_retry, context or CallContext(), options)
         try:
-            return await self._ask(messages, tools, on_delta, on_retry, context)
+            return await self._ask(asked)
         except LLMError as error:
             if self.fallback_strategy is None or not error.retryable:
                 raise
-            models = self.fallback_strategy.models(LLM)
-            response = await self._ask_others(models, messages, tools, on_delta, on_retry, context)
+            response = await self._ask_others(self.fallback_strategy.models(LLM), asked)
             if response is None:
                 raise
             return response
 
-    async def _ask_others(
-        self,
-        models: Iterable[LLM],
-        messages: Sequence[WireMessage],
-        tools: Sequence[dict[str, Any]],
-        on_delta: DeltaListener | None,
-        on_retry: RetryListener | None,
-        context: CallContext,
-    ) -> LLMResponse | None:
+    def completion(
+        self, messages: Sequence[Message | WireMessage], tools: Sequence[Schema] = (), **given: Any
+    ) -> LLMResponse:
+        """`acompletion` for programs that are not asynchronous."""
+        return run_alone(lambda: self.acompletion(messages, tools, **given))
+
+    async def aresponses(
+        self, messages: Sequence[Message | WireMessage], tools: Sequence[Schema] = (), **given: Any
+    ) -> LLMResponse:
+        """`acompletion` through the Responses API, whatever `api_mode` says."""
+        return await self.model_copy(update={"api_mode": "responses"}).acompletion(messages, tools, **given)
+
+    def responses(
+        self, messages: Sequence[Message | WireMessage], tools: Sequence[Schema] = (), **given: Any
+    ) -> LLMResponse:
+        """`aresponses` for programs that are not asynchronous."""
+        return run_alone(lambda: self.aresponses(messages, tools, **given))
+
+    def _wire(self, messages: Sequence[Message | WireMessage]) -> Sequence[WireMessage]:
+        return [self.render(one) if isinstance(one, Message) else one for one in messages]
+
+    async def _ask_others(self, models: Iterable[LLM], asked: Asked) -> LLMResponse | None:
         """The answer of the first fallback that has one; what they cost is counted here."""
-        counting = context.counted_as(self.usage_id)
+        context = asked.context.counted_as(self.usage_id)
         for llm in models:
             logger.warning("%s failed, %s is asked instead", self.model, llm.model)
             try:
-                return await llm._ask(llm.adapted(messages), tools, on_delta, on_retry, counting)
+                return await llm._ask(replace(asked, messages=llm.adapted(asked.messages), context=context))
             except LLMError as error:
                 if isinstance(error, FunctionCallValidationError):
                     raise
@@ -190,28 +218,25 @@ class LLM(LLMConfig):
                 self._metrics.merge(llm.metrics)
         return None
 
-    async def _ask(
-        self,
-        messages: Sequence[WireMessage],
-        tools: Sequence[dict[str, Any]],
-        on_delta: DeltaListener | None,
-        on_retry: RetryListener | None,
-        context: CallContext,
-    ) -> LLMResponse:
-        features = self.features
+    async def _ask(self, asked: Asked) -> LLMResponse:
+        features, messages, tools = self.features, asked.messages, asked.tools
         check_window(self, features.max_input_tokens)
-        parameters = self._parameters(features)
+        parameters = parameters_of(self, features, lambda: self.get_token_count(messages, tools))
+        parameters = with_given(parameters, asked.options)
         spoken = None if features.function_calling else TextCalls(messages, tools, example=features.text_example)
-        if spoken is not None and tools and features.stop_words and not self.disable_stop_word:
-            parameters["stop"] = [STOP_WORD]
+        if spoken is not None:
+            parameters.pop("tool_choice", None)
+            if tools and features.stop_words and not self.disable_stop_word:
+                parameters["stop"] = [STOP_WORD]
+        endpoint = endpoint_of(self)
         request = ChatRequest(
-            endpoint=endpoint_of(self),
+            endpoint=replace(endpoint, headers=(*headers_of(parameters), *endpoint.headers)),
             messages=messages if spoken is None else spoken.prompt,
             tools=tools if spoken is None else (),
             parameters=parameters,
             extra_body=self.litellm_extra_body,
             timeout=self.timeout,
-            context=context,
+            context=asked.context,
             api="responses" if features.responses else "chat",
         )
         completion = Completion(
@@ -221,13 +246,14 @@ class LLM(LLMConfig):
             marks_cache=self.is_caching_prompt_active(),
             count=lambda assembly, response_id: self._usage(assembly, response_id, messages, features),
             price=self._cost,
-            on_delta=on_delta,
-            on_retry=self._retries_heard_by(on_retry),
+            on_delta=asked.on_delta,
+            on_retry=heard_by(self.retry_listener, asked.on_retry),
         )
         response = await self._logged(completion, request)
         self._metrics.add(response)
-        if context.on_response is not None:
-            context.on_response(response, self.usage_id)
+        response = replace(response, metrics=self._metrics.snapshot())
+        if asked.context.on_response is not None:
+            asked.context.on_response(response, self.usage_id)
         return response if spoken is None else spoken.read(response)
 
     async def _logged(self, completion: Completion, request: ChatRequest) -> LLMResponse:
@@ -241,33 +267,6 @@ class LLM(LLMConfig):
             raise
         await log_completion(self.log_completions_folder, request, response)
         return response
-
-    def _retries_heard_by(self, on_retry: RetryListener | None) -> RetryListener | None:
-        """Whom to tell of a retry: the caller, and the listener of the configuration."""
-        listener = self.retry_listener
-        if listener is None:
-            return on_retry
-
-        def tell(notice: RetryNotice) -> None:
-            listener(notice.attempt, notice.max_attempts, notice.error)
-            if on_retry is not None:
-                on_retry(notice)
-
-        return tell
-
-    def _parameters(self, features: ModelFeatures) -> dict[str, Any]:
-        """Options by their OpenAI names; unset ones are left to the provider."""
-        sampling = {"temperature": self.temperature, "top_p": self.top_p, "top_k": self.top_k}
-        options: dict[str, Any] = {
-            **(sampling if features.sampling else {}),
-            "seed": self.seed,
-            "reasoning_effort": self.reasoning_effort,
-            "max_tokens": self.max_output_tokens,
-        }
-        if features.responses:
-            options["reasoning_summary"] = self.reasoning_summary
-            options["encrypted_reasoning"] = self.enable_encrypted_reasoning and features.reasoning
-        return {name: value for name, value in options.items() if value is not None}
 
     def _usage(
         self, assembly: Assembly, response_id: str, messages: Sequence[WireMessage], features: ModelFeatures

@@ -9,19 +9,23 @@ from agent_core.events.messages import ImageContent, Message, MessageToolCall
 from agent_core.llm.features import ModelFeatures
 
 MAX_TOOL_TEXT = 50_000
+TEXT_SLACK = 500
 CACHE_MARK = {"type": "ephemeral"}
 
 WireMessage = dict[str, Any]
 
 
-def render_message(message: Message, features: ModelFeatures, *, vision: bool, cache_marks: bool) -> WireMessage:
+def render_message(
+    message: Message, features: ModelFeatures, *, vision: bool, cache_marks: bool, max_text: int = MAX_TOOL_TEXT
+) -> WireMessage:
     """One message in wire form: a function of its arguments alone, so its result can be kept.
 
-    Text without images or marks becomes one string. Only system messages are marked here, where their parts say so;
-    the mark that moves along with the end of the history is `mark_cache`'s.
+    Of a tool's result each text is cut to `max_text` characters, and all together to `MAX_TOOL_TEXT`. Text without
+    images or marks becomes one string. Only system messages are marked here, where their parts say so; the mark that
+    moves along with the end of the history is `mark_cache`'s.
     """
     wire: WireMessage = {"role": message.role}
-    content = _content(message, vision=vision, marks=cache_marks and message.role == "system")
+    content = _content(message, vision=vision, marks=cache_marks and message.role == "system", max_text=max_text)
     if features.string_content and isinstance(content, list):
         content = message.text
     if message.role == "assistant":
@@ -53,7 +57,7 @@ def _call(call: MessageToolCall, *, with_item: bool) -> dict[str, Any]:
     return {**wire, "item_id": call.responses_item_id} if with_item and call.responses_item_id else wire
 
 
-def _content(message: Message, *, vision: bool, marks: bool) -> str | list[dict[str, Any]]:
+def _content(message: Message, *, vision: bool, marks: bool, max_text: int) -> str | list[dict[str, Any]]:
     parts: list[dict[str, Any]] = []
     is_plain = True
     left = MAX_TOOL_TEXT if message.role == "tool" else None
@@ -63,7 +67,7 @@ def _content(message: Message, *, vision: bool, marks: bool) -> str | list[dict[
                 parts += [{"type": "image_url", "image_url": {"url": url}} for url in part.image_urls]
                 is_plain = False
             continue
-        text = part.text if left is None else cut_middle(part.text, left)
+        text = part.text if left is None else cut_middle(part.text, min(left, _room(part.text, max_text)))
         left = None if left is None else max(0, left - len(text))
         item: dict[str, Any] = {"type": "text", "text": text}
         if marks and part.cache_prompt:
@@ -71,6 +75,11 @@ def _content(message: Message, *, vision: bool, marks: bool) -> str | list[dict[
             is_plain = False
         parts.append(item)
     return "\n".join(item["text"] for item in parts) if is_plain else parts
+
+
+def _room(text: str, limit: int) -> int:
+    """The limit, or a little more for a text that is hardly longer: with what a tool says after its output, for one."""
+    return len(text) if len(text) <= limit + TEXT_SLACK else limit
 
 
 def cut_middle(text: str, limit: int) -> str:

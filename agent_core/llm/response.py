@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from agent_core.errors import LLMError
-from agent_core.events.llm_events import TokenUsage
+from agent_core.events.llm_events import MetricsSnapshot, TokenUsage
 from agent_core.events.messages import Message
 
 
@@ -22,6 +23,7 @@ class LLMResponse:
         latency: seconds from the start of the successful attempt to the end of its answer.
         finish_reason: the provider's, for example ``stop``, ``tool_calls``, ``length``.
         model: the configured model.
+        metrics: what the calls of that model have cost by now, this one included.
     """
 
     message: Message
@@ -31,6 +33,27 @@ class LLMResponse:
     latency: float
     finish_reason: str
     model: str
+    metrics: MetricsSnapshot = field(default_factory=MetricsSnapshot)
+
+    @property
+    def raw_response(self) -> dict[str, Any]:
+        """The answer in the form of OpenAI's chat completions, put together from what was streamed."""
+        message: dict[str, Any] = {"role": "assistant", "content": self.message.text or None}
+        if self.message.reasoning_content:
+            message["reasoning_content"] = self.message.reasoning_content
+        if self.message.tool_calls:
+            message["tool_calls"] = [
+                {"id": one.id, "type": "function", "function": {"name": one.name, "arguments": one.arguments}}
+                for one in self.message.tool_calls
+            ]
+        counts = {"prompt_tokens": self.usage.prompt_tokens, "completion_tokens": self.usage.completion_tokens}
+        return {
+            "id": self.id,
+            "object": "chat.completion",
+            "model": self.model,
+            "choices": [{"index": 0, "message": message, "finish_reason": self.finish_reason}],
+            "usage": {**counts, "total_tokens": sum(counts.values())},
+        }
 
 
 @dataclass(frozen=True, slots=True)

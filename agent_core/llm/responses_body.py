@@ -11,6 +11,13 @@ from agent_core.llm.render import WireMessage, hoist_images
 REASONING = "reasoning"
 """Type of the items that hold a model's reasoning; they are kept among a message's thinking blocks."""
 
+_OPTIONS = (
+    ("max_output_tokens", "max_tokens"),
+    ("temperature", "temperature"),
+    ("top_p", "top_p"),
+    ("prompt_cache_retention", "prompt_cache_retention"),
+)
+
 
 def responses_body(request: ChatRequest, model: str) -> dict[str, Any]:
     """The body, apart from streaming.
@@ -29,18 +36,25 @@ def responses_body(request: ChatRequest, model: str) -> dict[str, Any]:
         body["instructions"] = instructions
     if request.tools:
         body["tools"] = [_tool(tool) for tool in request.tools]
-        body["tool_choice"] = "auto"
+        body["tool_choice"] = _choice(parameters.get("tool_choice", "auto"))
+    if given_form := parameters.get("response_format"):
+        body["text"] = {"format": {"type": given_form["type"], **given_form.get("json_schema", {})}}
     if parameters.get("encrypted_reasoning"):
         body["include"] = ["reasoning.encrypted_content"]
     reasoning = {"effort": parameters.get("reasoning_effort"), "summary": parameters.get("reasoning_summary")}
     if given := {key: value for key, value in reasoning.items() if value is not None}:
         body["reasoning"] = given
-    for name, ours in (("max_output_tokens", "max_tokens"), ("temperature", "temperature"), ("top_p", "top_p")):
+    for name, ours in _OPTIONS:
         if parameters.get(ours) is not None:
             body[name] = parameters[ours]
     if request.context.conversation_id:
         body["prompt_cache_key"] = request.context.conversation_id
     return body
+
+
+def _choice(choice: Any) -> Any:
+    """Which tool is to be called: the other API says it one level deeper."""
+    return {"type": "function", "name": choice["function"]["name"]} if isinstance(choice, dict) else choice
 
 
 def _items(message: WireMessage) -> Iterator[dict[str, Any]]:

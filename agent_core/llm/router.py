@@ -10,9 +10,7 @@ from typing import Any
 from pydantic import Field, PrivateAttr, model_validator
 
 from agent_core.events.messages import Message
-from agent_core.llm.completion import RetryListener
-from agent_core.llm.deltas import DeltaListener
-from agent_core.llm.exchange import CallContext
+from agent_core.llm.calling import Schema
 from agent_core.llm.features import ModelFeatures
 from agent_core.llm.llm import LLM
 from agent_core.llm.render import WireMessage, has_images, render_message
@@ -54,28 +52,21 @@ class RouterLLM(LLM):
             await llm.warm_up()
 
     async def acompletion(
-        self,
-        messages: Sequence[WireMessage],
-        tools: Sequence[dict[str, Any]] = (),
-        *,
-        on_delta: DeltaListener | None = None,
-        on_retry: RetryListener | None = None,
-        context: CallContext | None = None,
+        self, messages: Sequence[Message | WireMessage], tools: Sequence[Schema] = (), **given: Any
     ) -> LLMResponse:
         """Ask the model that `select_llm` names; see `LLM.acompletion`.
 
         Raises:
             KeyError: `select_llm` named none of `llms_for_routing`.
         """
-        key = self.select_llm(messages)
+        wire = self._wire(messages)
+        key = self.select_llm(wire)
         if key not in self.llms_for_routing:
             raise KeyError(f"{type(self).__name__} chose {key!r}, which is none of {sorted(self.llms_for_routing)}")
         llm = self._active = self.llms_for_routing[key]
         before = llm.metrics.deep_copy()
         try:
-            return await llm.acompletion(
-                llm.adapted(messages), tools, on_delta=on_delta, on_retry=on_retry, context=context
-            )
+            return await llm.acompletion(llm.adapted(wire), tools, **given)
         finally:
             self.metrics.merge(llm.metrics.diff(before))
 

@@ -40,6 +40,7 @@ async def test_openai_itself_gets_the_options_of_its_model_family(monkeypatch: p
     assert body["max_completion_tokens"] == 500
     assert body["reasoning_effort"] == "low"
     assert body["prompt_cache_key"] == "c1"
+    assert body["prompt_cache_retention"] == "24h"
     assert body["tools"] == TOOLS
     assert body["stream_options"] == {"include_usage": True}
     assert "temperature" not in body
@@ -124,7 +125,11 @@ async def test_another_protocol_is_spoken_through_the_client_library() -> None:
         before = json.dumps(wire)
         response = await llm.acompletion(wire, TOOLS)
         body = server.last_request.json
-        assert server.last_request.headers["x-api-key"] == "sk-ant"
+        headers = server.last_request.headers
+    assert headers["x-api-key"] == "sk-ant"
+    assert "interleaved-thinking-2025-05-14" in headers["anthropic-beta"]
+    assert body["thinking"] == {"type": "enabled", "budget_tokens": 16_383}
+    assert body["max_tokens"] == 16_384
     assert json.dumps(wire) == before
     assert [("cache_control" in part) for part in body["system"]] == [True, False]
     assert "cache_control" in json.dumps(body["messages"][-1])

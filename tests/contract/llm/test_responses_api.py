@@ -86,6 +86,7 @@ async def test_the_request_has_instructions_items_and_asks_to_store_nothing() ->
     ]
     async with ModelServer([say("ok")]) as server:
         llm = model(server, reasoning_effort="low", reasoning_summary="auto", max_output_tokens=900, temperature=0.5)
+        assert llm.features.sampling is None, "so it is not told a temperature while it is told how long to think"
         wire = [llm.render(message) for message in history]
         await llm.acompletion(wire, [TOOL], context=CallContext(conversation_id="conv"))
     body = server.last_request.json
@@ -118,7 +119,6 @@ async def test_the_request_has_instructions_items_and_asks_to_store_nothing() ->
         "include": ["reasoning.encrypted_content"],
         "reasoning": {"effort": "low", "summary": "auto"},
         "max_output_tokens": 900,
-        "temperature": 0.5,
         "prompt_cache_key": "conv",
         "stream": True,
     }

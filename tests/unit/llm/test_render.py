@@ -5,7 +5,7 @@ from typing import Any
 
 from agent_core.events.messages import Message, MessageToolCall, TextContent
 from agent_core.llm.llm import LLM
-from agent_core.llm.render import MAX_TOOL_TEXT, cut_middle, hoist_images, mark_cache
+from agent_core.llm.render import MAX_TOOL_TEXT, TEXT_SLACK, cut_middle, hoist_images, mark_cache
 
 PLAIN = LLM(model="openai/local", base_url="http://localhost/v1")
 CLAUDE = LLM(model="anthropic/claude-sonnet-4-5")
@@ -41,11 +41,22 @@ def test_an_assistants_calls_are_rendered_and_blank_text_beside_them_is_left_out
 
 
 def test_a_result_names_its_call_and_is_cut_where_it_is_too_long() -> None:
-    message = Message(role="tool", content=[TextContent(text="x" * 60_000)], tool_call_id="a", name="terminal")
+    message = Message(role="tool", content=[TextContent(text="x" * 60_000)] * 2, tool_call_id="a", name="terminal")
     wire = PLAIN.render(message)
     assert (wire["role"], wire["tool_call_id"], wire["name"]) == ("tool", "a", "terminal")
-    assert len(wire["content"]) == MAX_TOOL_TEXT
-    assert "left out" in wire["content"]
+    assert len(wire["content"]) == MAX_TOOL_TEXT + 1  # with the line end between both
+    assert wire["content"].index("left out") < PLAIN.max_message_chars
+    assert wire["content"].count("left out") == 2
+
+
+def test_each_text_of_a_result_is_as_long_as_configured_or_a_little_longer() -> None:
+    def shown(length: int) -> int:
+        message = Message(role="tool", content=[TextContent(text="x" * length)], tool_call_id="a")
+        return len(LLM(model="openai/local", max_message_chars=1000).render(message)["content"])
+
+    assert [shown(1000), shown(1000 + TEXT_SLACK), shown(1001 + TEXT_SLACK)] == [1000, 1000 + TEXT_SLACK, 1000]
+    user = Message.user("x" * 2000)
+    assert LLM(model="openai/local", max_message_chars=1000).render(user)["content"] == "x" * 2000
 
 
 def test_reasoning_goes_back_only_to_models_that_want_it() -> None:
