@@ -125,11 +125,8 @@ async def test_another_protocol_is_spoken_through_the_client_library() -> None:
         before = json.dumps(wire)
         response = await llm.acompletion(wire, TOOLS)
         body = server.last_request.json
-        headers = server.last_request.headers
-    assert headers["x-api-key"] == "sk-ant"
-    assert "interleaved-thinking-2025-05-14" in headers["anthropic-beta"]
-    assert body["thinking"] == {"type": "enabled", "budget_tokens": 16_383}
-    assert body["max_tokens"] == 16_384
+        assert server.last_request.headers["x-api-key"] == "sk-ant"
+    assert "thinking" not in body, "the call of the history has no thoughts, and the provider would miss them"
     assert json.dumps(wire) == before
     assert [("cache_control" in part) for part in body["system"]] == [True, False]
     assert "cache_control" in json.dumps(body["messages"][-1])
@@ -144,6 +141,16 @@ async def test_another_protocol_is_spoken_through_the_client_library() -> None:
     assert response.usage.context_window >= 200_000
     assert response.cost is not None
     assert response.cost == pytest.approx(10 * 3e-06 + 90 * 3e-07 + 20 * 1.5e-05)
+
+
+async def test_a_model_that_thinks_by_a_number_of_tokens_is_told_it() -> None:
+    async with ModelServer([anthropic_stream()]) as server:
+        await claude(server, temperature=0.5).acompletion([Message.user("What is here?")], TOOLS)
+        body, headers = server.last_request.json, server.last_request.headers
+    assert "interleaved-thinking-2025-05-14" in headers["anthropic-beta"]
+    assert body["thinking"] == {"type": "enabled", "budget_tokens": 16_383}
+    assert body["max_tokens"] == 16_384
+    assert "temperature" not in body
 
 
 async def test_errors_of_another_protocol_are_the_same_errors() -> None:
