@@ -25,7 +25,9 @@ logger = logging.getLogger(__name__)
 
 KeyState = Literal["unknown", "running", "done", "lost"]
 
-_REPEATABLE = frozenset({"ping", "workspace.facts", "file.read", "shell.interrupt", "shell.kill"})
+_REPEATABLE = frozenset(
+    {"ping", "workspace.facts", "file.read", "search.glob", "search.grep", "shell.interrupt", "shell.kill"}
+)
 """Operations that may run again without harm, so that they need no key."""
 
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
         FileEditorTool,
     )
     from agent_core.tools.finish import FinishAction, FinishObservation, FinishTool
+    from agent_core.tools.glob import GlobAction, GlobExecutor, GlobObservation, GlobTool
+    from agent_core.tools.grep import GrepAction, GrepExecutor, GrepObservation, GrepTool
     from agent_core.tools.presets import get_builtin_tools, get_default_tools
     from agent_core.tools.registry import (
         is_tool_usable,
@@ -56,6 +58,14 @@ __all__ = [
     "FinishAction",
     "FinishObservation",
     "FinishTool",
+    "GlobAction",
+    "GlobExecutor",
+    "GlobObservation",
+    "GlobTool",
+    "GrepAction",
+    "GrepExecutor",
+    "GrepObservation",
+    "GrepTool",
     "TaskItem",
     "TaskTrackerAction",
     "TaskTrackerExecutor",
@@ -87,6 +97,8 @@ _MODULES = {
     "execution": ("ToolExecutor",),
     "file_editor": ("FileEditorAction", "FileEditorExecutor", "FileEditorObservation", "FileEditorTool"),
     "finish": ("FinishAction", "FinishObservation", "FinishTool"),
+    "glob": ("GlobAction", "GlobExecutor", "GlobObservation", "GlobTool"),
+    "grep": ("GrepAction", "GrepExecutor", "GrepObservation", "GrepTool"),
     "presets": ("get_builtin_tools", "get_default_tools"),
     "registry": ("is_tool_usable", "list_registered_tools", "list_usable_tools", "register_tool", "resolve_tool"),
     "spec": ("DeclaredResources", "Tool", "ToolAnnotations"),

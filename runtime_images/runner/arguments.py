@@ -104,6 +104,16 @@ def text(arguments: Dict[str, Any], name: str, default: Optional[str] = None) ->
     return value
 
 
+def characters(arguments: Dict[str, Any], name: str, limit: int) -> str:
+    """Return a string argument of whole characters, at most ``limit`` of them."""
+    value = text(arguments, name)
+    if len(value) > limit:
+        raise BadRequestError(f"{name} has {len(value)} characters, the limit is {limit}")
+    if not _is_unicode(value):
+        raise BadRequestError(f"{name} must not hold half characters")
+    return value
+
+
 def flag(arguments: Dict[str, Any], name: str) -> bool:
     """Return a true-or-false argument, false by default."""
     value = arguments.get(name)

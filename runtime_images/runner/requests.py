@@ -14,6 +14,7 @@ from .disk import FileError
 from .files import Files, Reply
 from .journal import Answer, Journal
 from .loop import Loop
+from .searching import Searches
 from .session import Session
 from .wire import Frame, ProtocolError
 from .workers import BusyError
@@ -75,12 +76,15 @@ Operation = Callable[[Request, Dict[str, Any], Optional[bytes]], None]
 class Requests:
     """Knows the operations, the terminal sessions, what is under way and what is done."""
 
-    def __init__(self, loop: Loop, workspace: str, mark: str, journal: Journal, files: Files) -> None:
+    def __init__(
+        self, loop: Loop, workspace: str, mark: str, journal: Journal, files: Files, searches: Searches
+    ) -> None:
         self._loop = loop
         self._workspace = workspace
         self._mark = mark
         self._journal = journal
         self._files = files
+        self._searches = searches
         self._sessions: Dict[str, Session] = {}
         self._under_way: Dict[int, Request] = {}
         self._operations: Dict[str, Operation] = {
@@ -91,6 +95,8 @@ class Requests:
             "journal.ack": self._journal_ack,
             "journal.lookup": self._journal_lookup,
             "ping": self._ping,
+            "search.glob": lambda request, given, _: self._search("glob", request, given),
+            "search.grep": lambda request, given, _: self._search("grep", request, given),
             "shell.interrupt": self._shell_interrupt,
             "shell.kill": self._shell_kill,
             "shell.run": self._shell_run,
@@ -126,7 +132,8 @@ class Requests:
         self._collect_orphans()
 
     def close(self) -> None:
-        """Kill what runs in the terminals."""
+        """Kill what runs in the terminals, and the searches."""
+        self._searches.close()
         for session in self._sessions.values():
             session.close("The runner has ended.")
 
@@ -240,6 +247,9 @@ class Requests:
     def _file_edit(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
         edit = arguments.edit(given, self._workspace)
         self._work(request, edit.path, self._files.edit(edit))
+
+    def _search(self, kind: str, request: Request, given: Dict[str, Any]) -> None:
+        request.cancel = self._searches.start(kind, given, request)
 
     def _work(self, request: Request, path: str, work: Callable[[], Reply]) -> None:
         def failed(error: Exception) -> None:

@@ -12,6 +12,7 @@ from .journal import Journal
 from .loop import Loop
 from .pty import close_inherited
 from .requests import Requests
+from .searching import Searches
 from .server import Server, watch_signals
 from .workers import Workers
 
@@ -27,7 +28,7 @@ def serve(socket_path: str, state_directory: str, workspace: str, idle_exit_seco
     journal.open()
     workers = Workers(loop)
     files = Files(workers, Editor(History(os.path.join(state_directory, "history"))))
-    requests = Requests(loop, workspace, boot, journal, files)
+    requests = Requests(loop, workspace, boot, journal, files, Searches(loop, workspace))
     server = Server(loop, requests, workspace, boot, idle_exit_seconds)
     watch_signals(loop, requests)
     try:

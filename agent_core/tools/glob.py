@@ -1,0 +1,89 @@
+"""The glob tool: which files have a name that matches? (agent-core 4.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from agent_core.events.schema import Action, Observation
+from agent_core.tools.definition import ToolDefinition
+from agent_core.tools.file_search import read_only, search
+from agent_core.tools.registry import register_tool
+from agent_core.tools.sandbox_executor import SandboxExecutor
+from agent_core.tools.spec import DeclaredResources, ToolContext
+
+
+class GlobAction(Action):
+    """What names to look for, and where."""
+
+    pattern: str = Field(
+        min_length=1,
+        max_length=4096,
+        description="Pattern of the path, such as '*.py', 'src/**/*.{ts,tsx}' or '/etc/*.conf'. Without ** it counts"
+        " at any depth.",
+    )
+    path: str | None = Field(
+        default=None, max_length=4096, description="Directory to search: an absolute path. The workspace if left out."
+    )
+
+
+class GlobObservation(Observation):
+    """The files whose paths match: absolute paths, the newest first; `truncated` when there are more."""
+
+    files: list[str] = Field(default_factory=list)
+    pattern: str = ""
+    search_path: str = ""
+    truncated: bool = False
+
+
+class GlobExecutor(SandboxExecutor[GlobAction, GlobObservation]):
+    """Has the sandbox search."""
+
+    async def carry_out(self, action: GlobAction, context: ToolContext, key: str | None) -> GlobObservation:
+        found = await search(context, "search.glob", pattern=action.pattern, path=action.path)
+        where = f"matching pattern '{action.pattern}' in '{found.root}'"
+        text = found.error or found.text(f"Found {len(found.files)} file(s) {where}", f"No files found {where}.")
+        return GlobObservation.from_text(
+            text,
+            is_error=bool(found.error),
+            files=found.files,
+            pattern=action.pattern,
+            search_path=found.root,
+            truncated=found.truncated,
+        )
+
+
+class GlobTool(ToolDefinition[GlobAction, GlobObservation]):
+    """The `glob` tool."""
+
+    tool_name: ClassVar[str] = "glob"
+
+    def declared_resources(self, action: Action) -> DeclaredResources:
+        return DeclaredResources(declared=True)
+
+    @classmethod
+    def create(
+        cls, conv_state: Any = None, *, executor: GlobExecutor | None = None, **params: Any
+    ) -> Sequence[ToolDefinition]:
+        if params:
+            raise TypeError(f"glob takes only executor, but was given {sorted(params)}")
+        definition = cls(
+            name=cls.tool_name,
+            description=_DESCRIPTION,
+            action_type=GlobAction,
+            observation_type=GlobObservation,
+            annotations=read_only("Find files"),
+        )
+        return [definition.set_executor(executor or GlobExecutor())]
+
+
+_DESCRIPTION = """Find files by their names.
+
+- Lists the paths of at most 100 files, the most recently changed first.
+- `*` and `?` stay within one part of a path, `**` goes over any number of them; also [a-z] and {one,other}.
+- Passed over: what git ignores, links, and hidden files and directories unless a part of the pattern begins with a dot.
+- To search by content use grep."""
+
+register_tool(GlobTool.tool_name, GlobTool)

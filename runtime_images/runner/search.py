@@ -1,0 +1,237 @@
+"""Searching files by name and by content (agent-core 4.5, 4.6), as a program of its own.
+
+It is run in a process of its own because matching a regular expression cannot be interrupted from inside, and would
+keep the runner from everything else for as long as it takes. The order is the argument, as JSON; the result is printed.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import os
+import re
+import sys
+import warnings
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
+
+from . import globs
+from .encoding import is_binary
+from .walk import Entry, Found, Walk
+
+FILES_LIMIT = 500000
+SIZE_LIMIT = 256 * 1024 * 1024
+_SAMPLE = 64 * 1024
+_LINE_LIMIT = 1024 * 1024
+_ARGUMENTS_LIMIT = 512 * 1024
+
+
+class SearchError(Exception):
+    """The search cannot be done; the message is for the model."""
+
+
+def main(order: str) -> int:
+    """Do the search and print its result, or what is wrong with it."""
+    sys.stdout.write(json.dumps(outcome(json.loads(order))))
+    return 0
+
+
+def outcome(order: Dict[str, Any]) -> Dict[str, Any]:
+    """Do the search and return its result; ``error`` says what is wrong with it."""
+    try:
+        return _grep(order) if order["kind"] == "grep" else _glob(order)
+    except SearchError as error:
+        return {"error": str(error)}
+
+
+def _grep(order: Dict[str, Any]) -> Dict[str, Any]:
+    pattern, strict = _regex(order["pattern"])
+    root = _directory(order["path"])
+    include: Optional[str] = order.get("include")
+    walk = Walk(root, _chooser(include), lambda name: False)
+    found: List[Found] = []
+    passed = 0
+    for file in walk.files():
+        if file.size > SIZE_LIMIT:
+            passed += 1
+        elif len(found) < FILES_LIMIT:
+            found.append(file)
+        else:
+            raise SearchError(f"There are more than {FILES_LIMIT} files below {root}; give a folder further down.")
+    found.sort(key=_newest_first)
+    limit = order["limit"]
+    ripgrep = None if strict or "\0" in order["pattern"] or not order["ripgrep"] else _program("rg")
+    matches = list(_first(limit + 1, _matching(found, pattern, order["pattern"], ripgrep)))
+    return _result(root, matches, limit, walk, passed)
+
+
+def _glob(order: Dict[str, Any]) -> Dict[str, Any]:
+    pattern, path = order["pattern"], order["path"]
+    if "**" not in pattern and not pattern.startswith("/"):
+        pattern = "**/" + pattern
+    base, rest = globs.split_base(pattern)
+    if not base.startswith("/") and not os.path.isdir(os.path.join(_directory(path), base)):
+        base, rest = "", pattern  # nothing can match
+    root = _directory(os.path.normpath(os.path.join(path, base)))
+    if "**" not in rest:
+        rest = "**/" + rest
+    parts = rest.split("/")
+    whole = globs.compiled(rest)
+    dotted = [globs.compiled(part) for part in parts if part.startswith(".")]
+
+    def named(name: str) -> bool:
+        return any(part.fullmatch(name) is not None for part in dotted)
+
+    def takes(entry: Entry) -> bool:
+        if entry.is_hidden and not named(entry.name):
+            return False
+        return whole.fullmatch(entry.relative) is not None and not entry.is_ignored
+
+    walk = Walk(root, takes, named)
+    limit = order["limit"]
+    return _result(root, heapq.nsmallest(limit + 1, walk.files(), key=_newest_first), limit, walk, 0)
+
+
+def _regex(pattern: str) -> "Tuple[re.Pattern[str], bool]":
+    """Return the compiled pattern, and whether only Python's own engine would read it as Python does."""
+    try:
+        with warnings.catch_warnings(record=True) as doubts:
+            warnings.simplefilter("always")
+            return re.compile(pattern, re.IGNORECASE), bool(doubts)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise SearchError(f"Invalid regex pattern: {error}") from None
+
+
+def _directory(path: str) -> str:
+    if not os.path.isdir(path):
+        missing = not os.path.lexists(path)
+        raise SearchError(f"{shown(path)} {'does not exist' if missing else 'is not a directory'}; give a directory.")
+    return os.path.normpath(path)
+
+
+def _chooser(include: Optional[str]) -> Callable[[Entry], bool]:
+    """Return what chooses the files to look into: those that ``include`` names, or else all that are not put aside."""
+    if include is None or include.startswith("!"):
+        excluded = globs.compiled(include[1:]) if include is not None else None
+
+        def takes(entry: Entry) -> bool:
+            if entry.is_hidden or (excluded is not None and _names(excluded, include or "", entry)):
+                return False
+            return not entry.is_ignored
+
+        return takes
+    wanted = globs.compiled(include.lstrip("/"))
+    return lambda entry: _names(wanted, include or "", entry)
+
+
+def _names(pattern: "re.Pattern[str]", source: str, entry: Entry) -> bool:
+    return pattern.fullmatch(entry.relative if "/" in source else entry.name) is not None
+
+
+def _matching(found: List[Found], pattern: "re.Pattern[str]", source: str, ripgrep: Optional[str]) -> Iterator[Found]:
+    """Yield the files with a line that matches, in the given order."""
+    if ripgrep is not None:
+        for batch in _batches(found):
+            paths = _ripgrep(ripgrep, source, batch)
+            if paths is None:
+                break  # it does not take the pattern: so all of it once more, by ourselves
+            yield from (file for file in batch if os.fsencode(file.path) in paths and not _is_binary(file.path))
+        else:
+            return
+    for file in found:
+        if _holds(file.path, pattern):
+            yield file
+
+
+def _batches(found: List[Found]) -> Iterator[List[Found]]:
+    batch: List[Found] = []
+    size = 0
+    for file in found:
+        length = len(os.fsencode(file.path)) + 9  # with its end and its pointer
+        if size + length > _ARGUMENTS_LIMIT:
+            yield batch
+            batch, size = [], 0
+        batch.append(file)
+        size += length
+    if batch:
+        yield batch
+
+
+def _ripgrep(program: str, pattern: str, files: List[Found]) -> Optional[Iterable[bytes]]:
+    """Return the paths of the files that match; None when ripgrep refuses the pattern, or fails."""
+    import subprocess  # only here: the rest of the search starts faster without it
+
+    options = ["--no-config", "--files-with-matches", "--null", "--text", "--crlf", "--ignore-case", "--no-messages"]
+    arguments = [program, *options, f"--regexp={pattern}", "--", *(file.path for file in files)]
+    done = subprocess.run(arguments, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    # It also fails with 2 when it could not read one of the files, but then has nothing to say about the pattern.
+    if done.returncode not in (0, 1) and (done.stderr.strip() or done.returncode != 2):
+        return None
+    return set(done.stdout.split(b"\0"))
+
+
+def _holds(path: str, pattern: "re.Pattern[str]") -> bool:
+    sample = _sample(path)
+    if sample is None or is_binary(sample):
+        return False
+    encoding = "utf-16" if sample[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    try:
+        with open(path, encoding=encoding, errors="surrogateescape", newline="\n") as file:
+            while True:
+                line = file.readline(_LINE_LIMIT)
+                if not line:
+                    return False
+                line = line[:-1] if line.endswith("\n") else line
+                if pattern.search(line[:-1] if line.endswith("\r") else line) is not None:
+                    return True
+    except (OSError, UnicodeError):
+        return False
+
+
+def _is_binary(path: str) -> bool:
+    sample = _sample(path)
+    return sample is None or is_binary(sample)
+
+
+def _sample(path: str) -> Optional[bytes]:
+    """Return what the file begins with; None when it cannot be read."""
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+            return file.read(_SAMPLE)
+    except OSError:
+        return None
+
+
+def _program(name: str) -> Optional[str]:
+    """Return the path of an installed program."""
+    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        path = os.path.join(folder, name)
+        if folder and os.path.isfile(path) and os.access(path, os.X_OK):
+            return path
+    return None
+
+
+def _newest_first(file: Found) -> Tuple[int, str]:
+    return -file.changed, file.path
+
+
+def _first(count: int, files: Iterable[Found]) -> Iterator[Found]:
+    for number, file in enumerate(files, 1):
+        yield file
+        if number == count:
+            return
+
+
+def _result(root: str, matches: List[Found], limit: int, walk: Walk, passed: int) -> Dict[str, Any]:
+    return {
+        "root": shown(root),
+        "files": [shown(file.path) for file in matches[:limit]],
+        "truncated": len(matches) > limit,
+        "unreadable": walk.unreadable,
+        "too_large": passed,
+    }
+
+
+def shown(path: str) -> str:
+    """Return a path as text for anybody: bytes that are no characters, and characters that are none, as escapes."""
+    text = os.fsencode(path).decode("utf-8", "backslashreplace")
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
