@@ -1,0 +1,37 @@
+"""The programs in the documentation: their syntax, their imports, and the files that the pages point to."""
+
+from __future__ import annotations
+
+import ast
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)(?:#[^)]*)?\)")
+OURS = ("agent_core", "server", "runtime_images")
+
+PROGRAMS = [(page, number, code) for page in PAGES for number, code in enumerate(BLOCK.findall(page.read_text()))]
+
+
+@pytest.mark.parametrize(("page", "number", "code"), PROGRAMS, ids=[f"{p.stem}-{n}" for p, n, _ in PROGRAMS])
+def test_what_a_program_in_the_documentation_imports_is_there(page: Path, number: int, code: str) -> None:
+    for node in ast.walk(ast.parse(code, f"{page.name}, program {number}")):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] in OURS:
+            module = import_module(node.module)
+            missing = [name.name for name in node.names if not hasattr(module, name.name)]
+            assert not missing, f"{page.name}: {node.module} has no {missing}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_files_that_a_page_points_to_are_there(page: Path) -> None:
+    missing = [link for link in LINK.findall(page.read_text()) if not (page.parent / link).exists()]
+    assert not missing
+
+
+def test_there_are_programs_in_the_documentation() -> None:
+    assert PROGRAMS
