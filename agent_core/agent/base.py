@@ -20,7 +20,7 @@ from agent_core.events.llm_events import MessageEvent, SystemPromptEvent
 from agent_core.events.messages import TextContent
 from agent_core.events.schema import Tagged
 from agent_core.events.serialization import AnyEvent
-from agent_core.llm.llm import LLM
+from agent_core.llm.llm import LLM, AnyLLM
 from agent_core.memory.condenser import AnyCondenser
 from agent_core.skills.context import AgentContext
 from agent_core.templates import rendered
@@ -54,7 +54,7 @@ class AgentBase(Tagged):
         critic: judges what the agent did.
     """
 
-    llm: LLM
+    llm: AnyLLM
     tools: list[Tool] = Field(default_factory=list)
     filter_tools_regex: str | None = None
     include_default_tools: list[str] = Field(default_factory=lambda: list(DEFAULT_TOOL_NAMES))

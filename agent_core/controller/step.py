@@ -65,7 +65,7 @@ class Step:
         self._schemas: list[dict[str, Any]] = [
             tool.to_openai_tool(add_security_risk_prediction=True) for tool in tools.values()
         ]
-        self.account = Account(stream, [agent.llm, *agent.get_all_llms()], max_budget=max_budget)
+        self.account = Account(stream, [*agent.get_all_llms(), agent.llm], max_budget=max_budget)
         self._gate = gate
         self._version = version
         self._prompts = PromptCache(agent.llm.render)

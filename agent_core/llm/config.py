@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, Literal, Self
+from typing import Any, ClassVar, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, SerializationInfo, field_serializer, field_validator
 
@@ -26,6 +26,33 @@ class LLMConfig(BaseModel):
     """What is configured of a model. Frozen; unknown fields are ignored; keys are masked in JSON unless asked for."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
+
+    kind: str = ""
+    """The class name, by which `revive` finds the class again."""
+    classes: ClassVar[dict[str, type[LLMConfig]]] = {}
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        cls.model_fields["kind"].default = cls.__name__
+        cls.model_rebuild(force=True)
+        LLMConfig.classes[cls.__name__] = cls
+
+    @classmethod
+    def revive(cls, value: Any) -> Any:
+        """`value`, or, if it is data, the model of the class that its `kind` names; for a field's validator.
+
+        Raises:
+            ValueError: its `kind` names no known class.
+        """
+        if not isinstance(value, dict):
+            return value
+        kind = value.get("kind") or cls.__name__
+        found = LLMConfig.classes.get(kind)
+        if found is None or not issubclass(found, cls):
+            known = sorted(name for name, one in LLMConfig.classes.items() if issubclass(one, cls))
+            raise ValueError(f"kind: {kind!r} is none of {known}")
+        return found.model_validate(value)
 
     model: str = Field(default=DEMO_MODEL, min_length=1)
     """Provider and name of the model."""

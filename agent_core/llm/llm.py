@@ -6,9 +6,9 @@ import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import PrivateAttr
+from pydantic import BeforeValidator, PrivateAttr, SerializeAsAny
 
 from agent_core.errors import FunctionCallValidationError, LLMError
 from agent_core.events.llm_events import TokenUsage
@@ -36,7 +36,7 @@ from agent_core.llm.transports import transport_of
 
 logger = logging.getLogger(__name__)
 
-__all__ = ["DEMO_MODEL", "LLM", "CallContext", "LLMResponse", "ResponseKind", "RetryNotice", "classify"]
+__all__ = ["DEMO_MODEL", "LLM", "AnyLLM", "CallContext", "LLMResponse", "ResponseKind", "RetryNotice", "classify"]
 
 
 class LLM(LLMConfig):
@@ -286,3 +286,7 @@ class LLM(LLMConfig):
             input_price=self.input_cost_per_token,
             output_price=self.output_cost_per_token,
         )
+
+
+AnyLLM = Annotated[SerializeAsAny[LLM], BeforeValidator(lambda value: LLM.revive(value))]
+"""A field holding any model, a router too, restored to its own class when read back."""

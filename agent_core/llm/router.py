@@ -12,7 +12,7 @@ from pydantic import Field, PrivateAttr, model_validator
 from agent_core.events.messages import Message
 from agent_core.llm.calling import Schema
 from agent_core.llm.features import ModelFeatures
-from agent_core.llm.llm import LLM
+from agent_core.llm.llm import LLM, AnyLLM
 from agent_core.llm.render import WireMessage, has_images, render_message
 from agent_core.llm.response import LLMResponse
 
@@ -25,7 +25,7 @@ class RouterLLM(LLM):
     Each model counts its own calls under its own usage id; `metrics` of the router counts all of them.
     """
 
-    llms_for_routing: dict[str, LLM] = Field(min_length=1)
+    llms_for_routing: dict[str, AnyLLM] = Field(min_length=1)
     """The models by the key that `select_llm` returns."""
 
     _active: LLM | None = PrivateAttr(default=None)

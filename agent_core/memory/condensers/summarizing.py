@@ -11,7 +11,7 @@ from agent_core.errors import LLMError
 from agent_core.events.control import Condensation
 from agent_core.events.llm_events import CondensationSummaryEvent, SystemPromptEvent
 from agent_core.events.messages import Message
-from agent_core.llm.llm import LLM, CallContext, LLMResponse
+from agent_core.llm.llm import LLM, AnyLLM, CallContext, LLMResponse
 from agent_core.memory.condenser import NoCondensationError, Requirement, RollingCondenser
 from agent_core.memory.condensers.digest import as_text, shortened, token_estimate
 from agent_core.memory.transcript import ViewEvent
@@ -45,7 +45,7 @@ class LLMSummarizingCondenser(RollingCondenser):
     agent's model can take, or when asked to.
     """
 
-    llm: LLM
+    llm: AnyLLM
     max_size: int = Field(default=240, gt=0)
     max_tokens: int | None = Field(default=None, gt=0)
     keep_first: int = Field(default=2, ge=0)

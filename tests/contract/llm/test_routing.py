@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import pytest
 from pydantic import SecretStr, ValidationError
 
+from agent_core.agent.agent import Agent
+from agent_core.agent.base import AgentBase
 from agent_core.errors import LLMBadRequestError, LLMUnavailableError
 from agent_core.events.messages import ImageContent, Message, TextContent
 from agent_core.llm.exchange import CallContext
@@ -203,3 +206,16 @@ def test_a_configuration_is_read_from_the_environment_and_from_a_file(tmp_path: 
     path = tmp_path / "llm.json"
     path.write_text('{"model": "openai/z", "unknown": 1, "api_key": "**********"}')
     assert LLM.load_from_json(path) == LLM(model="openai/z")
+
+
+def test_a_stored_agent_gets_its_router_back_with_its_models() -> None:
+    models = {"primary": LLM(model="openai/a"), "secondary": LLM(model="openai/b", usage_id="cheap")}
+    agent = Agent(llm=MultimodalRouter(llms_for_routing=models))
+    again = AgentBase.revive(json.loads(agent.model_dump_json()))
+    assert again == agent
+    assert isinstance(again.llm, MultimodalRouter)
+    assert {one.model for one in again.get_all_llms()} == {"openai/a", "openai/b"}
+    nested = RandomRouter(llms_for_routing={"one": agent.llm})
+    assert LLM.revive(json.loads(nested.model_dump_json())) == nested
+    with pytest.raises(ValidationError, match="kind: 'Magic' is none of"):
+        Agent.model_validate({"llm": {"kind": "Magic"}})
