@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Literal
 
 from agent_core.agent.base import AgentBase
+from agent_core.controller.branch_state import state_of_branch
 from agent_core.controller.guards import check_limits, failure_of
 from agent_core.controller.remarks import refinement
 from agent_core.controller.state import INTERRUPTING, RESUMABLE, ConversationState, Move
 from agent_core.controller.step import Step
 from agent_core.errors import DrydockError, EventStoreError, StaleOwnerError, StreamClosedError
+from agent_core.events.branches import Branches, Rewind
 from agent_core.events.control import (
     AgentState,
     AgentStateChanged,
@@ -25,10 +28,7 @@ from agent_core.events.control import (
     ConfirmationPolicyChanged,
     RecallAction,
 )
-from agent_core.events.llm_events import (
-    ActionDecision,
-    AgentErrorEvent,
-)
+from agent_core.events.llm_events import ActionDecision
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
@@ -67,6 +67,7 @@ class AgentController:
         self._stream = stream
         self._agent = agent
         self._step = step
+        self._branches = Branches()
         self._step_task: asyncio.Task[None] | None = None
         self._entered: AnyEvent | None = None
         self._again: asyncio.Task[None] | None = None
@@ -76,7 +77,28 @@ class AgentController:
 
     def observe(self, event: AnyEvent) -> None:
         """Take a stored event into account, without acting on it."""
-        self.state.fold(event)
+        if self._branches.fold(event):
+            self.state.fold(event)
+        else:
+            self.state.last_event_id = event.id
+
+    async def rejoin(self) -> None:
+        """After events with a rewind among them were observed: forget what it undid.
+
+        Raises:
+            EventStoreError: the log cannot be read.
+        """
+        if self._branches.rewinds:
+            branch = await state_of_branch(self._stream, self._branches)
+            branch.keep(self.state)
+            self.state = branch
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        """Within this the agent does nothing: its step is cancelled, and none begins."""
+        async with self._deciding:
+            await self._cancel_step()
+            yield
 
     async def begin(self, initial: Sequence[AnyEvent] = ()) -> None:
         """Enter the first state, with the `initial` events (a user's message) before it; `observe` has seen the log.
@@ -114,6 +136,8 @@ class AgentController:
 
     async def _on_event(self, event: AnyEvent) -> None:
         self.observe(event)
+        if isinstance(event, Rewind):
+            await self.rejoin()
         await self._guarded(lambda: self._react(event))
 
     async def _react(self, event: AnyEvent) -> None:
@@ -266,18 +290,3 @@ class AgentController:
             task.cancel()
             await asyncio.wait([task])
         self._step_task = None
-
-    async def answer_invalid_calls(self) -> None:
-        """After a crash: calls that could not be validated and whose error was not stored any more get it now."""
-        lost = [event for event in self.state.unanswered.values() if event.action is None]
-        await self._stream.add_events(
-            [
-                AgentErrorEvent(
-                    cause=event.id,
-                    error="The call could not be validated; check its name and arguments and try again.",
-                    tool_name=event.tool_name,
-                    tool_call_id=event.tool_call_id,
-                )
-                for event in lost
-            ]
-        )

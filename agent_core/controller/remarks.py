@@ -8,8 +8,9 @@ from agent_core.agent.critic import CriticBase
 from agent_core.controller.guards import MAX_EMPTY_REPLIES
 from agent_core.controller.state import CRITIC, ConversationState
 from agent_core.errors import LLMContentPolicyError
-from agent_core.events.llm_events import MessageEvent
+from agent_core.events.llm_events import AgentErrorEvent, MessageEvent
 from agent_core.events.messages import Message, TextContent
+from agent_core.events.serialization import AnyEvent
 from agent_core.llm.llm import LLM
 
 
@@ -61,3 +62,17 @@ def rephrase(error: LLMContentPolicyError, state: ConversationState) -> MessageE
         llm_response_id=f"refused-{uuid4().hex}",
         seen=state.last_event_id,
     )
+
+
+def answers_to_invalid_calls(state: ConversationState) -> list[AnyEvent]:
+    """After a crash: calls that could not be validated, and whose error was not stored any more, get it now."""
+    return [
+        AgentErrorEvent(
+            cause=event.id,
+            error="The call could not be validated; check its name and arguments and try again.",
+            tool_name=event.tool_name,
+            tool_call_id=event.tool_call_id,
+        )
+        for event in state.unanswered.values()
+        if event.action is None
+    ]

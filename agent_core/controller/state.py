@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
+from agent_core.events.branches import Rewind
 from agent_core.events.control import (
     AgentState,
     AgentStateChanged,
@@ -181,6 +182,8 @@ class ConversationState:
                 self._state_changed(event)
             case ConfirmationPolicyChanged():
                 self.policy = event.policy
+            case Rewind():
+                self._rewind(event)
 
     def next_move(self) -> Move:
         """What has to happen now that every event up to the end of the log is folded."""
@@ -198,6 +201,15 @@ class ConversationState:
         if self._due > self._seen or self._last_user_message > self._seen:
             return Move.STEP
         return Move.FINISH if self._finished else Move.AWAIT_INPUT
+
+    def keep(self, whole: ConversationState) -> None:
+        """Take over from the state of the whole log what no rewind undoes; `self` is folded from the branch alone.
+
+        That is what was spent, how far the agent may go, what it is doing, and what the user decided for good.
+        """
+        self.limits, self.iterations, self.metrics = whole.limits, whole.iterations, whole.metrics
+        self.agent_state, self.resumable, self.policy = whole.agent_state, whole.resumable, whole.policy
+        self.last_event_id, self.last_interruption_id = whole.last_event_id, whole.last_interruption_id
 
     @property
     def wants_attention(self) -> bool:
@@ -250,6 +262,14 @@ class ConversationState:
             self._seen = max(self._seen, self._due)
         elif not (self._finished and action.llm_response_id == self._finishing_response):
             self._due = event.id
+
+    def _rewind(self, event: Rewind) -> None:
+        """Its user decides what comes next; what is undone is found out by folding the branch."""
+        self.last_interruption_id = event.id
+        self.resumable = AgentState.AWAITING_USER_INPUT
+        if event.forked_from:
+            self.iterations = 0
+            self.limits = Limits(self.limits.max_iterations, self.limits.max_budget)
 
     def _request(self, event: ChangeAgentState) -> None:
         if event.agent_state in INTERRUPTING:

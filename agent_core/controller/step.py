@@ -24,6 +24,7 @@ from agent_core.errors import (
     LLMMalformedHistoryError,
     StreamClosedError,
 )
+from agent_core.events.branches import Branches, read_branch
 from agent_core.events.control import AgentState, AgentStateChanged, CondensationRequest
 from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, MessageEvent, SystemPromptEvent
 from agent_core.events.risk import SecurityRisk
@@ -57,6 +58,8 @@ class Step:
         stuck_detection: bool = True,
     ) -> None:
         self._view = View()
+        self._branches = Branches()
+        self._detects_loops = stuck_detection
         self._stuck = StuckDetector() if stuck_detection else None
         self._unviewed = stream.subscribe(after=-1)
         self._stream = stream
@@ -88,6 +91,10 @@ class Step:
     def set_analyzer(self, analyzer: SecurityAnalyzer | None) -> None:
         """From the next answer of the model on, have this analyzer judge its calls."""
         self._gate = replace(self._gate, analyzer=analyzer)
+
+    def system_prompt(self, secrets: Mapping[str, str]) -> SystemPromptEvent:
+        """What an agent is told on a branch that begins before it was told; `secrets` are descriptions by name."""
+        return self._agent.system_prompt_event(self._schemas, version=self._version, secrets=secrets)
 
     @contextmanager
     def following(self) -> Iterator[None]:
@@ -163,15 +170,26 @@ class Step:
 
     async def _view_until(self, event_id: int) -> None:
         """Bring the view up to this event: it is read when the model is asked, so to open a long log costs nothing."""
+        known = self._branches.rewinds
         while self._unviewed.position < event_id:
             event = await anext(self._unviewed, None)
             if event is None:
                 raise StreamClosedError(f"the log of conversation {self._stream.conversation_id} is gone")
-            self._view.add(event)  # type: ignore[arg-type] # no notices were asked for
-            if self._stuck is not None:
-                self._stuck.fold(event)  # type: ignore[arg-type] # likewise
-            if self._unviewed.position % PAGE == 0:
-                self._prompts.render_settled(self._view)
+            counts = self._branches.fold(event)  # type: ignore[arg-type] # no notices were asked for
+            if counts and self._branches.rewinds == known:
+                self._see(event)  # type: ignore[arg-type] # likewise
+        if self._branches.rewinds != known:
+            self._view = View()
+            self._stuck = StuckDetector() if self._detects_loops else None
+            async for event in read_branch(self._stream, self._branches):
+                self._see(event)
+
+    def _see(self, event: AnyEvent) -> None:
+        self._view.add(event)
+        if self._stuck is not None:
+            self._stuck.fold(event)
+        if event.id % PAGE == 0:
+            self._prompts.render_settled(self._view)
 
     async def _warned(self) -> bool:
         """Stop an agent that is stuck; warn one that is about to be, which is all that this step does."""

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, from_json
 
+from agent_core.events.branches import Rewind
 from agent_core.events.control import (
     AgentStateChanged,
     ChangeAgentState,
@@ -47,6 +48,7 @@ AnyEvent = (
     | CondensationRequest
     | MetricsUpdated
     | ConversationError
+    | Rewind
     | ForeignEvent
 )
 

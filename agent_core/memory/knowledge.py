@@ -43,6 +43,10 @@ class Knowledge:
             forgotten = set(event.forgotten_event_ids)
             self._told = {name: place for name, place in self._told.items() if place not in forgotten}
 
+    def forget_told(self) -> None:
+        """Nothing was told yet: what counts is observed anew."""
+        self._told.clear()
+
     def take_workspace(self, facts: Mapping[str, Any]) -> None:
         """Take in the skills among the facts of the workspace (the result of ``workspace.facts``)."""
         files = {**_files(facts.get("instructions")), **_files(facts.get("skills"))}

@@ -10,6 +10,7 @@ from itertools import chain, repeat
 from typing import Any
 
 from agent_core.errors import EventStoreError, SandboxError, StreamClosedError, ToolError
+from agent_core.events.branches import Branches, Rewind, read_branch
 from agent_core.events.control import RecallAction, RecallObservation
 from agent_core.events.messages import TextContent
 from agent_core.events.serialization import AnyEvent
@@ -47,7 +48,8 @@ class Memory:
         self._has_seen_workspace = False
         self._secrets = dict(secrets or {})
         self._open: dict[int, RecallAction] = {}
-        self._position = -1
+        self._unread: dict[int, int] = {}
+        self._branches = Branches()
 
     def rules_for(self, path: str) -> tuple[TextContent, list[str]] | None:
         """What there is to say of a touched file, with the names of the rules; each rule once (agent-core 7.2)."""
@@ -55,19 +57,40 @@ class Memory:
 
     def observe(self, event: AnyEvent) -> None:
         """Take an event into account, without answering."""
-        self._position = event.id
+        if self._branches.fold(event):
+            self._note(event)
+
+    def _note(self, event: AnyEvent) -> None:
         if isinstance(event, RecallAction):
             self._open[event.id] = event
         elif isinstance(event, RecallObservation):
             self._open.pop(event.cause, None)
+            self._unread.pop(event.cause, None)
         self._knowledge.observe(event)
+
+    async def rejoin(self) -> None:
+        """After events with a rewind among them were observed: forget what it undid, and that it was told.
+
+        Raises:
+            EventStoreError: the log cannot be read.
+        """
+        if self._branches.rewinds:
+            self._open.clear()
+            self._knowledge.forget_told()
+            async for event in read_branch(self._stream, self._branches):
+                self._note(event)
+            for recall_id, answer_id in self._unread.items():  # given behind the rewind, and not read yet
+                if answer_id > self._branches.last_id:
+                    self._open.pop(recall_id, None)
 
     async def run(self) -> None:
         """Answer what an earlier process left open, then follow the log until the stream is closed."""
         await self._answer_open()
-        async with self._stream.subscribe(after=self._position) as events:
+        async with self._stream.subscribe(after=self._branches.last_id) as events:
             async for event in events:
                 self.observe(event)  # type: ignore[arg-type] # no notices were asked for
+                if isinstance(event, Rewind):
+                    await self.rejoin()
                 await self._answer_open()
 
     async def _answer_open(self) -> None:
@@ -75,6 +98,7 @@ class Memory:
             stored = await self._store(await self._answer(recall))
             self._open.pop(recall.id, None)
             if stored is not None:
+                self._unread[recall.id] = stored.id
                 self._knowledge.observe(stored)  # before the next question, which may be about the same
 
     async def _store(self, answer: RecallObservation) -> AnyEvent | None:

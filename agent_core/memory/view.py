@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from agent_core.events.branches import active_branch
 from agent_core.events.control import Condensation, CondensationRequest
 from agent_core.events.llm_events import (
     ActionEvent,
@@ -49,14 +50,14 @@ class View:
 
     @classmethod
     def from_log(cls, log: Iterable[AnyEvent]) -> View:
-        """The view of a whole log, given in the order of its ids."""
+        """The view of a whole log, given in the order of its ids; what a rewind undid is not in it."""
         view = cls()
-        for event in log:
+        for event in active_branch(log):
             view.add(event)
         return view
 
     def add(self, event: AnyEvent) -> None:
-        """Take the next event of the log into account."""
+        """Take the next event of the active branch into account; a view cannot go back, but is made anew for that."""
         match event:
             case Condensation():
                 self._condense(event)

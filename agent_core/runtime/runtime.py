@@ -16,6 +16,7 @@ from typing import Literal, Protocol
 from pydantic import ValidationError
 
 from agent_core.errors import EventStoreError, SandboxError, SandboxLostError, StreamClosedError, ToolError
+from agent_core.events.branches import Rewind
 from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState
 from agent_core.events.llm_events import (
     ActionDecision,
@@ -103,8 +104,11 @@ class Runtime:
         match event:
             case ActionEvent():
                 self._unanswered[event.id] = event
-            case ActionDecision():
+            case ActionDecision() if event.cause in self._unanswered:
                 self._decisions[event.cause] = event
+            case Rewind():  # what waited on its branch is answered behind it
+                self._unanswered.clear()
+                self._decisions.clear()
             case ObservationEvent() | UserRejectObservation() | AgentErrorEvent() if event.cause is not None:
                 self._unanswered.pop(event.cause, None)
                 self._decisions.pop(event.cause, None)
@@ -160,6 +164,8 @@ class Runtime:
             case ChangeAgentState(source="user") if event.agent_state in _ENDING:
                 await self.interrupt()
             case AgentStateChanged() if event.agent_state in _HALTED:
+                await self.interrupt()
+            case Rewind():
                 await self.interrupt()
 
     def _waits_for_user(self, action: ActionEvent) -> bool:

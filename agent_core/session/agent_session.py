@@ -9,9 +9,11 @@ from typing import Any, Literal
 
 from agent_core.agent.base import FIRST_EVENTS
 from agent_core.controller.agent_controller import AgentController
+from agent_core.controller.remarks import answers_to_invalid_calls
 from agent_core.controller.state import INTERRUPTING, ConversationState, Limits
 from agent_core.controller.step import Step
 from agent_core.errors import DrydockError, EventStoreError, SandboxError, StreamClosedError
+from agent_core.events.branches import Rewind
 from agent_core.events.control import AgentState, AgentStateChanged, ConfirmationPolicyChanged
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.serialization import AnyEvent
@@ -25,6 +27,7 @@ from agent_core.runtime.runtime import Runtime
 from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.confirmation import ConfirmationPolicy
 from agent_core.security.secrets import SecretRegistry
+from agent_core.session.going_back import GoingBack
 from agent_core.session.making import as_sent, make_agent, make_memory, make_secrets
 from agent_core.session.settings import SessionSettings
 from agent_core.session.status_report import StatusReport
@@ -116,6 +119,7 @@ class AgentSession:
         self.secrets = make_secrets(self.settings, self._agent, self.stream)
         self._step = self._make_step()
         self.call_context = self._step.account.context
+        self._going_back = GoingBack(self.stream, lambda: self._step.system_prompt(self.secrets.descriptions()))
         opening: list[AnyEvent] = [AgentStateChanged(agent_state=AgentState.LOADING)]
         prompt = self._step.init_state(await self.stream.page(limit=FIRST_EVENTS), self.secrets.descriptions())
         opening.extend([prompt] if prompt is not None else [])
@@ -139,7 +143,8 @@ class AgentSession:
         self._warming = asyncio.create_task(self._agent.llm.warm_up(), name=f"warm-up:{self.conversation_id}")
         try:
             await self.sandbox.start(self._report.progress)
-            await self._begin(initial_message)
+            async with self._going_back.lock:
+                await self._begin(initial_message)
         except DrydockError as error:
             # One line: what a program said last may be many.
             await self._report.start_failed(type(error).__name__, " ".join(str(error).split()))
@@ -166,11 +171,15 @@ class AgentSession:
             controller.observe(event)
             runtime.observe(event)
             memory.observe(event)
+        await controller.rejoin()
+        await memory.rejoin()
+        state = controller.state
         self._step.account.restore(state.metrics)
-        await controller.answer_invalid_calls()
+        await self.stream.add_events(answers_to_invalid_calls(state))
         resumes = state.resumable is AgentState.RUNNING
         await runtime.recover(resumes=resumes, opened_at=self._opened_at)
         self._controller, self._runtime = controller, runtime
+        self._going_back.controller, self._going_back.runtime = controller, runtime
         for name, run in (("runtime", runtime.run), ("memory", memory.run), ("agent_controller", controller.run)):
             self._tasks.append(asyncio.create_task(self._supervised(name, run), name=f"{name}:{self.conversation_id}"))
         await controller.begin([as_sent(initial_message, self._agent)] if initial_message is not None else [])
@@ -190,8 +199,15 @@ class AgentSession:
         Raises:
             StreamClosedError: the session is closed.
             EventStoreError: it could not be stored.
+            ValueError: it asks to go back to an event that there is not.
         """
+        if isinstance(event, Rewind):
+            return await self.rewind(event.to)
         return await self.stream.add_event(as_sent(event, self._agent), "user")
+
+    async def rewind(self, to: int | None) -> AnyEvent:
+        """Go back to right behind this event of the log (None: before the first one); see `GoingBack.rewind`."""
+        return await self._going_back.rewind(to)
 
     async def set_confirmation_policy(self, policy: ConfirmationPolicy) -> None:
         """From the next answer of the model on, let this policy decide what waits for the user; the log remembers it.

@@ -12,8 +12,15 @@ from hypothesis import strategies as st
 
 from agent_core.controller.state import ConversationState, Limits
 from agent_core.errors import EventStoreError
+from agent_core.events.branches import Rewind, active_branch
 from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState, RecallAction, RecallObservation
-from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, ObservationEvent, UserRejectObservation
+from agent_core.events.llm_events import (
+    ActionEvent,
+    AgentErrorEvent,
+    MessageEvent,
+    ObservationEvent,
+    UserRejectObservation,
+)
 from agent_core.events.serialization import AnyEvent
 from tests.unit.controller.stage import REPLIES, Stage, ticks
 
@@ -66,6 +73,9 @@ async def act(stage: Stage, deed: str) -> None:
         await stage.begin()
     elif deed == "full disk":
         stage.store.failures = 2
+    elif deed.startswith("rewind"):
+        place = stage.session.stream.last_id * int(deed.split()[1]) // 10
+        await stage.session.rewind(place)
     else:
         stage.model.gate.open(REPLIES.get(deed.removeprefix("model: ")))
 
@@ -106,22 +116,29 @@ def entered(events: list[AnyEvent]) -> list[AgentState]:
     return [event.agent_state for event in events if isinstance(event, AgentStateChanged)]
 
 
-def check(stage: Stage, events: list[AnyEvent]) -> None:
+def check(stage: Stage, log: list[AnyEvent]) -> None:
+    events = active_branch(log)
     kinds = (ObservationEvent, AgentErrorEvent, UserRejectObservation)
     answers = [event.cause for event in events if isinstance(event, kinds) and event.cause is not None]
     assert sorted(answers) == sorted(event.id for event in events if isinstance(event, ActionEvent))
     recalled = [event.cause for event in events if isinstance(event, RecallObservation)]
     assert sorted(recalled) == sorted(event.id for event in events if isinstance(event, RecallAction))
     # Loading again may come to the same state; apart from that a state is entered only from another one.
-    assert all(one is not other for one, other in pairwise(entered(events)) if one is not AgentState.LOADING)
+    if not any(isinstance(event, Rewind) for event in log):
+        assert all(one is not other for one, other in pairwise(entered(events)) if one is not AgentState.LOADING)
     assert stage.model.most_at_once <= 1
     heard = "\n".join(text for message in stage.model.prompts[-1] for text in texts(message.get("content")))
-    positions = [heard.find(said) for said in stage.said]
+    shown = "\n".join(event.llm_message.text for event in events if isinstance(event, MessageEvent))
+    positions = [heard.find(said) for said in stage.said if said in shown]
+    assert not any(said in heard for said in stage.said if said not in shown)
     assert -1 not in positions
     assert positions == sorted(positions)
-    folded = ConversationState(Limits(max_iterations=5))
+    folded, whole = ConversationState(Limits(max_iterations=5)), ConversationState(Limits(max_iterations=5))
     for event in events:
         folded.fold(event)
+    for event in log:
+        whole.fold(event)
+    folded.keep(whole)
     assert folded == live_state(stage)
 
 
@@ -134,6 +151,23 @@ def texts(content: object) -> list[str]:
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(DEEDS, st.integers(0, 25)), max_size=14), st.integers(0, 1000), st.booleans())
 def test_every_action_and_every_message_is_answered_once_whatever_happens_in_between(
+    deeds: list[tuple[str, int]], seed: int, asks: bool
+) -> None:
+    async def scenario() -> None:
+        stage, events = await play(deeds, seed, asks=asks)
+        check(stage, events)
+        await stage.end()
+
+    asyncio.run(scenario())
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.tuples(DEEDS | st.integers(0, 10).map(lambda part: f"rewind {part}"), st.integers(0, 25)), max_size=14),
+    st.integers(0, 1000),
+    st.booleans(),
+)
+def test_every_promise_holds_on_the_branch_that_counts_however_often_the_conversation_is_taken_back(
     deeds: list[tuple[str, int]], seed: int, asks: bool
 ) -> None:
     async def scenario() -> None:

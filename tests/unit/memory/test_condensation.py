@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent_core.events.branches import Rewind, active_branch
 from agent_core.events.control import Condensation, CondensationRequest
 from agent_core.events.llm_events import ActionEvent, CondensationSummaryEvent
 from agent_core.events.serialization import AnyEvent
@@ -166,3 +169,38 @@ def test_batches_are_whole_after_any_condensation(events: list[AnyEvent]) -> Non
         calls = message.tool_calls or []
         first = next(event for event in shown if event.tool_call == calls[0])
         assert len(calls) == first.calls_in_response
+
+
+@st.composite
+def branching_logs(draw: st.DrawFn) -> list[AnyEvent]:
+    """Logs with crashes, condensations and rewinds, with ids as a stream gives them."""
+    events: list[AnyEvent] = []
+    while len(events) < 2 or (len(events) < 120 and draw(st.booleans())):
+        for event in draw(condensed_logs()):
+            first = max(len(events) - draw(st.integers(0, 30)), 0)
+            cause = None if event.cause is None else min(first + event.cause, len(events))
+            changes: dict[str, Any] = {"id": len(events), "cause": cause}
+            if isinstance(event, Condensation):
+                changes["forgotten_event_ids"] = [first + one for one in event.forgotten_event_ids]
+            events.append(event.model_copy(update=changes))
+        events.append(Rewind(id=len(events), to=draw(st.integers(-1, len(events) - 1))))
+    return events
+
+
+@settings(max_examples=40, deadline=None)
+@given(branching_logs())
+def test_after_any_rewinds_the_view_is_that_of_the_branch_and_whole(events: list[AnyEvent]) -> None:
+    view = View()
+    for event in active_branch(events):
+        view.add(event)
+        check([wire(message) for message in view.messages()])
+    assert View.from_log(events).messages() == view.messages()
+    undone = {event.id for event in events} - {event.id for event in active_branch(events)}
+    assert undone.isdisjoint(ids(view))
+
+
+def test_a_condensation_that_is_undone_gives_back_what_it_had_forgotten() -> None:
+    log: list[AnyEvent] = [user(0, "a"), user(1, "b"), forget(2, 0, 1, summary="both", offset=0), user(3, "c")]
+    assert ids(View.from_log(log)) == [2, 3]
+    assert ids(View.from_log([*log, Rewind(id=4, to=1), user(5, "d")])) == [0, 1, 5]
+    assert ids(View.from_log([*log, Rewind(id=4, to=2), user(5, "d")])) == [2, 5]

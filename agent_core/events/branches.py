@@ -1,0 +1,127 @@
+"""Branches of a log: taking a conversation back is an event too, and what it undid stays in the log (agent-core 1.3).
+
+A log is a tree that is written down in one line: each event follows the one before it, but the first after a `Rewind`,
+which follows the event that the rewind names. What counts is the path from the root to the newest event.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Iterable
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from pydantic import Field
+
+from agent_core.events.event import Event, Source
+
+if TYPE_CHECKING:
+    from agent_core.events.serialization import AnyEvent
+
+
+class Rewind(Event):
+    """From here on the conversation goes on behind event `to` (-1: before its first), as if nothing had come after it.
+
+    Any event may be named, one that another rewind has undone as well: so a rewind can be taken back. What was spent
+    stays spent.
+
+    Attributes:
+        to: id of the last event that counts.
+        files_of: id of the event as of which the files of the workspace are; None: they were left as they were.
+        note: what became of the files, for people; empty where there is nothing to say.
+        forked_from: id of the conversation that this one is a fork of, in the rewind that begins the fork.
+    """
+
+    kind: Literal["Rewind"] = "Rewind"
+    source: Source = "user"
+    to: int = Field(ge=-1)
+    files_of: int | None = None
+    note: str = ""
+    forked_from: str = ""
+
+
+class Branches:
+    """Which events of a log count. `fold` takes all its events in the order of their ids.
+
+    Attributes:
+        last_id: the newest event, at which the active branch ends.
+        rewinds: how many rewinds there were.
+    """
+
+    def __init__(self) -> None:
+        self.last_id = -1
+        self._starts = [0]
+        self._parents = [-1]
+        self._trunk: list[range] = []
+
+    @property
+    def rewinds(self) -> int:
+        return len(self._starts) - 1
+
+    def fold(self, event: Event) -> bool:
+        """Take the next event into account; whether it belongs to the active branch: late answers to undone do not."""
+        if isinstance(event, Rewind) and event.to < event.id:
+            self._trunk = self.path(event.to)
+            self._starts.append(event.id)
+            self._parents.append(event.to)
+        self.last_id = event.id
+        return event.cause is None or self.has(event.cause)
+
+    def path(self, leaf: int | None = None) -> list[range]:
+        """The ids on the path from the root to `leaf` (the newest event, if None), as ascending stretches."""
+        position = self.last_id if leaf is None else leaf
+        stretches: list[range] = []
+        while position >= 0:
+            index = bisect_right(self._starts, position) - 1
+            stretches.append(range(self._starts[index], position + 1))
+            position = self._parents[index]
+        return stretches[::-1]
+
+    def has(self, event_id: int) -> bool:
+        """Whether an event of this id is on the active branch."""
+        if event_id >= self._starts[-1]:
+            return event_id <= self.last_id
+        return _lies_on(self._trunk, event_id)
+
+
+def active_branch(log: Iterable[AnyEvent], leaf: int | None = None) -> list[AnyEvent]:
+    """The events of a whole log that count, in order; with `leaf` those that led to it."""
+    events, branches = list(log), Branches()
+    for event in events:
+        branches.fold(event)
+    if not branches.rewinds and leaf is None:
+        return events
+    path = branches.path(leaf)
+    ids = {event_id for stretch in path for event_id in stretch}
+    return [event for event in events if event.id in ids and (event.cause is None or event.cause in ids)]
+
+
+class Pages(Protocol):
+    """A log that can be read page by page (an `EventStream` is one)."""
+
+    async def page(self, *, after: int = -1) -> list[AnyEvent]:
+        """Some events with id > `after`, ascending; an empty list at the end."""
+        ...
+
+
+async def read_branch(log: Pages, branches: Branches, leaf: int | None = None) -> AsyncIterator[AnyEvent]:
+    """The events of the active branch of a log, or of the one that led to `leaf`, page by page.
+
+    Raises:
+        EventStoreError: the log cannot be read.
+    """
+    path = branches.path(leaf)
+    for stretch in path:
+        after = stretch.start - 1
+        while after < stretch.stop - 1:
+            page = await log.page(after=after)
+            if not page:
+                return
+            for event in page:
+                after = event.id
+                if after < stretch.stop and (event.cause is None or _lies_on(path, event.cause)):
+                    yield event
+
+
+def _lies_on(path: list[range], event_id: int) -> bool:
+    index = bisect_right(path, event_id, key=lambda stretch: stretch.start) - 1
+    return index >= 0 and event_id in path[index]
