@@ -68,6 +68,7 @@ class AgentController:
         self._agent = agent
         self._step = step
         self._branches = Branches()
+        self._is_stale = False
         self._step_task: asyncio.Task[None] | None = None
         self._entered: AnyEvent | None = None
         self._again: asyncio.Task[None] | None = None
@@ -81,6 +82,7 @@ class AgentController:
             self.state.fold(event)
         else:
             self.state.last_event_id = event.id
+        self._is_stale = self._is_stale or isinstance(event, Rewind)
 
     async def rejoin(self) -> None:
         """After events with a rewind among them were observed: forget what it undid.
@@ -88,10 +90,11 @@ class AgentController:
         Raises:
             EventStoreError: the log cannot be read.
         """
-        if self._branches.rewinds:
+        if self._is_stale:
             branch = await state_of_branch(self._stream, self._branches)
             branch.keep(self.state)
             self.state = branch
+            self._is_stale = False
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
@@ -124,6 +127,7 @@ class AgentController:
     async def run(self) -> None:
         """Follow the log and act, until the stream is closed; waits for `begin` before it reads what that wrote."""
         await self._begun.wait()
+        await self.rejoin()  # where that failed before, which is why this runs again
         with self._step.following():
             try:
                 async with self._stream.subscribe(after=self.state.last_event_id) as events:
@@ -136,8 +140,7 @@ class AgentController:
 
     async def _on_event(self, event: AnyEvent) -> None:
         self.observe(event)
-        if isinstance(event, Rewind):
-            await self.rejoin()
+        await self.rejoin()
         await self._guarded(lambda: self._react(event))
 
     async def _react(self, event: AnyEvent) -> None:

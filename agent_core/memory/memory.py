@@ -50,6 +50,7 @@ class Memory:
         self._open: dict[int, RecallAction] = {}
         self._unread: dict[int, int] = {}
         self._branches = Branches()
+        self._is_stale = False
 
     def rules_for(self, path: str) -> tuple[TextContent, list[str]] | None:
         """What there is to say of a touched file, with the names of the rules; each rule once (agent-core 7.2)."""
@@ -59,6 +60,7 @@ class Memory:
         """Take an event into account, without answering."""
         if self._branches.fold(event):
             self._note(event)
+        self._is_stale = self._is_stale or isinstance(event, Rewind)
 
     def _note(self, event: AnyEvent) -> None:
         if isinstance(event, RecallAction):
@@ -74,7 +76,7 @@ class Memory:
         Raises:
             EventStoreError: the log cannot be read.
         """
-        if self._branches.rewinds:
+        if self._is_stale:
             self._open.clear()
             self._knowledge.forget_told()
             async for event in read_branch(self._stream, self._branches):
@@ -82,15 +84,16 @@ class Memory:
             for recall_id, answer_id in self._unread.items():  # given behind the rewind, and not read yet
                 if answer_id > self._branches.last_id:
                     self._open.pop(recall_id, None)
+            self._is_stale = False
 
     async def run(self) -> None:
         """Answer what an earlier process left open, then follow the log until the stream is closed."""
+        await self.rejoin()  # where that failed before, which is why this runs again
         await self._answer_open()
         async with self._stream.subscribe(after=self._branches.last_id) as events:
             async for event in events:
                 self.observe(event)  # type: ignore[arg-type] # no notices were asked for
-                if isinstance(event, Rewind):
-                    await self.rejoin()
+                await self.rejoin()
                 await self._answer_open()
 
     async def _answer_open(self) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Literal
+from collections.abc import Awaitable, Callable
+from typing import Literal
 
 from agent_core.agent.base import FIRST_EVENTS
 from agent_core.controller.agent_controller import AgentController
@@ -31,13 +31,13 @@ from agent_core.session.going_back import GoingBack
 from agent_core.session.making import as_sent, make_agent, make_memory, make_secrets
 from agent_core.session.settings import SessionSettings
 from agent_core.session.status_report import StatusReport
+from agent_core.session.subscribers import Subscribers
 from agent_core.tools.spec import ToolMakerState, WorkspacePlace
 from agent_core.version import VERSION
 
 logger = logging.getLogger(__name__)
 
 CLOSE_SECONDS = 10.0
-RESTART_SECONDS = (0.1, 1.0, 5.0)
 
 AT_REST = INTERRUPTING | {AgentState.ERROR, AgentState.AWAITING_USER_CONFIRMATION}
 """States in which an agent waits for its user."""
@@ -80,7 +80,7 @@ class AgentSession:
         self._started = False
         self._opened_at = -1
         self._closing: asyncio.Task[None] | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self._subscribers = Subscribers()
         self._warming: asyncio.Task[None] | None = None
 
     @property
@@ -181,7 +181,7 @@ class AgentSession:
         self._controller, self._runtime = controller, runtime
         self._going_back.controller, self._going_back.runtime = controller, runtime
         for name, run in (("runtime", runtime.run), ("memory", memory.run), ("agent_controller", controller.run)):
-            self._tasks.append(asyncio.create_task(self._supervised(name, run), name=f"{name}:{self.conversation_id}"))
+            self._subscribers.begin(name, run, self.stream)
         await controller.begin([as_sent(initial_message, self._agent)] if initial_message is not None else [])
 
     @property
@@ -266,14 +266,8 @@ class AgentSession:
         if self._warming is not None:
             self._warming.cancel()
             await asyncio.wait([self._warming])
-        if not self._tasks:
-            return
-        # The stream is closed: the subscribers read to its end and return; whoever does not is cancelled.
-        _, late = await asyncio.wait(self._tasks, timeout=CLOSE_SECONDS if self.is_ready else 0)
-        for task in late:
-            task.cancel()
-        if late:
-            await asyncio.wait(late, timeout=CLOSE_SECONDS)
+        patience = CLOSE_SECONDS if self.is_ready else 0
+        await self._subscribers.end(patience_seconds=patience, limit_seconds=CLOSE_SECONDS)
 
     async def _let_go(self, after: AfterClose) -> None:
         actions: dict[AfterClose, Callable[[], Awaitable[None]]] = {
@@ -299,16 +293,3 @@ class AgentSession:
             version=VERSION,
             stuck_detection=self.settings.stuck_detection,
         )
-
-    async def _supervised(self, name: str, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run a subscriber; one that fails is a bug, is logged, and is started again at its position."""
-        for delay in (*RESTART_SECONDS, None):
-            try:
-                await run()
-                return
-            except Exception:
-                logger.exception("subscriber %s of conversation %s failed", name, self.conversation_id)
-                if delay is None or self.stream.closed:
-                    break
-                await asyncio.sleep(delay)
-        self._report.trouble(f"The {name} of this conversation failed repeatedly; stop it and start it again.")
