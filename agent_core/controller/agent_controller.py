@@ -16,7 +16,7 @@ from typing import Literal
 from agent_core.agent.base import AgentBase
 from agent_core.controller.branch_state import state_of_branch
 from agent_core.controller.guards import check_limits, failure_of
-from agent_core.controller.remarks import refinement
+from agent_core.controller.remarks import answers_to_invalid_calls, refinement
 from agent_core.controller.state import INTERRUPTING, RESUMABLE, ConversationState, Move
 from agent_core.controller.step import Step
 from agent_core.errors import DrydockError, EventStoreError, StaleOwnerError, StreamClosedError
@@ -184,7 +184,7 @@ class AgentController:
             await self._enter(wanted)
 
     async def _advance(self) -> None:
-        """Decide and do what comes next, once the whole log is read; otherwise the next event decides."""
+        """Do what comes next, once the whole log is read; otherwise the next event decides."""
         async with self._deciding:
             if self._begun.is_set() and self.state.last_event_id >= self._stream.last_id:
                 await self._do_next()
@@ -201,6 +201,9 @@ class AgentController:
         if self._step_task is not None and not self._step_task.done():
             if state.unrecalled and state.agent_state is AgentState.RUNNING:
                 await self._stream.add_events(self._recalls())
+            return
+        if state.agent_state is AgentState.RUNNING and (lost := answers_to_invalid_calls(state)):
+            await self._stream.add_events(lost)  # the step that made them could not store these
             return
         match state.next_move():
             case Move.RECALL:

@@ -65,7 +65,7 @@ def rephrase(error: LLMContentPolicyError, state: ConversationState) -> MessageE
 
 
 def answers_to_invalid_calls(state: ConversationState) -> list[AnyEvent]:
-    """After a crash: calls that could not be validated, and whose error was not stored any more, get it now."""
+    """For calls that could not be validated, and whose errors a crash or a full disk has kept out of the log."""
     return [
         AgentErrorEvent(
             cause=event.id,

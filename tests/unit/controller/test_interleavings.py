@@ -7,7 +7,7 @@ from contextlib import suppress
 from itertools import pairwise
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from agent_core.controller.state import ConversationState, Limits
@@ -150,6 +150,7 @@ def texts(content: object) -> list[str]:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(DEEDS, st.integers(0, 25)), max_size=14), st.integers(0, 1000), st.booleans())
+@example([("say", 0), ("say", 15), ("model: bad", 8), ("full disk", 0), ("say", 4)], 0, False)
 def test_every_action_and_every_message_is_answered_once_whatever_happens_in_between(
     deeds: list[tuple[str, int]], seed: int, asks: bool
 ) -> None:
