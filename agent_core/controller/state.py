@@ -269,7 +269,8 @@ class ConversationState:
         self.resumable = AgentState.AWAITING_USER_INPUT
         if event.forked_from:
             self.iterations = 0
-            self.limits = Limits(self.limits.max_iterations, self.limits.max_budget)
+            limits = self.limits
+            self.limits = Limits(limits.max_iterations, limits.max_budget, per_run=limits.per_run)
 
     def _request(self, event: ChangeAgentState) -> None:
         if event.agent_state in INTERRUPTING:

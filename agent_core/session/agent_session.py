@@ -181,7 +181,7 @@ class AgentSession:
         self._controller, self._runtime = controller, runtime
         self._going_back.controller, self._going_back.runtime = controller, runtime
         for name, run in (("runtime", runtime.run), ("memory", memory.run), ("agent_controller", controller.run)):
-            self._subscribers.begin(name, run, self.stream)
+            self._subscribers.begin(name, run, self.stream, self._report.trouble)
         await controller.begin([as_sent(initial_message, self._agent)] if initial_message is not None else [])
 
     @property

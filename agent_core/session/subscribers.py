@@ -8,7 +8,6 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from agent_core.events.stream import EventStream
-from agent_core.events.transient import StatusNotice
 
 logger = logging.getLogger(__name__)
 
@@ -21,10 +20,19 @@ class Subscribers:
     def __init__(self) -> None:
         self._tasks: list[asyncio.Task[None]] = []
 
-    def begin(self, name: str, run: Callable[[], Coroutine[Any, Any, None]], stream: EventStream) -> None:
-        """Run this one; when it fails (a bug) that is logged, and it is started again at its position."""
-        task = asyncio.create_task(_supervised(name, run, stream), name=f"{name}:{stream.conversation_id}")
-        self._tasks.append(task)
+    def begin(
+        self,
+        name: str,
+        run: Callable[[], Coroutine[Any, Any, None]],
+        stream: EventStream,
+        on_trouble: Callable[[str], None],
+    ) -> None:
+        """Run this one; when it fails (a bug) that is logged, and it is started again at its position.
+
+        `on_trouble` is told, in words for people, when that does not help.
+        """
+        work = _supervised(name, run, stream, on_trouble)
+        self._tasks.append(asyncio.create_task(work, name=f"{name}:{stream.conversation_id}"))
 
     async def end(self, *, patience_seconds: float, limit_seconds: float) -> None:
         """Wait for their end: the stream is closed, they read to its end and return. Who does not is cancelled."""
@@ -37,7 +45,12 @@ class Subscribers:
             await asyncio.wait(late, timeout=limit_seconds)
 
 
-async def _supervised(name: str, run: Callable[[], Coroutine[Any, Any, None]], stream: EventStream) -> None:
+async def _supervised(
+    name: str,
+    run: Callable[[], Coroutine[Any, Any, None]],
+    stream: EventStream,
+    on_trouble: Callable[[str], None],
+) -> None:
     for delay in (*RESTART_SECONDS, None):
         try:
             await run()
@@ -47,5 +60,4 @@ async def _supervised(name: str, run: Callable[[], Coroutine[Any, Any, None]], s
             if delay is None or stream.closed:
                 break
             await asyncio.sleep(delay)
-    detail = f"The {name} of this conversation failed repeatedly; stop the conversation and start it again."
-    stream.publish(StatusNotice("STATUS$ERROR", detail, "error"))
+    on_trouble(f"The {name} of this conversation failed repeatedly; stop it and start it again.")
