@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from agent_core.errors import ToolError
 from agent_core.events.messages import MessageToolCall
 from agent_core.events.risk import SecurityRisk
-from agent_core.events.schema import Action, parameters_of
+from agent_core.events.schema import Action
 from agent_core.tools.definition import ToolDefinition
 
 TERMINAL_ALIASES = frozenset({"bash", "command", "execute", "execute_bash", "git", "reset"})
@@ -141,22 +141,23 @@ def _without_extras(
     definition: ToolDefinition, arguments: dict[str, Any], *, predicts_risk: bool
 ) -> tuple[SecurityRisk, str, dict[str, Any]]:
     own = dict(arguments)
-    given = str(own.pop("security_risk", "")).upper()
+    declared = definition.parameters["properties"]  # a remote tool may have arguments of these names itself
+    given = "" if "security_risk" in declared else str(own.pop("security_risk", "")).upper()
     counts = given and predicts_risk and not definition.annotations.readOnlyHint
     risk = RISKS.get(given) if counts else SecurityRisk.UNKNOWN
     if risk is None:
         raise ToolError(f"security_risk must be one of {sorted(RISKS)}")
-    declares_summary = "summary" in definition.action_type.model_fields
-    summary = own.get("summary", "") if declares_summary else own.pop("summary", "")
+    summary = own.get("summary", "") if "summary" in declared else own.pop("summary", "")
     return risk, str(summary), own
 
 
 def _repaired(arguments: dict[str, Any], definition: ToolDefinition) -> dict[str, Any]:
     """Lists given for a text are joined; JSON text given for a list or object is read."""
-    properties = parameters_of(definition.action_type)["properties"]
+    properties = definition.parameters["properties"]
     out = dict(arguments)
     for key, value in arguments.items():
-        wanted = properties.get(key, {}).get("type")
+        schema = properties.get(key)
+        wanted = schema.get("type") if isinstance(schema, Mapping) else None
         if wanted == "string" and isinstance(value, list) and all(isinstance(item, str) for item in value):
             out[key] = "\n".join(value)
         elif wanted in ("array", "object") and isinstance(value, str):

@@ -110,6 +110,11 @@ class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolC
         """What a call with these arguments touches; unknown unless a tool says so."""
         return DeclaredResources()
 
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The JSON schema of its arguments, always that of an object with ``properties``; not to be changed."""
+        return parameters_of(self.action_type)
+
     def action_from_arguments(self, arguments: Mapping[str, Any]) -> Action:
         """The typed action for the model's arguments.
 
@@ -160,7 +165,7 @@ class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolC
         shown: dict[str, Any] = {
             "name": self.name,
             "description": self.description,
-            "inputSchema": parameters_of(self.action_type),
+            "inputSchema": self.parameters,
             "annotations": self.annotations.model_dump(exclude_none=True),
         }
         if self.observation_type is not None:
@@ -168,9 +173,10 @@ class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolC
         return {**shown, "_meta": dict(self.meta)} if self.meta else shown
 
     def _function(self, add_security_risk_prediction: bool) -> dict[str, Any]:
-        schema = parameters_of(self.action_type)
+        schema = self.parameters
         extras: dict[str, Any] = {}
-        if add_security_risk_prediction and not self.annotations.readOnlyHint:
+        asks = add_security_risk_prediction and not self.annotations.readOnlyHint
+        if asks and "security_risk" not in schema["properties"]:
             extras["security_risk"] = SECURITY_RISK_SCHEMA
         if "summary" not in schema["properties"]:
             extras["summary"] = SUMMARY_SCHEMA

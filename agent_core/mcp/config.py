@@ -1,0 +1,224 @@
+"""Which servers an agent may use, and how they are reached: configuration only (agent-core 3.5)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import BeforeValidator, Field, SerializationInfo, field_serializer, field_validator, model_validator
+
+from agent_core.events.messages import Frozen
+from agent_core.mcp.expansion import is_reference
+
+CONNECT_SECONDS = 30.0
+"""Until a server has to be connected and to have listed its tools, unless its `timeout` says otherwise."""
+CALL_SECONDS = 300.0
+"""Until a call has to be answered, unless the server's `timeout` says otherwise."""
+MAX_SECONDS = 86_400.0
+
+EXPOSE_SECRETS = "expose_secrets"
+"""Key of a serialisation context: ``model_dump(context={EXPOSE_SECRETS: True})`` writes secrets in plain text."""
+
+_MASK = "**********"
+_TRANSPORTS = {"shttp": "http", "streamable-http": "http", "streamable_http": "http", "streamableHttp": "http"}
+_SENSITIVE = re.compile(r"auth|cookie|credential|key|pass|pwd|secret|session|token", re.IGNORECASE)
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_MIN_SECRET = 4
+
+Seconds = Annotated[float, Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False)]
+
+
+class McpAuth(Frozen):
+    """How the client shows to an HTTP server who it is.
+
+    ``api_key`` sends `key` in a header (``X-API-Key``, or `header`), ``bearer`` sends `token`, ``basic`` sends
+    `username` and `password`, ``header`` sends `value` in the header `name`. ``oauth2`` is refused: it needs a person
+    at a browser.
+    """
+
+    type: Literal["none", "api_key", "bearer", "basic", "header"] = "none"
+    key: str = Field(default="", repr=False)
+    header: str = "X-API-Key"
+    token: str = Field(default="", repr=False)
+    username: str = ""
+    password: str = Field(default="", repr=False)
+    name: str = ""
+    value: str = Field(default="", repr=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_oauth(cls, data: Any) -> Any:
+        if isinstance(data, Mapping) and str(data.get("type", "")).lower().startswith("oauth"):
+            raise ValueError(
+                "type: oauth2 is not supported, since nobody may be at a browser; get a token and use bearer"
+            )
+        return data
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> Self:
+        needed = {"api_key": ("key",), "bearer": ("token",), "basic": ("username",), "header": ("name", "value")}
+        for field in needed.get(self.type, ()):
+            if not getattr(self, field):
+                raise ValueError(f"{field}: must be given for auth of type {self.type!r}")
+        return self
+
+    @field_serializer("key", "token", "password", "value")
+    def _written(self, value: str, info: SerializationInfo) -> str:
+        return _shown(value, info)
+
+    @property
+    def secrets(self) -> list[str]:
+        """What nobody else should see."""
+        return [value for value in (self.key, self.token, self.password, self.value) if value]
+
+
+def _auth(value: Any) -> Any:
+    if value in (None, "none"):
+        return McpAuth()
+    return {"type": value} if isinstance(value, str) else value
+
+
+class McpServer(Frozen):
+    """One server: a program of this host that is spoken to over its standard input and output, or an address.
+
+    ``$NAME``, ``${NAME}`` and ``${NAME:-default}`` in any text stand for values that are looked up when it is
+    connected. Values of headers and variables whose name says that they are secret are masked in JSON.
+
+    Attributes:
+        transport: ``stdio``, ``http`` (streamable HTTP; ``shttp`` and ``streamable-http`` mean the same) or ``sse``;
+            by default what `command` or `url` says.
+        command, args, env, cwd: of a program; it gets `env` and a few harmless variables of this process.
+        url, headers, auth: of an address.
+        timeout: seconds for connecting (default 30) and for each call (default 300).
+        sse_read_timeout: seconds without any event after which a stream of an HTTP server counts as broken.
+        keep_alive: False connects for each call anew.
+        enabled: False leaves it out.
+    """
+
+    url: str | None = Field(default=None, max_length=8192)
+    transport: Literal["stdio", "http", "sse"] | None = None
+    command: str | None = Field(default=None, min_length=1)
+    args: list[str] = Field(default_factory=list)
+    env: dict[str, str] = Field(default_factory=dict, repr=False)
+    cwd: str | None = None
+    headers: dict[str, str] = Field(default_factory=dict, repr=False)
+    auth: Annotated[McpAuth, BeforeValidator(_auth)] = Field(default_factory=McpAuth)
+    timeout: Seconds | None = None
+    sse_read_timeout: Seconds | None = None
+    keep_alive: bool = True
+    enabled: bool = True
+    description: str = ""
+    icon: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _other_spellings(cls, data: Any) -> Any:
+        """``type`` is what several programs call the transport, ``disabled`` the opposite of `enabled`."""
+        if not isinstance(data, Mapping):
+            return data
+        values = dict(data)
+        if "type" in values and "transport" not in values:
+            values["transport"] = values.pop("type")
+        if isinstance(values.get("disabled"), bool) and "enabled" not in values:
+            values["enabled"] = not values.pop("disabled")
+        return values
+
+    @field_validator("transport", mode="before")
+    @classmethod
+    def _usual_name(cls, value: Any) -> Any:
+        return _TRANSPORTS.get(value, value) if isinstance(value, str) else value
+
+    @field_validator("keep_alive", mode="before")
+    @classmethod
+    def _none_is_the_default(cls, value: Any) -> Any:
+        return True if value is None else value
+
+    @field_validator("url")
+    @classmethod
+    def _is_an_address(cls, value: str | None) -> str | None:
+        if value is None or is_reference(value):
+            return value
+        try:
+            parts = urlsplit(value)
+            usable = parts.scheme in ("http", "https", "ws", "wss") and bool(parts.hostname)
+        except ValueError:
+            usable = False
+        if not usable:
+            raise ValueError("must be a complete http or https address, for example https://host/mcp")
+        return value
+
+    @field_validator("headers")
+    @classmethod
+    def _can_be_sent(cls, value: dict[str, str]) -> dict[str, str]:
+        for name, text in value.items():
+            if _HEADER_NAME.fullmatch(name) is None:
+                raise ValueError(f"{name!r} is no name of a header; use letters, digits and hyphens")
+            if "\n" in text or "\r" in text:
+                raise ValueError(f"the value of {name!r} must be one line")
+        return value
+
+    @model_validator(mode="after")
+    def _is_one_kind(self) -> Self:
+        if (self.url is None) == (self.command is None):
+            raise ValueError("give either command (a program of this host) or url (an address), not both")
+        if (self.transport == "stdio") != (self.command is not None) and self.transport is not None:
+            field = "command" if self.transport == "stdio" else "url"
+            raise ValueError(f"transport: {self.transport} needs {field}")
+        return self
+
+    @field_serializer("env", "headers")
+    def _written(self, value: dict[str, str], info: SerializationInfo) -> dict[str, str]:
+        return {name: _shown(text, info) if _SENSITIVE.search(name) else text for name, text in value.items()}
+
+    @property
+    def kind(self) -> Literal["stdio", "http", "sse"]:
+        """How it is spoken to."""
+        return self.transport or ("stdio" if self.command is not None else "http")
+
+    @property
+    def connect_seconds(self) -> float:
+        """Until it has to be connected and to have listed its tools."""
+        return self.timeout or CONNECT_SECONDS
+
+    @property
+    def call_seconds(self) -> float:
+        """Until a call has to be answered."""
+        return self.timeout or CALL_SECONDS
+
+    @property
+    def secrets(self) -> list[str]:
+        """The values in it that nobody else should see; a value that is looked up is not among them."""
+        named = [(name, text) for pairs in (self.env, self.headers) for name, text in pairs.items()]
+        found = [text for name, text in named if _SENSITIVE.search(name)] + self.auth.secrets
+        words = [word for text in found for word in (text, text.rpartition(" ")[2])]  # "Bearer …"
+        return [word for word in dict.fromkeys(words) if len(word) >= _MIN_SECRET and not is_reference(word)]
+
+
+def _shown(value: str, info: SerializationInfo) -> str:
+    exposed = bool(info.context and info.context.get(EXPOSE_SECRETS))
+    return value if exposed or info.mode != "json" or not value or is_reference(value) else _MASK
+
+
+def mcp_servers(value: Any) -> Any:
+    """What a configuration names as servers, by name: the map itself, or the one under ``mcpServers``; for a validator.
+
+    Raises:
+        ValueError: it is no map, or a name is empty.
+    """
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise ValueError(f"must be a map of names to servers, not {type(value).__name__}")
+    if "mcpServers" in value:
+        if len(value) > 1:
+            raise ValueError("has mcpServers and other keys beside it; put all servers into mcpServers")
+        return mcp_servers(value["mcpServers"])
+    if any(not isinstance(name, str) or not name.strip() for name in value):
+        raise ValueError("each server needs a name that is not empty")
+    return dict(value)
+
+
+McpConfig = Annotated[dict[str, McpServer], BeforeValidator(mcp_servers)]
+"""A field with servers by name."""

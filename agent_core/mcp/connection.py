@@ -1,0 +1,252 @@
+"""One server during a conversation: connected in the background, and once more when its connection is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+from agent_core.mcp import library
+from agent_core.mcp.config import McpServer
+from agent_core.mcp.library import McpServerError
+from agent_core.mcp.results import MCPToolObservation, failed_observation, observation_of
+from agent_core.mcp.tool import McpTool, tool_of
+
+if TYPE_CHECKING:
+    from mcp import Client
+
+CLOSE_SECONDS = 8.0
+CANCEL_SECONDS = 2.0
+REFRESH_PAUSE_SECONDS = 0.1
+
+UNKNOWN_EFFECT = (
+    "the connection was lost before it answered, so it is unknown whether the call took effect; look before you repeat"
+    " it. The next call connects again."
+)
+
+
+class Link:
+    """One connection from its beginning to its end, in a task of its own.
+
+    Attributes:
+        client: to be asked; None before it is connected and after it has ended.
+        tools: as listed last.
+        reason: why there is no client.
+        was_reached: whether anything was there at the server's address to take a request.
+    """
+
+    def __init__(self, name: str, server: McpServer, prepare: Callable[[], Awaitable[McpServer]]) -> None:
+        self.client: Client | None = None
+        self.tools: list[Any] = []
+        self.reason = ""
+        self.was_reached = True
+        self.on_tools: Callable[[], None] = lambda: None
+        self._server = server
+        self._prepare = prepare
+        self._settled = asyncio.Event()
+        self._wake = asyncio.Event()
+        self._is_changed = self._is_over = False
+        self._limit: asyncio.Timeout | None = None
+        self._task = asyncio.create_task(self._live(), name=f"mcp:{name}")
+
+    async def settled(self) -> None:
+        """Wait until it is connected or has failed to; the server's time limit bounds it."""
+        await self._settled.wait()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is connected, or was, or has failed to."""
+        return self._settled.is_set()
+
+    async def close(self) -> None:
+        """End it, and the program behind it, within a bounded time; calling it again is fine."""
+        self._end("it was closed")
+        if self._limit is not None and not self._limit.expired():
+            self._limit.reschedule(0)  # it is still connecting
+        _, late = await asyncio.wait([self._task], timeout=CLOSE_SECONDS)
+        if late:
+            self._task.cancel()
+            await asyncio.wait([self._task], timeout=CANCEL_SECONDS)
+
+    def _end(self, reason: str) -> None:
+        self.reason = self.reason or reason
+        self._is_over = True
+        self._wake.set()
+
+    def _change(self) -> None:
+        self._is_changed = True
+        self._wake.set()
+
+    async def _live(self) -> None:
+        limit = self._server.connect_seconds
+        try:
+            await library.load()  # once for a process, and no fault of the server's
+            async with AsyncExitStack() as stack:
+                try:
+                    async with asyncio.timeout(limit) as self._limit:
+                        server = await self._prepare()
+                        connecting = library.connected(server, on_change=self._change, on_end=self._end)
+                        client = await stack.enter_async_context(connecting)
+                        self.tools = await library.all_tools(client)
+                finally:
+                    self._limit = None
+                if not self._is_over:
+                    self.client = client
+                    self._settled.set()
+                    self.on_tools()
+                    await self._watch(client)
+                self.client = None
+        except TimeoutError:
+            self.reason = self.reason or f"it was not ready within {limit:g} s"
+        except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001 - whatever a server does, it is its failure
+            self.was_reached = library.was_reached(error)
+            self.reason = library.reason_of(error)
+        finally:
+            self.client = None
+            self._is_over = True
+            self._settled.set()
+
+    async def _watch(self, client: Client) -> None:
+        """Take in the server's tools when they change, until the connection is over."""
+        following = asyncio.create_task(library.follow_changes(client, self._change), name=self._task.get_name())
+        try:
+            while not self._is_over:
+                await self._wake.wait()
+                self._wake.clear()
+                if self._is_changed and not self._is_over:
+                    self._is_changed = False
+                    with contextlib.suppress(McpServerError, TimeoutError):  # the old ones stay
+                        async with asyncio.timeout(self._server.connect_seconds):
+                            self.tools = await library.all_tools(client)
+                        self.on_tools()
+                    await asyncio.sleep(REFRESH_PAUSE_SECONDS)
+        finally:
+            following.cancel()
+            await asyncio.wait([following])
+
+
+class Connection:
+    """One server: its tools, and the calls of them.
+
+    Attributes:
+        tools: those that can be offered; they stay when the connection is lost, since a call connects again.
+        left_out: why others cannot, by name.
+        failure: why the server could not be connected at first; "" if it could, or is not through with it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        server: McpServer,
+        *,
+        prepare: Callable[[McpServer], Awaitable[McpServer]],
+        on_change: Callable[[], None],
+    ) -> None:
+        """``prepare(server)`` gives the server with its references expanded; `on_change` is told of all changes."""
+        self.name = name
+        self.server = server
+        self.tools: list[McpTool] = []
+        self.left_out: dict[str, str] = {}
+        self.failure = ""
+        self._prepare = prepare
+        self._on_change = on_change
+        self._link: Link | None = None
+        self._is_closed = False
+        # Protects the connection: of several calls that find it lost, one connects again.
+        self._linking = asyncio.Lock()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is known if it can be used."""
+        return bool(self.failure) or self._is_closed or (self._link is not None and self._link.is_settled)
+
+    async def start(self) -> None:
+        """Connect; returns when that has succeeded or failed, within the server's time limit."""
+        try:
+            await self._linked()
+        except McpServerError as error:
+            self.failure = str(error)
+            self._on_change()
+        else:
+            await self._rest()
+
+    async def call(
+        self, tool: McpTool, shown: dict[str, Any], sent: dict[str, Any], limit_seconds: float | None
+    ) -> MCPToolObservation:
+        """Call a tool with the arguments `sent`; the observation shows `shown` in their place.
+
+        Cancelling it cancels the call at the server.
+        """
+        limit = min(self.server.call_seconds, limit_seconds or self.server.call_seconds)
+        try:
+            result = await self._result(tool, sent, limit)
+        except McpServerError as error:
+            return failed_observation(tool.name, shown, f"The MCP server {self.name!r} did not do it: {error}")
+        finally:
+            await self._rest()
+        return observation_of(tool.name, shown, result)
+
+    async def close(self) -> None:
+        """End the connection for good."""
+        self._is_closed = True
+        if self._link is not None:
+            await self._link.close()
+
+    async def _result(self, tool: McpTool, sent: dict[str, Any], limit: float) -> Any:
+        for is_last in (False, True):
+            link = await self._linked()
+            client = link.client
+            if client is None:  # lost in this moment
+                continue
+            try:
+                async with asyncio.timeout(limit):
+                    return await client.call_tool(tool.remote_name, sent)
+            except TimeoutError:
+                raise McpServerError(f"it did not answer within {limit:g} s; the call was cancelled") from None
+            except Exception as error:
+                is_refused = library.is_refused_session(error)
+                if not is_refused and not library.is_closed(error):
+                    raise McpServerError(library.reason_of(error)) from error
+                await link.close()
+                if is_last or not (is_refused or tool.may_be_repeated or not link.was_reached):
+                    raise McpServerError(UNKNOWN_EFFECT) from error
+        raise McpServerError("its connection is lost again and again")
+
+    async def _linked(self) -> Link:
+        """A connection that stands; a lost one is made again, once.
+
+        Raises:
+            McpServerError: it cannot be made.
+        """
+        async with self._linking:
+            if self._is_closed:
+                raise McpServerError("the conversation with it is over")
+            if self._link is not None:
+                await self._link.settled()
+                if self._link.client is not None:
+                    return self._link
+                await self._link.close()
+            link = self._link = Link(self.name, self.server, lambda: self._prepare(self.server))
+            link.on_tools = lambda: self._take_tools(link)
+            await link.settled()
+            if link.client is None:
+                raise McpServerError(link.reason or "it ended the connection")
+            return link
+
+    async def _rest(self) -> None:
+        """Let go of the connection where it is wanted for calls only."""
+        if not self.server.keep_alive and self._link is not None and not self._linking.locked():
+            await self._link.close()
+
+    def _take_tools(self, link: Link) -> None:
+        if link is not self._link:
+            return
+        self.tools, self.left_out = [], {}
+        for remote in link.tools:
+            try:
+                self.tools.append(tool_of(remote, server=self.name, call=self.call))
+            except ValueError as error:
+                self.left_out[str(remote.name)] = str(error)
+        self._on_change()

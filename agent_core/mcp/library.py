@@ -1,0 +1,246 @@
+"""The protocol's client library: the only module that imports it (agent-core 3.5).
+
+It takes a second and 50 MB to import, so that happens in a thread, when the first conversation with a server needs it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from agent_core.mcp.config import McpServer
+from agent_core.mcp.program import McpServerError, OnEnd, Program
+from agent_core.mcp.watching import Watched
+from agent_core.version import VERSION
+
+if TYPE_CHECKING:
+    from mcp import Client
+
+MAX_PAGES = 50
+MAX_TOOLS = 1_000
+MAX_EVENT_BYTES = 64 * 1024 * 1024
+READ_SECONDS = 300.0
+
+_threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="mcp-import")
+
+
+def _import() -> None:
+    import jsonschema.validators
+    import mcp.client.sse
+    import mcp.client.streamable_http
+    import referencing.jsonschema  # noqa: F401 - only to be there
+
+    # What goes wrong with a server is told to the user, once; these would write a traceback for each broken message.
+    for name in ("mcp", "client"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
+async def load() -> None:
+    """Import the library, without stopping the loop."""
+    await asyncio.get_running_loop().run_in_executor(_threads, _import)
+
+
+@contextlib.asynccontextmanager
+async def connected(server: McpServer, *, on_change: Callable[[], None], on_end: OnEnd) -> AsyncIterator[Client]:
+    """A client of the server (whose references are expanded), with its handshake done; `load` was called.
+
+    `on_change` is called when the server says that its tools are others now, `on_end` when the connection is over. To
+    be entered and left in the same task.
+
+    Raises:
+        McpServerError: it cannot be reached or does not speak the protocol.
+    """
+    from mcp import MCPError
+    from mcp.types import UNSUPPORTED_PROTOCOL_VERSION
+
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            # The handshake that nearly all servers know comes first: some of them wait long before they refuse another.
+            client = await stack.enter_async_context(_client(server, "legacy", on_change, on_end))
+        except (Exception, BaseExceptionGroup) as error:
+            cause = cause_of(error)
+            if not isinstance(cause, MCPError) or cause.code != UNSUPPORTED_PROTOCOL_VERSION:
+                raise
+            client = await stack.enter_async_context(_client(server, "auto", on_change, on_end))
+        yield client
+
+
+@contextlib.asynccontextmanager
+async def _client(server: McpServer, mode: str, on_change: Callable[[], None], on_end: OnEnd) -> AsyncIterator[Client]:
+    from mcp import Client
+    from mcp.types import Implementation, ToolListChangedNotification
+
+    async def on_message(message: object) -> None:
+        if isinstance(message, ToolListChangedNotification):
+            on_change()
+
+    reasons: list[str] = []
+
+    def ended(reason: str) -> None:
+        reasons.append(reason)
+        on_end(reason)
+
+    program = Program(server, parse=_message, on_end=ended) if server.kind == "stdio" else None
+    client = Client(
+        program or Watched(_address(server), ended),
+        mode=mode,
+        message_handler=on_message,
+        client_info=Implementation(name="drydock", version=VERSION),
+        cache=None,
+    )
+    try:
+        await client.__aenter__()
+    except Exception as error:
+        if program is None or not is_closed(error):
+            raise
+        raise McpServerError((reasons or ["it ended"])[0] + await program.last_words()) from error
+    try:
+        yield client
+    finally:
+        await client.__aexit__(None, None, None)
+
+
+async def all_tools(client: Client) -> list[Any]:
+    """All tools that the server lists, page by page, up to `MAX_TOOLS`.
+
+    Raises:
+        McpServerError: it did not give them.
+    """
+    found: list[Any] = []
+    cursor: str | None = None
+    try:
+        for _ in range(MAX_PAGES):
+            page = await client.list_tools(cursor=cursor)
+            found.extend(page.tools)
+            cursor = page.next_cursor
+            if cursor is None or len(found) >= MAX_TOOLS:
+                break
+    except Exception as error:
+        raise McpServerError(f"it did not list its tools: {reason_of(error)}") from error
+    return found[:MAX_TOOLS]
+
+
+async def follow_changes(client: Client, on_change: Callable[[], None]) -> None:
+    """Where the protocol's version wants changes to be asked for, ask, and call `on_change` for each; else return."""
+    from mcp import MCPError
+    from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
+
+    with contextlib.suppress(ListenNotSupportedError, SubscriptionLost, MCPError):
+        async with client.listen(tools_list_changed=True) as changes:
+            async for _ in changes:
+                on_change()
+
+
+def is_refused_session(error: BaseException) -> bool:
+    """Whether an HTTP server did not look at the request because it does not know the session (any more)."""
+    from mcp import MCPError
+
+    codes = (-32600, -32000, -32001)
+    return isinstance(error, MCPError) and error.code in codes and "session" in error.message.lower()
+
+
+def is_closed(error: BaseException) -> bool:
+    """Whether the connection ended while an answer was waited for."""
+    from anyio import BrokenResourceError, ClosedResourceError
+    from mcp import MCPError
+    from mcp.types import CONNECTION_CLOSED
+
+    cause = cause_of(error)
+    if isinstance(cause, BrokenResourceError | ClosedResourceError):
+        return True
+    words = ("closed", "ended", "failed")  # servers use the same code for errors of their own
+    return (
+        isinstance(cause, MCPError)
+        and cause.code == CONNECTION_CLOSED
+        and any(word in cause.message.lower() for word in words)
+    )
+
+
+def was_reached(error: BaseException) -> bool:
+    """Whether there was anything at the server's address that may have got the request."""
+    from httpx2 import ConnectError, ConnectTimeout
+
+    return not isinstance(cause_of(error), ConnectError | ConnectTimeout)
+
+
+def cause_of(error: BaseException) -> BaseException:
+    """What the library's groups of errors are about: the first of them."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def reason_of(error: BaseException) -> str:
+    """What went wrong, in words."""
+    from httpx2 import ConnectError, HTTPStatusError, TimeoutException
+    from mcp import MCPError
+
+    cause = cause_of(error)
+    match cause:
+        case McpServerError():
+            return str(cause)
+        case HTTPStatusError():
+            return f"it answered with the HTTP status {cause.response.status_code}"
+        case ConnectError():
+            return "nothing answers at its address"
+        case TimeoutException():
+            return "it took too long to answer"
+        case MCPError():
+            return f"it answered with an error: {' '.join(cause.message.split())[:500]}"
+        case _:
+            return f"{type(cause).__name__}: {' '.join(str(cause).split())[:300]}".rstrip(": ")
+
+
+def headers_of(server: McpServer) -> dict[str, str]:
+    """The headers of each request to it, those of its `auth` included."""
+    auth = server.auth
+    match auth.type:
+        case "api_key":
+            return {**server.headers, auth.header: auth.key}
+        case "bearer":
+            return {**server.headers, "Authorization": f"Bearer {auth.token}"}
+        case "basic":
+            encoded = base64.b64encode(f"{auth.username}:{auth.password}".encode()).decode()
+            return {**server.headers, "Authorization": f"Basic {encoded}"}
+        case "header":
+            return {**server.headers, auth.name: auth.value}
+        case "none":
+            return dict(server.headers)
+
+
+def _message(line: bytes) -> Any:
+    from mcp.shared.message import SessionMessage
+    from mcp.types import jsonrpc_message_adapter
+
+    return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+
+
+def _address(server: McpServer) -> Any:
+    """The library's own transport for an address."""
+    from httpx2 import Timeout
+    from mcp.client.sse import sse_client
+    from mcp.client.streamable_http import streamable_http_client
+    from mcp.shared._httpx_utils import create_mcp_http_client
+
+    url = server.url or ""
+    if not url.startswith(("http://", "https://")):
+        raise McpServerError("its address begins with neither http:// nor https://; WebSockets are not supported")
+    connect, read = server.connect_seconds, server.sse_read_timeout or max(READ_SECONDS, server.call_seconds + 10)
+    headers = headers_of(server)
+    if server.kind == "sse":
+        return sse_client(url, headers=headers, timeout=connect, sse_read_timeout=read)
+
+    @contextlib.asynccontextmanager
+    async def streamable() -> AsyncGenerator[Any]:
+        async with (
+            create_mcp_http_client(headers=headers, timeout=Timeout(connect, read=read)) as http,
+            streamable_http_client(url, http_client=http, max_sse_event_size=MAX_EVENT_BYTES) as streams,
+        ):
+            yield streams
+
+    return streamable()

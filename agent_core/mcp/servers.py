@@ -1,0 +1,170 @@
+"""The servers of one conversation: connected together in the background, each with its own failure (agent-core 3.5)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Any
+
+from agent_core.mcp.config import McpServer
+from agent_core.mcp.connection import Connection
+from agent_core.mcp.expansion import expanded, names_in
+from agent_core.mcp.program import McpServerError
+from agent_core.mcp.tool import McpTool
+
+logger = logging.getLogger(__name__)
+
+FIRST_STEP_SECONDS = 10.0
+"""How long an agent waits for servers that are being connected before it takes its first step without them."""
+
+SecretLookup = Callable[[str], Awaitable[Mapping[str, str]]]
+"""Gives the values, by name, of the secrets that are named in a text."""
+
+PROGRAMS_REFUSED = (
+    "it is a program, and this server starts no programs for its users (setting mcp_programs); give the address of a"
+    " server that runs elsewhere"
+)
+
+
+async def _no_secrets(text: str) -> Mapping[str, str]:
+    del text
+    return {}
+
+
+class McpServers:
+    """Connects to servers and has their tools. Nothing happens before `start`; `close` ends everything.
+
+    Attributes:
+        changed: set whenever tools or problems have changed; whoever waits for it clears it.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, McpServer],
+        *,
+        variables: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
+        unusable: Mapping[str, str] | None = None,
+        refused_programs: Collection[str] = (),
+    ) -> None:
+        """References in the `config` are looked up in `variables`, then in the secrets, then in the `environment`.
+
+        `environment` is by default that of this process. `unusable` has servers that cannot be configured and why;
+        `refused_programs` names those that are left out if they are programs.
+        """
+        self.changed = asyncio.Event()
+        self._variables = dict(variables or {})
+        self._environment = os.environ if environment is None else environment
+        self._lookup: SecretLookup = _no_secrets
+        self._refused = frozenset(refused_programs)
+        self._connections = [
+            Connection(name, server, prepare=self._expanded, on_change=self.changed.set)
+            for name, server in config.items()
+            if server.enabled
+        ]
+        self._unusable = dict(unusable or {})
+        self._starting: list[asyncio.Task[None]] = []
+        self._closing: asyncio.Task[None] | None = None
+        self._started_at: float | None = None
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to connect, or to tell about."""
+        return bool(self._connections or self._unusable)
+
+    def secrets(self) -> list[str]:
+        """The values in the configuration that must not be shown."""
+        return [value for connection in self._connections for value in connection.server.secrets]
+
+    def start(self, lookup: SecretLookup | None = None) -> None:
+        """Begin to connect to all of them; once. `lookup` gives the secrets that the configuration refers to."""
+        if self._started_at is not None:
+            return
+        self._started_at = asyncio.get_running_loop().time()
+        self._lookup = lookup or _no_secrets
+        if self._unusable:
+            self.changed.set()
+        for connection in self._connections:
+            starting = asyncio.create_task(connection.start(), name=f"mcp-start:{connection.name}")
+            starting.add_done_callback(lambda _task: self.changed.set())
+            self._starting.append(starting)
+
+    @property
+    def pending(self) -> list[str]:
+        """The names of the servers of which it is not known yet whether they can be used."""
+        return [
+            connection.name
+            for connection, starting in zip(self._connections, self._starting, strict=True)
+            if not (starting.done() or connection.tools)
+        ] if self._started_at is not None else []
+
+    async def settled(self, limit_seconds: float = FIRST_STEP_SECONDS) -> None:
+        """Wait until it is known of each server whether it can be used; at most so long after `start`."""
+        waiting = [task for task in self._starting if not task.done()]
+        if waiting and self._started_at is not None:
+            left = self._started_at + limit_seconds - asyncio.get_running_loop().time()
+            await asyncio.wait(waiting, timeout=max(0.0, left))
+
+    def tools(self, taken: Collection[str] = ()) -> list[McpTool]:
+        """The tools that there are now: of several with one name the first server's, by the order of configuration.
+
+        Those whose name is among `taken` are left out.
+        """
+        found: dict[str, McpTool] = {}
+        for connection in self._connections:
+            for tool in connection.tools:
+                if tool.name not in taken:
+                    found.setdefault(tool.name, tool)
+        return list(found.values())
+
+    def problems(self, taken: Collection[str] = ()) -> dict[str, list[str]]:
+        """What cannot be used and why, by server; `taken` as for `tools`."""
+        found: dict[str, list[str]] = {name: [reason] for name, reason in self._unusable.items()}
+        owners: dict[str, str] = {}
+        for connection in self._connections:
+            own = found.setdefault(connection.name, [])
+            if connection.failure:
+                own.append(f"it cannot be used: {connection.failure}")
+            own.extend(f"its tool {name!r} is left out: {why}" for name, why in connection.left_out.items())
+            for tool in connection.tools:
+                owner = "the agent itself" if tool.name in taken else owners.setdefault(tool.name, connection.name)
+                if owner != connection.name:
+                    of_whom = owner if tool.name in taken else f"the MCP server {owner!r}"
+                    own.append(f"its tool {tool.name!r} is left out: {of_whom} has one of that name")
+        return {name: reasons for name, reasons in found.items() if reasons}
+
+    async def close(self) -> None:
+        """End all connections and the programs behind them, within a bounded time; calling it again waits for it."""
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close(), name="mcp-close")
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        if self._connections and self._started_at is not None:
+            closing = [asyncio.create_task(one.close(), name=f"mcp-close:{one.name}") for one in self._connections]
+            await asyncio.wait(closing)
+            await asyncio.wait(self._starting)  # they have nothing left to wait for
+            for task in (*closing, *self._starting):
+                if not task.cancelled() and (error := task.exception()) is not None:
+                    logger.error("%s failed", task.get_name(), exc_info=error)
+
+    async def _expanded(self, server: McpServer) -> McpServer:
+        """The server with its references replaced.
+
+        Raises:
+            McpServerError: it may not be used, or is no server any more with these values.
+        """
+        data: dict[str, Any] = server.model_dump()
+        if server.kind == "stdio" and any(one.server is server and one.name in self._refused for one in self._connections):
+            raise McpServerError(PROGRAMS_REFUSED)
+        if not (names := names_in(data)):
+            return server
+        secrets = await self._lookup(" ".join(sorted(names)))
+        values = {name: value for name, value in (*self._environment.items(), *secrets.items()) if name in names}
+        values |= {name: value for name, value in self._variables.items() if name in names}
+        try:
+            return McpServer.model_validate(expanded(data, values))
+        except ValueError:
+            # The message of the error would show values.
+            raise McpServerError(f"it cannot be configured with the values of {sorted(names)}; check them") from None
