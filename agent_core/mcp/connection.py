@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_core.mcp import library
 from agent_core.mcp.config import McpServer
-from agent_core.mcp.library import McpServerError
+from agent_core.mcp.program import McpServerError
 from agent_core.mcp.results import MCPToolObservation, failed_observation, observation_of
 from agent_core.mcp.tool import McpTool, tool_of
 

@@ -46,7 +46,9 @@ def servers_with_skills(
             continue
         for name, server in brought.items():
             if found.setdefault(name, server) != server:
-                logger.warning("the MCP server %r of the skill %r is not used: another one has its name", name, skill.name)
+                logger.warning(
+                    "the MCP server %r of the skill %r is not used: another one has its name", name, skill.name
+                )
     return found, unusable
 
 

@@ -30,9 +30,6 @@ _threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="mcp-import")
 
 
 def _import() -> None:
-    import jsonschema.validators
-    import mcp.client.sse
-    import mcp.client.streamable_http
     import referencing.jsonschema  # noqa: F401 - only to be there
 
     # What goes wrong with a server is told to the user, once; these would write a traceback for each broken message.

@@ -9,6 +9,8 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from pydantic import Field
+
 from agent_core.events.messages import ImageContent, TextContent
 from agent_core.events.schema import Observation
 from agent_core.tools.truncation import maybe_truncate
@@ -29,7 +31,7 @@ class MCPToolObservation(Observation):
     """The result of a call of a remote tool. The first text of its content names the tool that was executed."""
 
     name: str = ""
-    arguments: dict[str, Any] = {}
+    arguments: dict[str, Any] = Field(default_factory=dict)
 
     def to_result(self) -> dict[str, Any]:
         """The result in the form in which the protocol's servers give it, less what was left out of it."""

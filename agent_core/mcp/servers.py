@@ -93,11 +93,15 @@ class McpServers:
     @property
     def pending(self) -> list[str]:
         """The names of the servers of which it is not known yet whether they can be used."""
-        return [
-            connection.name
-            for connection, starting in zip(self._connections, self._starting, strict=True)
-            if not (starting.done() or connection.tools)
-        ] if self._started_at is not None else []
+        return (
+            [
+                connection.name
+                for connection, starting in zip(self._connections, self._starting, strict=True)
+                if not (starting.done() or connection.tools)
+            ]
+            if self._started_at is not None
+            else []
+        )
 
     async def settled(self, limit_seconds: float = FIRST_STEP_SECONDS) -> None:
         """Wait until it is known of each server whether it can be used; at most so long after `start`."""
@@ -156,7 +160,9 @@ class McpServers:
             McpServerError: it may not be used, or is no server any more with these values.
         """
         data: dict[str, Any] = server.model_dump()
-        if server.kind == "stdio" and any(one.server is server and one.name in self._refused for one in self._connections):
+        if server.kind == "stdio" and any(
+            one.server is server and one.name in self._refused for one in self._connections
+        ):
             raise McpServerError(PROGRAMS_REFUSED)
         if not (names := names_in(data)):
             return server

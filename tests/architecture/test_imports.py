@@ -16,7 +16,7 @@ LAYERS = [
     {"session", "conversation", "testing"},
     {"controller"},
     {"agent"},
-    {"memory", "runtime"},
+    {"memory", "runtime", "mcp"},
     {"tools", "skills", "security", "llm"},
     {"events"},
     {"errors", "version", "templates"},
@@ -28,6 +28,9 @@ SAME_ROW = {("conversation", "session"), ("testing", "session"), ("security", "t
 
 HOMES = {
     "litellm": {"agent_core/llm/client.py"},
+    "mcp": {"agent_core/mcp"},
+    "httpx2": {"agent_core/mcp"},
+    "jsonschema": {"agent_core/mcp"},
     "docker": {"agent_core/runtime/docker.py", "agent_core/runtime/images.py"},
     "sqlalchemy": {"server/db", "migrations"},
     "alembic": {"server/db", "migrations"},
