@@ -21,6 +21,7 @@ from agent_core.events.messages import TextContent
 from agent_core.events.schema import Tagged
 from agent_core.events.serialization import AnyEvent
 from agent_core.llm.llm import LLM, AnyLLM
+from agent_core.mcp.config import McpConfig
 from agent_core.memory.condenser import AnyCondenser
 from agent_core.skills.context import AgentContext
 from agent_core.templates import rendered
@@ -43,7 +44,8 @@ class AgentBase(Tagged):
     Attributes:
         llm: the model that reasons.
         tools: by name, from the registry.
-        filter_tools_regex: of `tools`, those whose names it matches from their beginning stay.
+        mcp_config: MCP servers by name, whose tools the conversation adds.
+        filter_tools_regex: of `tools` and those of servers, those whose names it matches from their beginning stay.
         include_default_tools: class names of built-in tools that are there in any case.
         agent_context: skills and texts; None for none.
         system_prompt: the whole prompt, word for word, instead of a template.
@@ -56,6 +58,7 @@ class AgentBase(Tagged):
 
     llm: AnyLLM
     tools: list[Tool] = Field(default_factory=list)
+    mcp_config: McpConfig = Field(default_factory=dict)
     filter_tools_regex: str | None = None
     include_default_tools: list[str] = Field(default_factory=lambda: list(DEFAULT_TOOL_NAMES))
     agent_context: AgentContext | None = None
@@ -71,6 +74,7 @@ class AgentBase(Tagged):
     """Whether the user's message ``/exit`` ends the task without asking the model."""
 
     _tools_map: dict[str, ToolDefinition] | None = PrivateAttr(default=None)
+    _brought: dict[str, frozenset[str]] = PrivateAttr(default_factory=dict)
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -146,7 +150,7 @@ class AgentBase(Tagged):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy with these fields changed; it makes its own tools."""
         copy = super().model_copy(update=update, deep=deep)
-        copy._tools_map = None
+        copy._tools_map, copy._brought = None, {}
         return copy
 
     @property
@@ -198,14 +202,29 @@ class AgentBase(Tagged):
         """An agent's own way to answer a question about its conversation; None to have its model asked. May block."""
         return None
 
-    def add_runtime_tools(self, definitions: Sequence[ToolDefinition]) -> None:
+    def add_runtime_tools(self, definitions: Sequence[ToolDefinition], *, client: str = "") -> None:
         """Add tools that are known at run time only; `filter_tools_regex` counts for them too. All or none are added.
+
+        Those that the same `client` (a name; empty: none) has brought before are replaced.
 
         Raises:
             RuntimeError: the agent has no tools yet.
             ValueError: a name is taken.
         """
-        self._tools_map = checked_toolset(self.tools_map, definitions, self.filter_tools_regex)
+        before = self.tools_brought_by(client)
+        others = {name: tool for name, tool in self.tools_map.items() if name not in before}
+        self._tools_map = checked_toolset(others, definitions, self.filter_tools_regex)
+        if client:
+            self._brought = {**self._brought, client: frozenset(self._tools_map.keys() - others.keys())}
+
+    def tools_brought_by(self, client: str) -> frozenset[str]:
+        """The names of the tools that this client has added."""
+        return self._brought.get(client, frozenset())
+
+    @property
+    def supports_openhands_mcp(self) -> bool:
+        """Whether it uses the tools of MCP servers."""
+        return True
 
     def resolve_tools(self, conv_state: Any = None) -> dict[str, ToolDefinition]:
         """The tools of this agent by name: its own, filtered by `filter_tools_regex`, then the default ones.

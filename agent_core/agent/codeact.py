@@ -51,6 +51,12 @@ class CodeActAgent(Agent):
     enable_plan_mode: bool = True
     enable_llm_editor: bool = False
     enable_editor: bool = True
+    enable_mcp: bool = True
+
+    @property
+    def supports_openhands_mcp(self) -> bool:
+        """Whether it uses the tools of MCP servers, as `enable_mcp` says."""
+        return self.enable_mcp
 
     @property
     def resolved_system_prompt_filename(self) -> str:

@@ -35,6 +35,7 @@ from agent_core.memory.view import View
 from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.confirmation import ConfirmationGate, policy_in_force
 from agent_core.tools.definition import ToolDefinition
+from agent_core.tools.live import present_tools
 
 logger = logging.getLogger(__name__)
 
@@ -65,13 +66,25 @@ class Step:
         self._stream = stream
         self._agent = agent
         self._tools = tools
-        self._schemas: list[dict[str, Any]] = [
-            tool.to_openai_tool(add_security_risk_prediction=True) for tool in tools.values()
-        ]
+        self._offer(dict(tools))
         self.account = Account(stream, [*agent.get_all_llms(), agent.llm], max_budget=max_budget)
         self._gate = gate
         self._version = version
         self._prompts = PromptCache(agent.llm.render)
+
+    def _offer(self, tools: dict[str, ToolDefinition]) -> None:
+        """Have the model choose from these."""
+        self._offered = tools
+        self._schemas: list[dict[str, Any]] = [
+            tool.to_openai_tool(add_security_risk_prediction=True) for tool in tools.values()
+        ]
+
+    async def _present_tools(self) -> dict[str, ToolDefinition]:
+        tools = await present_tools(self._tools)
+        if list(map(id, tools.values())) != list(map(id, self._offered.values())):
+            self._offer(tools)
+            self._gate = self._gate.with_tools(tools)
+        return self._offered
 
     def gate(self, state: ConversationState | None) -> ConfirmationGate:
         """What decides in this state which actions wait for the user."""
@@ -125,13 +138,14 @@ class Step:
         view = await self._fitting_view()
         if view is None:
             return
+        tools = await self._present_tools()
         deltas = Deltas(self._stream)
         retries = Retries(self._stream)
         try:
             outcome = await self._agent.astep(
                 StepInput(
                     prompt=self._prompts.prompt(view),
-                    tools=self._tools,
+                    tools=tools,
                     tool_schemas=self._schemas,
                     predicts_risk=self._gate.analyzer is not None,
                     context=self.account.context,

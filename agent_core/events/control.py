@@ -148,6 +148,19 @@ class ConversationError(Event):
     detail: str
 
 
+class ToolServerFailed(Event):
+    """A server of tools, or one of its tools, cannot be used in this conversation; all others can.
+
+    Attributes:
+        server: its name in the configuration.
+        detail: which server, why, and what to do, for people.
+    """
+
+    kind: Literal["ToolServerFailed"] = "ToolServerFailed"
+    server: str
+    detail: str
+
+
 class ForeignEvent(Event):
     """An event of the public protocol that has no meaning inside yet, kept so that nothing sent is lost.
 

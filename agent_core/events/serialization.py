@@ -20,6 +20,7 @@ from agent_core.events.control import (
     MetricsUpdated,
     RecallAction,
     RecallObservation,
+    ToolServerFailed,
 )
 from agent_core.events.llm_events import (
     ActionDecision,
@@ -49,6 +50,7 @@ AnyEvent = (
     | MetricsUpdated
     | ConversationError
     | Rewind
+    | ToolServerFailed
     | ForeignEvent
 )
 

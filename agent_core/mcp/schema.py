@@ -86,7 +86,7 @@ def _validator(schema_text: str) -> Any:
     schema = json.loads(schema_text)
     kind = validator_for(schema, default=Draft202012Validator)
     try:
-        kind.check_schema(schema)
+        kind.check_schema(schema, format_checker=None)  # patterns may be in another dialect than Python's
     except SchemaError as error:
         place = ".".join(str(part) for part in error.absolute_path) or "its root"
         raise ValueError(f"its inputSchema is no valid JSON schema: at {place}: {error.message[:200]}") from None

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from agent_core.mcp.config import McpServer
@@ -26,6 +28,21 @@ PROGRAMS_REFUSED = (
     "it is a program, and this server starts no programs for its users (setting mcp_programs); give the address of a"
     " server that runs elsewhere"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class McpRules:
+    """What the servers of a conversation may do.
+
+    Attributes:
+        environment: where references in the configuration are looked up last; None: the variables of this process.
+        unusable: servers that cannot be configured at all, and why.
+        refused_programs: names of servers that are left out if they are programs.
+    """
+
+    environment: Mapping[str, str] | None = None
+    unusable: Mapping[str, str] = field(default_factory=dict)
+    refused_programs: frozenset[str] = frozenset()
 
 
 async def _no_secrets(text: str) -> Mapping[str, str]:
@@ -69,9 +86,10 @@ class McpServers:
         self._closing: asyncio.Task[None] | None = None
         self._started_at: float | None = None
 
-    def __bool__(self) -> bool:
-        """Whether there is anything to connect, or to tell about."""
-        return bool(self._connections or self._unusable)
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to connect, and nothing to tell about."""
+        return not (self._connections or self._unusable)
 
     def secrets(self) -> list[str]:
         """The values in the configuration that must not be shown."""
@@ -79,10 +97,10 @@ class McpServers:
 
     def start(self, lookup: SecretLookup | None = None) -> None:
         """Begin to connect to all of them; once. `lookup` gives the secrets that the configuration refers to."""
+        self._lookup = lookup or self._lookup
         if self._started_at is not None:
             return
         self._started_at = asyncio.get_running_loop().time()
-        self._lookup = lookup or _no_secrets
         if self._unusable:
             self.changed.set()
         for connection in self._connections:
@@ -110,6 +128,12 @@ class McpServers:
             left = self._started_at + limit_seconds - asyncio.get_running_loop().time()
             await asyncio.wait(waiting, timeout=max(0.0, left))
 
+    async def all_settled(self) -> None:
+        """Wait until it is known of each server whether it can be used; their own time limits bound it."""
+        waiting = [task for task in self._starting if not task.done()]
+        if waiting:
+            await asyncio.wait(waiting)
+
     def tools(self, taken: Collection[str] = ()) -> list[McpTool]:
         """The tools that there are now: of several with one name the first server's, by the order of configuration.
 
@@ -122,8 +146,8 @@ class McpServers:
                     found.setdefault(tool.name, tool)
         return list(found.values())
 
-    def problems(self, taken: Collection[str] = ()) -> dict[str, list[str]]:
-        """What cannot be used and why, by server; `taken` as for `tools`."""
+    def problems(self, taken: Collection[str] = (), wanted: str | None = None) -> dict[str, list[str]]:
+        """What cannot be used and why, by server; `taken` as for `tools`, `wanted` a pattern of the names that are."""
         found: dict[str, list[str]] = {name: [reason] for name, reason in self._unusable.items()}
         owners: dict[str, str] = {}
         for connection in self._connections:
@@ -132,6 +156,8 @@ class McpServers:
                 own.append(f"it cannot be used: {connection.failure}")
             own.extend(f"its tool {name!r} is left out: {why}" for name, why in connection.left_out.items())
             for tool in connection.tools:
+                if wanted is not None and not re.match(wanted, tool.name):
+                    continue
                 owner = "the agent itself" if tool.name in taken else owners.setdefault(tool.name, connection.name)
                 if owner != connection.name:
                     of_whom = owner if tool.name in taken else f"the MCP server {owner!r}"

@@ -36,6 +36,7 @@ from agent_core.runtime.hook_calls import ToolHooks
 from agent_core.runtime.latest_results import LatestResults
 from agent_core.security.secrets import SecretRegistry
 from agent_core.tools.definition import ToolDefinition
+from agent_core.tools.live import tool_called
 from agent_core.tools.spec import SandboxAccess
 
 logger = logging.getLogger(__name__)
@@ -138,7 +139,9 @@ class Runtime:
     async def _what_became_of(self, action: ActionEvent) -> Literal["unknown", "running", "done", "lost"]:
         """Of an action of an earlier process: see `ActionSandbox.lookup`; ``unknown`` also when it may run twice."""
         definition = self._tools.get(action.tool_name)
-        if definition is None or definition.annotations.idempotentHint:
+        if definition is None:  # a tool that is on its way, or gone: it may have run
+            return "unknown" if isinstance(action.action, UnknownAction) else "lost"
+        if definition.annotations.idempotentHint:
             return "unknown"
         return await self._sandbox.lookup(self._key(action)) if definition.journaled else "lost"
 
@@ -225,7 +228,7 @@ class Runtime:
             logger.debug("%s was not acknowledged: %s", self._key(action), error)
 
     async def _execute(self, action: ActionEvent) -> AnyEvent:
-        definition = self._tools.get(action.tool_name)
+        definition = await tool_called(action.tool_name, self._tools)
         if definition is None or action.action is None or isinstance(action.action, UnknownAction):
             return failure(action, f"Tool {action.tool_name!r} is not available in this conversation any more.")
         latest = self._latest.of(action.tool_name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BeforeValidator, SerializeAsAny, field_validator
@@ -117,7 +117,11 @@ class ConfirmationGate:
         cls, policy: ConfirmationPolicy, analyzer: SecurityAnalyzer | None, tools: Mapping[str, ToolDefinition]
     ) -> Self:
         """The gate for an agent with these tools; which of them only read is taken from their annotations."""
-        return cls(policy, analyzer, frozenset(name for name, tool in tools.items() if tool.annotations.readOnlyHint))
+        return cls(policy, analyzer, _read_only(tools))
+
+    def with_tools(self, tools: Mapping[str, ToolDefinition]) -> Self:
+        """The same gate for an agent that has these tools by now."""
+        return replace(self, read_only_tools=_read_only(tools))
 
     @property
     def is_confirmation_mode_active(self) -> bool:
@@ -162,6 +166,10 @@ class ConfirmationGate:
 
     def _only_reads(self, action: ActionEvent) -> bool:
         return action.tool_name in self.read_only_tools or isinstance(action.action, _NEVER_ASKED)
+
+
+def _read_only(tools: Mapping[str, ToolDefinition]) -> frozenset[str]:
+    return frozenset(name for name, tool in tools.items() if tool.annotations.readOnlyHint)
 
 
 def requires_user_confirmation(

@@ -21,6 +21,7 @@ from agent_core.events.store import EventStore
 from agent_core.events.stream import EventStream
 from agent_core.llm.llm import CallContext
 from agent_core.llm.metrics import ConversationStats
+from agent_core.mcp.servers import McpServers
 from agent_core.runtime.connection import SandboxConnection
 from agent_core.runtime.hook_calls import ToolHooks
 from agent_core.runtime.runtime import Runtime
@@ -32,6 +33,7 @@ from agent_core.session.making import as_sent, make_agent, make_memory, make_sec
 from agent_core.session.settings import SessionSettings
 from agent_core.session.status_report import StatusReport
 from agent_core.session.subscribers import Subscribers
+from agent_core.session.tool_servers import ToolServers, make_servers
 from agent_core.tools.spec import ToolMakerState, WorkspacePlace
 from agent_core.version import VERSION
 
@@ -68,12 +70,15 @@ class AgentSession:
         settings: SessionSettings,
         sandbox: SandboxConnection,
         on_status: Callable[[str], None] | None = None,
+        servers: McpServers | None = None,
     ) -> None:
+        """`servers` are those of an earlier session of this conversation; they, and their end, stay the caller's."""
         self.conversation_id = conversation_id
         self.settings = settings
         self.sandbox = sandbox
         self.is_ready = False
         self._store = store
+        self._given_servers = servers
         self._report = StatusReport(on_status)
         self._controller: AgentController | None = None
         self._runtime: Runtime | None = None
@@ -113,7 +118,10 @@ class AgentSession:
         """
         self._agent = await make_agent(self.settings)
         place = WorkspacePlace(self.sandbox.working_dir)
-        self._tools = self._agent.initialize(ToolMakerState(self.conversation_id, place))
+        tools = self._agent.initialize(ToolMakerState(self.conversation_id, place))
+        servers = make_servers(self.settings, self._agent) if self._given_servers is None else self._given_servers
+        self._tool_servers = ToolServers(servers, self._agent, tools)
+        self._tools = self._tool_servers.tools
         self.stream = await EventStream.open(self.conversation_id, self._store)
         self._report.begin(self.stream)
         self.secrets = make_secrets(self.settings, self._agent, self.stream)
@@ -141,6 +149,7 @@ class AgentSession:
         self._started = True
         # Loading the client library takes seconds; the sandbox comes up in the meantime.
         self._warming = asyncio.create_task(self._agent.llm.warm_up(), name=f"warm-up:{self.conversation_id}")
+        self._tool_servers.start(self.stream, self.secrets)
         try:
             await self.sandbox.start(self._report.progress)
             async with self._going_back.lock:
@@ -248,6 +257,8 @@ class AgentSession:
             # First the sandbox, then the tasks: a cancelled task ends what it runs there, and that shall go on.
             await self._let_go(after)
             await self._end_tasks()
+            if hasattr(self, "_tool_servers"):
+                await self._tool_servers.close(keep_servers=self._given_servers is not None)
 
     async def _say_last(self, *, stopped: bool) -> None:
         try:

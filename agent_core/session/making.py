@@ -42,6 +42,7 @@ async def make_agent(settings: SessionSettings) -> AgentBase:
             "cli_mode": False,
         },
         agent_context=await _completed(settings.agent_context),
+        mcp_config=dict(settings.mcp_config),
         **own,
     )
 

@@ -8,6 +8,8 @@ from typing import Any
 
 from agent_core.agent.base import AgentBase
 from agent_core.llm.llm import LLM
+from agent_core.mcp.config import McpServer
+from agent_core.mcp.servers import McpRules
 from agent_core.memory.condenser import Condenser
 from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.confirmation import (
@@ -47,6 +49,8 @@ class SessionSettings:
         secrets: values that are hidden wherever they appear in the log (the model's key is always hidden).
         named_secrets: by name, for the commands that name them; hidden as well, only names and descriptions are told.
         agent_context: skills and texts for the agent; None uses what the workspace holds.
+        mcp_config: MCP servers for an agent that is made here; one that is given brings its own.
+        mcp_rules: what they may do.
     """
 
     llm: LLM
@@ -66,6 +70,8 @@ class SessionSettings:
     secrets: tuple[str, ...] = field(default=(), repr=False)
     named_secrets: Mapping[str, GivenSecret] = field(default_factory=dict, repr=False)
     agent_context: AgentContext | None = None
+    mcp_config: Mapping[str, McpServer] = field(default_factory=dict)
+    mcp_rules: McpRules = field(default_factory=McpRules)
 
     @property
     def effective_analyzer(self) -> SecurityAnalyzer | None:

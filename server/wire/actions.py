@@ -14,6 +14,7 @@ from agent_core.events.control import (
 from agent_core.events.llm_events import ActionDecision, ActionEvent, MessageEvent, SystemPromptEvent
 from agent_core.events.messages import ImageContent
 from agent_core.events.schema import Action, UnknownAction
+from agent_core.mcp.tool import MCPToolAction
 from agent_core.tools.file_editor import FileEditorAction
 from agent_core.tools.finish import FinishAction
 from agent_core.tools.task_tracker import TaskTrackerAction
@@ -187,7 +188,7 @@ def _any_tool(action: Action, event: ActionEvent, thought: str) -> ActionForm:
 
 
 def _arguments(action: Action) -> dict[str, Any]:
-    if isinstance(action, UnknownAction):
+    if isinstance(action, UnknownAction | MCPToolAction):
         return action.data
     return action.model_dump(mode="json", exclude={"kind"})
 

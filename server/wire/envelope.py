@@ -14,6 +14,7 @@ from agent_core.events.control import (
     ForeignEvent,
     RecallAction,
     RecallObservation,
+    ToolServerFailed,
 )
 from agent_core.events.event import Event
 from agent_core.events.llm_events import (
@@ -38,7 +39,14 @@ from server.wire.actions import (
     tool_call_form,
 )
 from server.wire.forms import ActionForm, Form, ObservationForm
-from server.wire.observations import agent_state_form, error_form, recalled_form, result_form, user_rejected_form
+from server.wire.observations import (
+    agent_state_form,
+    error_form,
+    recalled_form,
+    result_form,
+    tool_server_form,
+    user_rejected_form,
+)
 
 LIVE_FROM_ENVIRONMENT: Final = frozenset({"run", "agent_state_changed", "recall", "error"})
 """Observations of the environment that a client sees live, as the agent's (wire-protocol 3.2)."""
@@ -191,4 +199,5 @@ _FORMS: Final[dict[type[Event], Callable[[Any], Form | None]]] = {
     AgentStateChanged: agent_state_form,
     RecallObservation: recalled_form,
     ForeignEvent: _foreign,
+    ToolServerFailed: tool_server_form,
 }

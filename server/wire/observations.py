@@ -6,9 +6,10 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
-from agent_core.events.control import AgentState, AgentStateChanged, RecallObservation
+from agent_core.events.control import AgentState, AgentStateChanged, RecallObservation, ToolServerFailed
 from agent_core.events.llm_events import AgentErrorEvent, ObservationEvent, UserRejectObservation
 from agent_core.events.schema import Observation
+from agent_core.mcp.results import MCPToolObservation
 from agent_core.tools.file_editor import FileEditorObservation
 from agent_core.tools.finish import FinishObservation
 from agent_core.tools.task_tracker import TaskTrackerObservation
@@ -50,6 +51,11 @@ def agent_state_form(event: AgentStateChanged) -> ObservationForm:
     if event.agent_state is AgentState.ERROR and event.detail and event.detail != event.reason:
         extras["detail"] = event.detail
     return ObservationForm("agent_state_changed", "", extras)
+
+
+def tool_server_form(event: ToolServerFailed) -> ObservationForm:
+    """A server of tools that cannot be used: an error that answers no action."""
+    return ObservationForm("error", event.detail, {"error_id": ""})
 
 
 def recalled_form(event: RecallObservation) -> ObservationForm | None:
@@ -121,6 +127,12 @@ def _task_tracking(observation: TaskTrackerObservation, event: ObservationEvent)
     return ObservationForm("task_tracking", observation.text, extras)
 
 
+def _mcp(observation: MCPToolObservation, event: ObservationEvent) -> ObservationForm:
+    # The result as the server gave it; the client looks for its isError (wire-protocol 3.4).
+    content = json.dumps(observation.to_result(), ensure_ascii=False)
+    return ObservationForm("mcp", content, {"name": observation.name, "arguments": observation.arguments})
+
+
 def _any_tool(observation: Observation, event: ObservationEvent) -> ObservationForm:
     content = observation.text
     if observation.is_error:
@@ -133,5 +145,6 @@ _RESULT_FORMS: Final[dict[type[Observation], _Translation]] = {
     TerminalObservation: _run,
     FileEditorObservation: _edit_or_read,
     ThinkObservation: _think,
+    MCPToolObservation: _mcp,
     TaskTrackerObservation: _task_tracking,
 }

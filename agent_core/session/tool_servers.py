@@ -1,0 +1,127 @@
+"""A session and its MCP servers: their tools become the agent's, their trouble is told in the log (agent-core 3.5)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Mapping
+
+from agent_core.agent.base import AgentBase
+from agent_core.errors import EventStoreError, StreamClosedError
+from agent_core.events.control import ToolServerFailed
+from agent_core.events.stream import EventStream
+from agent_core.events.transient import StatusNotice
+from agent_core.mcp.from_skills import servers_with_skills
+from agent_core.mcp.servers import McpServers
+from agent_core.security.secrets import SecretRegistry
+from agent_core.session.settings import SessionSettings
+from agent_core.tools.definition import ToolDefinition
+from agent_core.tools.live import LiveTools
+
+logger = logging.getLogger(__name__)
+
+CLIENT = "mcp"
+WAITING = "STATUS$SETTING_UP_WORKSPACE"
+
+
+def make_servers(settings: SessionSettings, agent: AgentBase) -> McpServers:
+    """The servers of a conversation with this agent: its own and those of its always-on skills; none is connected yet.
+
+    An agent that uses no MCP gets none.
+    """
+    rules = settings.mcp_rules
+    if not agent.supports_openhands_mcp:
+        if agent.mcp_config:
+            logger.warning("a %s uses no MCP servers; those configured are left alone", agent.name)
+        return McpServers({})
+    skills = agent.agent_context.active_skills if agent.agent_context is not None else []
+    config, unusable = servers_with_skills(agent.mcp_config, skills)
+    return McpServers(
+        config,
+        environment=rules.environment,
+        unusable={**rules.unusable, **unusable},
+        refused_programs=rules.refused_programs,
+    )
+
+
+class ToolServers:
+    """Connects a session's agent with its MCP servers.
+
+    Attributes:
+        tools: the agent's tools, those of the servers included as soon as they are there.
+    """
+
+    def __init__(self, servers: McpServers, agent: AgentBase, tools: Mapping[str, ToolDefinition]) -> None:
+        self.servers = servers
+        self.tools = LiveTools(tools)
+        self.tools.wait = self._before_a_step
+        self.tools.wait_for_all = self._all
+        self._agent = agent
+        self._stream: EventStream | None = None
+        self._following: asyncio.Task[None] | None = None
+        self._told: set[tuple[str, str]] = set()
+
+    def start(self, stream: EventStream, secrets: SecretRegistry) -> None:
+        """Begin to connect, and to tell in this log what goes wrong."""
+        if self.servers.is_empty:
+            return
+        stream.secrets.add(self.servers.secrets())
+        self._stream = stream
+        self.servers.start(secrets.environment_for)
+        self._following = asyncio.create_task(self._follow(), name=f"mcp:{stream.conversation_id}")
+
+    async def close(self, *, keep_servers: bool) -> None:
+        """Stop to follow them; unless they are kept for another session, end them."""
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.wait([self._following])
+        if not keep_servers:
+            await self.servers.close()
+
+    async def _before_a_step(self) -> None:
+        if self._stream is not None and (pending := self.servers.pending):
+            text = f"Waiting for MCP servers: {', '.join(pending)}"
+            self._stream.publish(StatusNotice(WAITING, text))
+        await self.servers.settled()
+        self._take_tools()
+
+    async def _all(self) -> None:
+        await self.servers.all_settled()
+        self._take_tools()
+
+    async def _follow(self) -> None:
+        self._take_tools()  # they may be there from an earlier session
+        await self._tell()
+        while True:
+            await self.servers.changed.wait()
+            self.servers.changed.clear()
+            self._take_tools()
+            await self._tell()
+
+    def _own_names(self) -> set[str]:
+        return self._agent.tools_map.keys() - self._agent.tools_brought_by(CLIENT)
+
+    def _take_tools(self) -> None:
+        if self.servers.is_empty:
+            return
+        wanted = self._agent.filter_tools_regex
+        offered = [
+            tool for tool in self.servers.tools(self._own_names()) if wanted is None or re.match(wanted, tool.name)
+        ]
+        self._agent.add_runtime_tools(offered, client=CLIENT)
+        self.tools.replace(self._agent.tools_map)
+
+    async def _tell(self) -> None:
+        problems = self.servers.problems(self._own_names(), self._agent.filter_tools_regex)
+        for server, reasons in problems.items():
+            for reason in reasons:
+                if self._stream is None or (server, reason) in self._told:
+                    continue
+                self._told.add((server, reason))
+                text = f"MCP server {server!r}: {reason}"
+                logger.warning("conversation %s: %s", self._stream.conversation_id, text)
+                try:
+                    await self._stream.add_event(ToolServerFailed(server=server, detail=text))
+                except (EventStoreError, StreamClosedError) as error:
+                    logger.warning("conversation %s: that was not stored: %s", self._stream.conversation_id, error)

@@ -1,0 +1,73 @@
+"""Servers for the tests of the MCP client."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from agent_core.events.schema import Action
+from agent_core.mcp.config import McpServer
+from agent_core.mcp.results import MCPToolObservation
+from agent_core.mcp.servers import McpServers
+from agent_core.mcp.tool import McpTool
+
+PROGRAM = Path(__file__).with_name("fake_server.py")
+LIMIT_SECONDS = 60.0
+
+
+def fake(*tools: str, **options: Any) -> dict[str, Any]:
+    """The configuration of a fake server; `options` beginning with ``server_`` are the configuration's own."""
+    own = {key.removeprefix("server_"): options.pop(key) for key in list(options) if key.startswith("server_")}
+    if tools:
+        options["tools"] = tools
+    return {"command": sys.executable, "args": ["-S", str(PROGRAM), json.dumps(options)], **own}
+
+
+def servers(**configured: dict[str, Any]) -> McpServers:
+    return McpServers({name: McpServer.model_validate(one) for name, one in configured.items()})
+
+
+@asynccontextmanager
+async def running(found: McpServers) -> AsyncIterator[McpServers]:
+    """Connected as far as they can be, and closed in the end."""
+    try:
+        async with asyncio.timeout(LIMIT_SECONDS):
+            found.start()
+            await found.all_settled()
+        yield found
+    finally:
+        async with asyncio.timeout(LIMIT_SECONDS):
+            await found.close()
+
+
+def tool(found: McpServers, name: str) -> McpTool:
+    return next(one for one in found.tools() if one.name == name)
+
+
+async def call(found: McpServers, name: str, **arguments: Any) -> MCPToolObservation:
+    """Call a tool as a model would."""
+    definition = tool(found, name)
+    action: Action = definition.action_from_arguments(arguments)
+    async with asyncio.timeout(LIMIT_SECONDS):
+        observation = await definition(action)
+    assert isinstance(observation, MCPToolObservation)
+    return observation
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(LIMIT_SECONDS):
+        while not condition():  # noqa: ASYNC110 - what is waited for is only seen by looking
+            await asyncio.sleep(0.01)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"

@@ -1,0 +1,228 @@
+"""Connections to MCP servers: programs that do what they should, and programs that do not (agent-core 3.5)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from agent_core.mcp import program
+from agent_core.mcp.config import McpServer
+from agent_core.mcp.servers import PROGRAMS_REFUSED, McpServers
+from tests.unit.mcp.conftest import call, fake, is_running, running, servers, tool, until
+
+
+async def test_the_tools_of_all_servers_are_there_and_can_be_called() -> None:
+    async with running(servers(one=fake("echo"), two=fake("count", "fail"))) as found:
+        assert [one.name for one in found.tools()] == ["echo", "count", "fail"]
+        assert not found.problems()
+        said = await call(found, "echo", text="hello")
+        assert [part.text for part in said.content if part.type == "text"] == ["[Tool 'echo' executed.]", "hello"]
+        assert (said.is_error, said.name, said.arguments) == (False, "echo", {"text": "hello"})
+        failed = await call(found, "fail")
+        assert failed.is_error
+        assert failed.text.endswith("it did not work")
+
+
+@pytest.mark.parametrize(
+    ("server", "reason"),
+    [
+        (fake(silent=True, server_timeout=0.5), "it was not ready within 0.5 s"),
+        (fake(delay=600, server_timeout=0.5), "it was not ready within 0.5 s"),
+        (fake(exit=3), "it ended. It said: the wheel is gone"),
+        (fake(noise=500), program.GARBAGE),
+        ({"command": "yes"}, program.GARBAGE),
+        ({"command": "no-such-program"}, "its command 'no-such-program' was not found on this host"),
+        ({"command": str(Path(__file__))}, "was not found on this host"),
+        ({"command": "cat", "cwd": "/nonexistent"}, "its command 'cat' cannot be started: No such file or directory"),
+        ({"url": "http://127.0.0.1:1/mcp"}, "nothing answers at its address"),
+        ({"url": "http://127.0.0.1:1/mcp", "transport": "sse"}, "nothing answers at its address"),
+        ({"url": "ws://127.0.0.1:1/mcp"}, "WebSockets are not supported"),
+        ({"command": "cat", "env": {"A": "${NOBODY_KNOWS_IT:-x}"}}, "it answered with an error"),
+    ],
+)
+async def test_a_server_that_cannot_be_used_is_reported_and_the_others_are_used(
+    server: dict[str, object], reason: str
+) -> None:
+    async with running(servers(bad=server, good=fake("echo"))) as found:
+        (problem,) = found.problems()["bad"]
+        assert problem.startswith("it cannot be used: ")
+        assert reason in problem
+        assert not (await call(found, "echo", text="still here")).is_error
+
+
+async def test_noise_before_the_first_answer_is_passed_over() -> None:
+    async with running(servers(noisy=fake("echo", noise=50))) as found:
+        assert (await call(found, "echo", text="hello")).text.endswith("hello")
+
+
+async def test_a_line_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "MAX_LINE_BYTES", 100_000)
+    endless = {"command": "sh", "args": ["-c", "cat /dev/zero | tr '\\0' x"]}
+    async with running(servers(endless=endless)) as found:
+        assert program.TOO_LONG in found.problems()["endless"][0]
+
+
+async def test_a_hanging_server_holds_up_a_step_no_longer_than_the_limit() -> None:
+    found = servers(hanging=fake(silent=True), good=fake("echo"))
+    found.start()
+    await until(lambda: bool(found.tools()))
+    assert found.pending == ["hanging"]
+    async with asyncio.timeout(10):
+        await found.settled(limit_seconds=0.1)
+    assert [one.name for one in found.tools()] == ["echo"]
+    async with asyncio.timeout(10):
+        await found.close()
+
+
+async def test_nothing_of_a_server_is_left_when_it_is_closed(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    stubborn = {"command": "sh", "args": ["-c", f"trap '' TERM; echo $$ >> {pids}; while :; do sleep 0.1; done"]}
+    async with running(servers(good=fake("echo", pids=str(pids)), stubborn={**stubborn, "timeout": 0.5})):
+        await until(lambda: pids.exists() and len(pids.read_text().split()) == 3)
+        found = [int(pid) for pid in pids.read_text().split()]
+        assert sum(map(is_running, found)) >= 2
+    assert not any(map(is_running, found))
+
+
+async def test_a_program_gets_its_own_variables_and_few_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRYDOCK_TEST_SECRET", "do-not-tell")
+    async with running(servers(one=fake("environment", server_env={"MINE": "yes"}))) as found:
+        text = (await call(found, "environment")).text
+        assert '"MINE": "yes"' in text
+        assert f'"PATH": "{os.environ["PATH"]}"' in text
+        assert "do-not-tell" not in text
+
+
+async def test_a_server_that_ended_is_started_again_by_the_next_call() -> None:
+    async with running(servers(one=fake("echo", "die"))) as found:
+        lost = await call(found, "die")
+        assert lost.is_error
+        assert "unknown whether the call took effect" in lost.text
+        assert (await call(found, "echo", text="again")).text.endswith("again")
+
+
+async def test_a_call_that_only_reads_is_made_once_more_and_no_more(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    async with running(servers(one=fake("die_reading", pids=str(pids)))) as found:
+        lost = await call(found, "die_reading")
+        assert "unknown whether the call took effect" in lost.text
+        assert len(pids.read_text().split()) == 4, "two programs with a child each"
+
+
+async def test_a_server_that_does_not_come_back_is_an_error_of_each_call(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    gate.touch()
+    server = fake("echo", "die")
+    wrapped = {"command": "sh", "args": ["-c", f'[ -e {gate} ] && exec "$0" "$@"', server["command"], *server["args"]]}
+    async with running(servers(one=wrapped)) as found:
+        gate.unlink()
+        await call(found, "die")
+        for _ in range(2):
+            failed = await call(found, "echo", text="hello?")
+            assert failed.is_error
+            assert "The MCP server 'one' did not do it: it ended" in failed.text
+
+
+async def test_a_call_that_takes_too_long_is_cancelled_and_the_server_goes_on(tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    async with running(servers(one=fake("echo", "slow", notes=str(notes)))) as found:
+        definition = tool(found, "slow")
+
+        class Context:
+            hard_timeout = 0.2
+
+        late = await definition(definition.action_from_arguments({}), Context())  # type: ignore[arg-type] # all it asks
+        assert "did not answer within 0.2 s; the call was cancelled" in late.text
+        await until(lambda: "notifications/cancelled" in notes.read_text())
+        assert (await call(found, "echo", text="well")).text.endswith("well")
+
+
+async def test_a_cancelled_call_is_cancelled_at_the_server(tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    async with running(servers(one=fake("slow", "echo", notes=str(notes)))) as found:
+        calling = asyncio.create_task(call(found, "slow"))
+        await asyncio.sleep(0.05)
+        calling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+        await until(lambda: "notifications/cancelled" in notes.read_text())
+        assert (await call(found, "echo", text="well")).text.endswith("well")
+
+
+async def test_tools_that_change_are_taken_in_at_once() -> None:
+    async with running(servers(one=fake("grow"), two=fake("echo"))) as found:
+        assert [one.name for one in found.tools()] == ["grow", "echo"]
+        found.changed.clear()
+        await call(found, "grow")
+        await until(lambda: [one.name for one in found.tools()] == ["grow", "huge", "echo"])
+        assert found.changed.is_set()
+
+
+async def test_of_two_tools_with_one_name_the_first_servers_is_taken_and_the_other_is_reported() -> None:
+    async with running(servers(one=fake("echo", delay=0.3), two=fake("count", "echo"))) as found:
+        taken = [(one.name, one.server) for one in found.tools(taken={"count"})]
+        assert taken == [("echo", "one")]
+        assert found.problems(taken={"count"}) == {
+            "two": [
+                "its tool 'count' is left out: the agent itself has one of that name",
+                "its tool 'echo' is left out: the MCP server 'one' has one of that name",
+            ]
+        }
+        assert not found.problems(wanted="nothing")
+
+
+async def test_a_tool_with_an_unusable_schema_is_left_out_and_reported() -> None:
+    async with running(servers(one=fake("broken", "echo"))) as found:
+        assert [one.name for one in found.tools()] == ["echo"]
+        (problem,) = found.problems()["one"]
+        assert problem.startswith("its tool 'broken' is left out: its inputSchema is no valid JSON schema")
+
+
+async def test_a_connection_that_is_not_kept_is_made_for_each_call(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    async with running(servers(one=fake("echo", pids=str(pids), server_keep_alive=False))) as found:
+        for _ in range(2):
+            assert not (await call(found, "echo", text="hello")).is_error
+        started = [int(pid) for pid in pids.read_text().split()]
+        assert len(started) == 6
+        assert not any(map(is_running, started))
+
+
+async def test_a_server_that_is_not_enabled_is_left_alone(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    async with running(servers(one=fake("echo", pids=str(pids), server_enabled=False))) as found:
+        assert found.is_empty
+    assert not pids.exists()
+
+
+async def test_programs_of_those_who_may_not_start_any_are_refused(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    config = {"one": McpServer.model_validate(fake("echo", pids=str(pids)))}
+    async with running(McpServers(config, refused_programs={"one"})) as found:
+        assert found.problems() == {"one": [f"it cannot be used: {PROGRAMS_REFUSED}"]}
+    assert not pids.exists()
+
+
+async def test_references_in_a_configuration_are_looked_up_in_their_order() -> None:
+    order = {"env": {"A": "$ONE", "B": "${TWO}", "C": "$THREE", "D": "${FOUR:-four}", "E": "$FIVE"}}
+    found = McpServers(
+        {"one": McpServer.model_validate({**fake("environment"), **order})},
+        variables={"ONE": "variable"},
+        environment={"ONE": "environment", "TWO": "environment", "THREE": "environment"},
+    )
+
+    async def secrets(text: str) -> dict[str, str]:
+        assert all(name in text for name in ("ONE", "TWO", "THREE", "FOUR", "FIVE"))
+        return {"ONE": "secret", "TWO": "secret", "THREE_MORE": "x"}
+
+    try:
+        found.start(secrets)
+        await found.all_settled()
+        text = (await call(found, "environment")).text
+        for expected in ('"A": "variable"', '"B": "secret"', '"C": "environment"', '"D": "four"', '"E": "$FIVE"'):
+            assert expected in text
+    finally:
+        await found.close()
