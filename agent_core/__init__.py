@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from agent_core.agent.agent import Agent
     from agent_core.agent.base import AgentBase
     from agent_core.agent.codeact import CodeActAgent
+    from agent_core.agent.planning import PlanningAgent, get_planning_agent
     from agent_core.agent.presets import get_default_agent
     from agent_core.conversation import Conversation
     from agent_core.errors import ConversationRunError
@@ -65,6 +66,7 @@ __all__ = [
     "Observation",
     "ObservationEvent",
     "PathTrigger",
+    "PlanningAgent",
     "Skill",
     "SystemPromptEvent",
     "TaskTrigger",
@@ -78,6 +80,7 @@ __all__ = [
     "content_to_str",
     "get_default_agent",
     "get_logger",
+    "get_planning_agent",
     "list_registered_tools",
     "register_tool",
     "resolve_tool",
@@ -87,6 +90,7 @@ _MODULES = {
     "agent.agent": ("Agent",),
     "agent.base": ("AgentBase",),
     "agent.codeact": ("CodeActAgent",),
+    "agent.planning": ("PlanningAgent", "get_planning_agent"),
     "agent.presets": ("get_default_agent",),
     "conversation": ("Conversation",),
     "errors": ("ConversationRunError",),

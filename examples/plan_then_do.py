@@ -2,60 +2,65 @@
 
     LLM_API_KEY=… LLM_MODEL=… python examples/plan_then_do.py "Add a command that prints the version" ./project
 
-The first has an editor and no shell, and a prompt of its own; the second is the default agent. What one tells the other
-stands in PLAN.md, where a person can read and change it in between.
+The first can look at everything and change nothing but PLAN.md; the second is the default agent. What one tells the
+other stands in that file, where a person can read and change it in between.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 from pydantic import SecretStr
 
-from agent_core import LLM, Agent, Conversation, Tool, get_default_agent
-from agent_core.tools import FileEditorTool
+from agent_core import LLM, Conversation, Event, content_to_str, get_default_agent, get_planning_agent
 
-PLAN = "PLAN.md"
-PLANNER = f"""You plan work that somebody else will do. Read the files that matter with file_editor, and change none.
-Then write the plan to {{folder}}/{PLAN}: the goal, what you found, the steps in their order with the files that each
-changes, how to test the result, and what may go wrong. Call finish when it is written."""
+TASK = """
+Write a Python program that collects the titles and addresses of the articles on a news site:
+- tries again, with growing pauses, when a request fails
+- writes what it found to a JSON file with the time
+- uses requests and BeautifulSoup
+
+Ask nothing: write your plan at once.
+"""
 
 
-def model(usage_id: str) -> LLM:
-    """The model that the environment names; each agent's costs are counted under its own name."""
-    return LLM(
-        usage_id=usage_id,
-        model=os.environ.get("LLM_MODEL", "demo/tour"),
-        base_url=os.environ.get("LLM_BASE_URL"),
-        api_key=SecretStr(os.environ.get("LLM_API_KEY", "none")),
-    )
+def text_of(event: Event) -> str:
+    """What an event says: of a message its text, of anything else a short form."""
+    message = getattr(event, "llm_message", None)
+    return str(event) if message is None else "".join(content_to_str(message.content))
 
 
 def main(task: str, folder: Path) -> None:
     """Plan, show the plan, and do it."""
-    planner = Agent(
-        llm=model("planner"),
-        tools=[Tool(name=FileEditorTool.name)],
-        system_prompt=PLANNER.format(folder=folder),
+    llm = LLM(
+        usage_id="agent",
+        model=os.environ.get("LLM_MODEL", "demo/tour"),
+        base_url=os.environ.get("LLM_BASE_URL"),
+        api_key=SecretStr(os.environ.get("LLM_API_KEY", "none")),
     )
-    with Conversation(agent=planner, workspace=folder) as planning:
-        planning.send_message(task)
-        planning.run()
-    plan = folder / PLAN
-    if not plan.exists():
-        sys.exit("The planner wrote no plan.")
-    print(plan.read_text())
+    print(f"Working in {folder}")
 
-    worker = get_default_agent(model("worker"), cli_mode=True)
-    with Conversation(agent=worker, workspace=folder) as working:
-        working.send_message(f"Carry out the plan in {plan}, step by step.")
-        working.run()
-        print(f"status: {working.state.execution_status}")
-    print(f"cost: {planner.llm.metrics.accumulated_cost + worker.llm.metrics.accumulated_cost}")
+    planning = Conversation(agent=get_planning_agent(llm=llm), workspace=str(folder))
+    planning.send_message(f"Look at this task and write a detailed plan for it:\n\n{task}")
+    planning.run()
+    plan = folder / "PLAN.md"
+    print(f"The plan stands in {plan}:\n\n{plan.read_text()}")
+
+    doing = Conversation(agent=get_default_agent(llm=llm, cli_mode=True), workspace=str(folder))
+    doing.send_message(f"Carry out the plan in {plan}: read it first, then do all of it, and see that it works.")
+    doing.run()
+
+    print(f"The last event: {text_of(doing.state.events[-1])}")
+    print("Files in the folder:")
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            print(f"  {path.relative_to(folder)}")
+    print(f"Cost: {llm.metrics.accumulated_cost}")
 
 
 if __name__ == "__main__":
     given = sys.argv[1:]
-    main(given[0] if given else "Improve the README.", Path(given[1] if given[1:] else ".").resolve())
+    main(given[0] if given else TASK, Path(given[1] if given[1:] else tempfile.mkdtemp()).resolve())

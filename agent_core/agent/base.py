@@ -135,7 +135,8 @@ class AgentBase(Tagged):
     def _is_consistent(self) -> Self:
         if self.kind != type(self).__name__:
             raise ValueError(f"kind is {self.kind!r}, but this is a {type(self).__name__}")
-        if self.system_prompt is not None and self.system_prompt_filename != SYSTEM_PROMPT:
+        own = type(self).model_fields["system_prompt_filename"].default
+        if self.system_prompt is not None and self.system_prompt_filename != own:
             raise ValueError("system_prompt and system_prompt_filename exclude each other; give one of them")
         return self
 

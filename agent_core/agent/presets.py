@@ -13,7 +13,7 @@ from agent_core.tools.presets import get_default_tools
 MAX_SIZE: Final = 80
 
 
-def get_default_agent(llm: LLM, *, cli_mode: bool = False) -> Agent:
+def get_default_agent(llm: LLM, cli_mode: bool = False) -> Agent:
     """An agent for work on code, which sums up what it did when its history becomes long.
 
     `cli_mode` is for an agent that works where its user does, not in a sandbox: it judges risks accordingly, and has no

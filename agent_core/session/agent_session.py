@@ -29,7 +29,7 @@ from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.confirmation import ConfirmationPolicy
 from agent_core.security.secrets import SecretRegistry
 from agent_core.session.going_back import GoingBack
-from agent_core.session.making import as_sent, make_agent, make_memory, make_secrets
+from agent_core.session.making import as_sent, make_agent, make_memory, make_secrets, prepare_tools
 from agent_core.session.settings import SessionSettings
 from agent_core.session.status_report import StatusReport
 from agent_core.session.subscribers import Subscribers
@@ -152,6 +152,7 @@ class AgentSession:
         self._tool_servers.start(self.stream, self.secrets)
         try:
             await self.sandbox.start(self._report.progress)
+            await prepare_tools(self._tools.values(), self.sandbox)
             async with self._going_back.lock:
                 await self._begin(initial_message)
         except DrydockError as error:

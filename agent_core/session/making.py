@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from agent_core.agent.base import AgentBase
 from agent_core.agent.codeact import CodeActAgent
+from agent_core.agent.planning import PlanningAgent
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import TextContent
 from agent_core.events.serialization import AnyEvent
@@ -16,7 +18,12 @@ from agent_core.security.secrets import SecretRegistry
 from agent_core.session.settings import SessionSettings
 from agent_core.skills.context import AgentContext
 from agent_core.skills.loader import load_user_skills
+from agent_core.tools.definition import ToolDefinition
+from agent_core.tools.execution import ToolExecutor
 from agent_core.tools.spec import SandboxAccess
+
+AGENT_CLASSES = (CodeActAgent, PlanningAgent)
+"""Agents that settings can name; a program may define more."""
 
 _files = ThreadPoolExecutor(max_workers=2, thread_name_prefix="skills")
 
@@ -45,6 +52,18 @@ async def make_agent(settings: SessionSettings) -> AgentBase:
         mcp_config=dict(settings.mcp_config),
         **own,
     )
+
+
+async def prepare_tools(tools: Iterable[ToolDefinition], sandbox: SandboxAccess) -> None:
+    """Put into the sandbox, which has just been started, what the tools need there.
+
+    Raises:
+        ToolError: the sandbox refused it.
+        SandboxError: the sandbox cannot be had.
+    """
+    for tool in tools:
+        if isinstance(tool.executor, ToolExecutor):
+            await tool.executor.prepare(sandbox)
 
 
 def make_secrets(settings: SessionSettings, agent: AgentBase, stream: EventStream) -> SecretRegistry:

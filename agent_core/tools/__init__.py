@@ -20,7 +20,18 @@ if TYPE_CHECKING:
     from agent_core.tools.finish import FinishAction, FinishObservation, FinishTool
     from agent_core.tools.glob import GlobAction, GlobExecutor, GlobObservation, GlobTool
     from agent_core.tools.grep import GrepAction, GrepExecutor, GrepObservation, GrepTool
-    from agent_core.tools.presets import get_builtin_tools, get_default_tools
+    from agent_core.tools.plan_editor import (
+        PlanningFileEditorAction,
+        PlanningFileEditorExecutor,
+        PlanningFileEditorObservation,
+        PlanningFileEditorTool,
+    )
+    from agent_core.tools.presets import (
+        get_builtin_tools,
+        get_default_tools,
+        get_planning_tools,
+        register_planning_tools,
+    )
     from agent_core.tools.registry import (
         is_tool_usable,
         list_registered_tools,
@@ -66,6 +77,10 @@ __all__ = [
     "GrepExecutor",
     "GrepObservation",
     "GrepTool",
+    "PlanningFileEditorAction",
+    "PlanningFileEditorExecutor",
+    "PlanningFileEditorObservation",
+    "PlanningFileEditorTool",
     "TaskItem",
     "TaskTrackerAction",
     "TaskTrackerExecutor",
@@ -85,9 +100,11 @@ __all__ = [
     "execute_bash_tool",
     "get_builtin_tools",
     "get_default_tools",
+    "get_planning_tools",
     "is_tool_usable",
     "list_registered_tools",
     "list_usable_tools",
+    "register_planning_tools",
     "register_tool",
     "resolve_tool",
 ]
@@ -99,7 +116,11 @@ _MODULES = {
     "finish": ("FinishAction", "FinishObservation", "FinishTool"),
     "glob": ("GlobAction", "GlobExecutor", "GlobObservation", "GlobTool"),
     "grep": ("GrepAction", "GrepExecutor", "GrepObservation", "GrepTool"),
-    "presets": ("get_builtin_tools", "get_default_tools"),
+    "plan_editor": (
+        *("PlanningFileEditorAction", "PlanningFileEditorExecutor", "PlanningFileEditorObservation"),
+        "PlanningFileEditorTool",
+    ),
+    "presets": ("get_builtin_tools", "get_default_tools", "get_planning_tools", "register_planning_tools"),
     "registry": ("is_tool_usable", "list_registered_tools", "list_usable_tools", "register_tool", "resolve_tool"),
     "spec": ("DeclaredResources", "Tool", "ToolAnnotations"),
     "task_tracker": (

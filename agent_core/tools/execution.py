@@ -14,7 +14,7 @@ from typing import Any, Generic
 from typing_extensions import TypeVar
 
 from agent_core.events.schema import Action, Observation
-from agent_core.tools.spec import ToolContext
+from agent_core.tools.spec import SandboxAccess, ToolContext
 
 ActionT = TypeVar("ActionT", bound=Action, default=Any)
 ObservationT = TypeVar("ObservationT", bound=Observation, default=Any)
@@ -34,6 +34,9 @@ class ToolExecutor(ABC, Generic[ActionT, ObservationT]):
     @abstractmethod
     def __call__(self, action: ActionT, conversation: Any = None) -> ObservationT:
         """Carry out one call."""
+
+    async def prepare(self, sandbox: SandboxAccess) -> None:
+        """Put into a conversation's sandbox what has to be there; called each time it was started, before any call."""
 
     def close(self) -> None:
         """Let go of what it holds; called once, at the end of the conversation."""

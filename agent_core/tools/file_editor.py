@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -90,9 +90,19 @@ class FileEditorExecutor(ToolExecutor[FileEditorAction, FileEditorObservation]):
 
 
 async def _run(action: FileEditorAction, conversation: ToolContext, *, key: str | None) -> FileEditorObservation:
-    reply = await conversation.sandbox.request(
+    return FileEditorObservation(**await edit(action, conversation, key, {}))
+
+
+async def edit(
+    action: FileEditorAction, context: ToolContext, key: str | None, bounds: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Have the sandbox do it; returns the fields of the observation.
+
+    Of `bounds`, ``only`` names the files that may be changed, and ``blank`` is a content that `create` may replace.
+    """
+    reply = await context.sandbox.request(
         "file.edit",
-        action.model_dump(exclude={"kind"}, exclude_none=True),
+        {**action.model_dump(exclude={"kind"}, exclude_none=True), **bounds},
         key=None if action.command == "view" else key,
         limit_seconds=LIMIT_SECONDS,
     )
@@ -100,16 +110,8 @@ async def _run(action: FileEditorAction, conversation: ToolContext, *, key: str 
     content: list[TextContent | ImageContent] = [TextContent(text=result["text"])]
     if result.get("image"):
         content.append(ImageContent(image_urls=[result["image"]]))
-    return FileEditorObservation(
-        content=content,
-        is_error=result["is_error"],
-        command=action.command,
-        path=result["path"],
-        prev_exist=result["prev_exist"],
-        old_content=result["old_content"],
-        new_content=result["new_content"],
-        diff=result["diff"],
-    )
+    kept = ("is_error", "path", "prev_exist", "old_content", "new_content", "diff")
+    return {"content": content, "command": action.command, **{name: result[name] for name in kept}}
 
 
 class FileEditorTool(ToolDefinition[FileEditorAction, FileEditorObservation]):

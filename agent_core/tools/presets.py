@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.file_editor import FileEditorTool
 from agent_core.tools.finish import FinishTool
-from agent_core.tools.registry import is_tool_usable
+from agent_core.tools.glob import GlobTool
+from agent_core.tools.grep import GrepTool
+from agent_core.tools.plan_editor import PlanningFileEditorTool
+from agent_core.tools.registry import is_tool_usable, register_tool
 from agent_core.tools.spec import Tool
 from agent_core.tools.task_tracker import TaskTrackerTool
 from agent_core.tools.terminal import TerminalTool
 from agent_core.tools.think import ThinkTool
 
 BROWSER_TOOLS = "browser_tool_set"
+_PLANNING_TOOLS: tuple[type[ToolDefinition], ...] = (GlobTool, GrepTool, PlanningFileEditorTool)
 
 
 def get_default_tools(enable_browser: bool = True) -> list[Tool]:
@@ -19,6 +24,18 @@ def get_default_tools(enable_browser: bool = True) -> list[Tool]:
     if enable_browser and is_tool_usable(BROWSER_TOOLS):
         names.append(BROWSER_TOOLS)
     return [Tool(name=name) for name in names]
+
+
+def register_planning_tools() -> None:
+    """Register what a planning agent works with; calling it again is fine."""
+    for tool in _PLANNING_TOOLS:
+        register_tool(tool.name, tool)
+
+
+def get_planning_tools() -> list[Tool]:
+    """What a planning agent works with: it finds and reads everything, and writes the plan."""
+    register_planning_tools()
+    return [Tool(name=tool.name) for tool in _PLANNING_TOOLS]
 
 
 def get_builtin_tools() -> list[Tool]:

@@ -76,6 +76,8 @@ def edit(arguments: Dict[str, Any], directory: str) -> Edit:
         _text_or_none(arguments, "new_str"),
         line,
         given_range,
+        texts(arguments, "only") if arguments.get("only") is not None else None,
+        _text_or_none(arguments, "blank"),
     )
 
 

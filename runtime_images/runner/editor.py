@@ -24,7 +24,11 @@ class EditError(Exception):
 
 
 class Edit(NamedTuple):
-    """The checked arguments of one ``file.edit``; ``directory`` is where relative paths might have been meant."""
+    """The checked arguments of one ``file.edit``; ``directory`` is where relative paths might have been meant.
+
+    Where ``only`` is given, no other files may be changed. ``blank`` is a content that ``create`` may replace, as if
+    there were no file.
+    """
 
     command: str
     path: str
@@ -34,6 +38,8 @@ class Edit(NamedTuple):
     new_str: Optional[str] = None
     insert_line: Optional[int] = None
     view_range: Optional[List[Any]] = None
+    only: Optional[List[str]] = None
+    blank: Optional[str] = None
 
 
 class Outcome(NamedTuple):
@@ -72,9 +78,14 @@ class Editor:
     def _check(self, edit: Edit, existed: bool) -> None:
         """The checks that all commands share, in the order of agent-core 4.3."""
         path = edit.path
+        if edit.only is not None and edit.command != "view" and os.path.normpath(path) not in edit.only:
+            raise EditError(
+                f"Operation `{edit.command}` is not allowed on {path}. Every file may be viewed; the only ones that "
+                f"may be changed are: {', '.join(edit.only)}."
+            )
         if not os.path.isabs(path):
             raise EditError(_not_absolute(path, edit.directory))
-        if edit.command == "create" and existed:
+        if edit.command == "create" and existed and not _is_blank(edit):
             raise EditError(f"Invalid `path` parameter: {path}. It exists already; cannot overwrite with `create`.")
         if edit.command != "create" and not existed:
             raise EditError(f"Invalid `path` parameter: {path}. The path does not exist; give one that does.")
@@ -122,9 +133,10 @@ class Editor:
     def _create(self, edit: Edit) -> Outcome:
         new = encoding.encode(edit.file_text or "", "utf-8")
         _check_size(edit.path, new)
+        old = None if edit.blank is None or disk.kind(edit.path) == "missing" else disk.read(edit.path, FILE_LIMIT).data
         disk.replace(edit.path, new)
         self._history.push(edit.path, new)
-        return Outcome(f"File created successfully at: {edit.path}", None, new)
+        return Outcome(f"File created successfully at: {edit.path}", old, new)
 
     def _replace(self, edit: Edit) -> Outcome:
         old_str, new_str = edit.old_str or "", edit.new_str or ""
@@ -208,6 +220,14 @@ def _required(command: str) -> List[str]:
         "str_replace": ["old_str", "new_str"],
         "insert": ["insert_line", "new_str"],
     }.get(command, [])
+
+
+def _is_blank(edit: Edit) -> bool:
+    """True when the file has nothing in it that ``create`` would destroy."""
+    if edit.blank is None or disk.kind(edit.path) != "file":
+        return False
+    text = encoding.decode(disk.read(edit.path, FILE_LIMIT).data).text
+    return text.strip() in ("", edit.blank.strip())
 
 
 def _not_absolute(path: str, directory: str) -> str:

@@ -17,6 +17,7 @@ from agent_core.events.schema import Action, UnknownAction
 from agent_core.mcp.tool import MCPToolAction
 from agent_core.tools.file_editor import FileEditorAction
 from agent_core.tools.finish import FinishAction
+from agent_core.tools.plan_editor import PlanningFileEditorAction
 from agent_core.tools.task_tracker import TaskTrackerAction
 from agent_core.tools.terminal import TerminalAction
 from agent_core.tools.think import ThinkAction
@@ -196,6 +197,7 @@ def _arguments(action: Action) -> dict[str, Any]:
 _TOOL_FORMS: Final[dict[type[Action], _Translation]] = {
     TerminalAction: _run,
     FileEditorAction: _edit_or_read,
+    PlanningFileEditorAction: _edit_or_read,
     ThinkAction: _think,
     FinishAction: _finish,
     TaskTrackerAction: _task_tracking,

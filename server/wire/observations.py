@@ -12,6 +12,7 @@ from agent_core.events.schema import Observation
 from agent_core.mcp.results import MCPToolObservation
 from agent_core.tools.file_editor import FileEditorObservation
 from agent_core.tools.finish import FinishObservation
+from agent_core.tools.plan_editor import PlanningFileEditorObservation
 from agent_core.tools.task_tracker import TaskTrackerObservation
 from agent_core.tools.terminal import TerminalObservation
 from agent_core.tools.think import ThinkObservation
@@ -144,6 +145,7 @@ def _any_tool(observation: Observation, event: ObservationEvent) -> ObservationF
 _RESULT_FORMS: Final[dict[type[Observation], _Translation]] = {
     TerminalObservation: _run,
     FileEditorObservation: _edit_or_read,
+    PlanningFileEditorObservation: _edit_or_read,
     ThinkObservation: _think,
     MCPToolObservation: _mcp,
     TaskTrackerObservation: _task_tracking,

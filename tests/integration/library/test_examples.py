@@ -74,16 +74,37 @@ def test_one_agent_plans_and_another_does_it(start_model: StartModel, project: P
     plan = str(project / "PLAN.md")
     server = start_model(
         [
-            call("file_editor", {"command": "create", "path": plan, "file_text": "1. Write VERSION.\n"}),
+            call("glob", {"pattern": "*.py"}),
+            call("grep", {"pattern": "CLASS"}),
+            call("planning_file_editor", {"command": "view", "path": str(project / "boat.py")}),
+            call("planning_file_editor", {"command": "create", "path": str(project / "VERSION"), "file_text": "1"}),
+            call(
+                "planning_file_editor",
+                {
+                    "command": "str_replace",
+                    "path": plan,
+                    "old_str": "# 4. Implementation Steps\n",
+                    "new_str": "# 4. Implementation Steps\n\n1. Write VERSION.\n",
+                },
+            ),
             finish("Planned."),
-            call("terminal", {"command": f"cat {plan} && echo 1.0 > VERSION"}),
+            call("task_tracker", {"command": "plan", "task_list": [{"title": "Write VERSION"}]}),
+            call("terminal", {"command": f"grep -c '^# ' {plan} && echo 1.0 > VERSION"}),
             finish("Done."),
         ]
     )
     out = run_example("plan_then_do.py", server, "Add a version.", str(project))
+    assert "# 1. Objective" in out
     assert "1. Write VERSION." in out
-    assert "status: finished" in out
+    assert "Files in the folder:\n  PLAN.md\n  VERSION\n  boat.py\n  notes.txt\nCost: " in out
     assert (project / "VERSION").read_text() == "1.0\n"
+    told = [str(request.json["messages"][-1]["content"]) for request in server.requests]
+    assert f"Found 1 file(s) matching pattern '*.py' in '{project}':\n{project}/boat.py" in told[1]
+    assert f"Found 2 file(s) containing pattern 'CLASS' in '{project}':" in told[2]
+    assert "class Boat" in told[3]
+    assert f"not allowed on {project}/VERSION" in told[4]
+    assert "has been edited" in told[5]
+    assert "5" in told[8].splitlines()[0]
     offered = [[tool["function"]["name"] for tool in request.json["tools"]] for request in server.requests]
-    assert "terminal" not in offered[0]
-    assert "terminal" in offered[2]
+    assert offered[0] == ["glob", "grep", "planning_file_editor", "finish", "think"]
+    assert offered[6] == ["terminal", "file_editor", "task_tracker", "finish", "think"]
