@@ -92,7 +92,7 @@ class Runtime:
         self._sandbox = sandbox
         self._unanswered: dict[int, ActionEvent] = {}
         self._decisions: dict[int, ActionDecision] = {}
-        self._latest = LatestResults(tools)
+        self._latest = LatestResults(tools, stream)
         self._queue: deque[ActionEvent] = deque()
         self._worker: asyncio.Task[None] | None = None
         self._current: asyncio.Task[AnyEvent] | None = None
@@ -207,7 +207,7 @@ class Runtime:
         delays = chain(FIRST_STORE_RETRIES, repeat(FIRST_STORE_RETRIES[-1]))
         while not self._stream.closed:
             try:
-                self._latest.observe(await self._stream.add_event(answer))
+                self._latest.answered(await self._stream.add_event(answer))
                 await self._forget(action)
                 return
             except StreamClosedError:
@@ -231,12 +231,12 @@ class Runtime:
         definition = await tool_called(action.tool_name, self._tools)
         if definition is None or action.action is None or isinstance(action.action, UnknownAction):
             return failure(action, f"Tool {action.tool_name!r} is not available in this conversation any more.")
-        latest = self._latest.of(action.tool_name)
-        context = CallContext(self._stream, self._sandbox, action, self._secrets, latest)
         hooks = self._hooks if action.source == "agent" else None
         try:
             if hooks is not None and (refused := await hooks.before(action)) is not None:
                 return refused
+            latest = await self._latest.of(action.tool_name)
+            context = CallContext(self._stream, self._sandbox, action, self._secrets, latest)
             observation = await definition(action.action, context)
             if hooks is not None and (words := await hooks.after(action, observation)):
                 said = [TextContent(text=f"[A hook says] {text}") for text in words]

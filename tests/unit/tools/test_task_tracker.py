@@ -142,6 +142,25 @@ async def test_the_list_lives_in_the_log_and_is_there_after_a_crash() -> None:
     assert "1. ✅ first\n2. ⏳ second" in _lists(events)[2].text
 
 
+async def test_going_back_takes_the_list_back_too() -> None:
+    def planned(title: str) -> Reply:
+        return tracking({"command": "plan", "task_list": [{"title": title}]})
+
+    async with staged() as stage:
+        await stage.say()
+        events = await until(stage, FINISHED, [planned("kept"), REPLIES["finish"]])
+        place = events[-1].id
+        await stage.say()
+        more = [planned("undone"), tracking({"command": "view"}), REPLIES["finish"]]
+        await until(stage, lambda events: len(_lists(events)) == 3 and FINISHED(events), more)
+        await stage.session.rewind(place)
+        await stage.say()
+        viewed = [tracking({"command": "view"}, {"command": "view"}), REPLIES["finish"]]
+        events = await until(stage, lambda events: len(_lists(events)) == 5 and FINISHED(events), viewed)
+    titles = [[task.title for task in found.task_list] for found in _lists(events)]
+    assert titles == [["kept"], ["undone"], ["undone"], ["kept"], ["kept"]]
+
+
 def _lists(events: list[Any]) -> list[TaskTrackerObservation]:
     results = [event.observation for event in events if isinstance(event, ObservationEvent)]
     return [found for found in results if isinstance(found, TaskTrackerObservation)]
