@@ -109,7 +109,7 @@ class RecallObservation(Event):
 class Condensation(Event):
     """These events are forgotten by the view; `summary` stands at `summary_offset` in their place.
 
-    `metrics` is what the conversation has cost with the summary.
+    `metrics` is what the conversation has cost with the summary; `metadata` says which condenser made it, and how.
     """
 
     kind: Literal["Condensation"] = "Condensation"
@@ -119,6 +119,7 @@ class Condensation(Event):
     summary_offset: int | None = None
     llm_response_id: str | None = None
     metrics: MetricsSnapshot | None = None
+    metadata: dict[str, Any] = Field(default_factory=dict)
 
 
 class CondensationRequest(Event):

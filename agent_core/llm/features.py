@@ -54,6 +54,7 @@ class ModelFeatures:
             ``none`` not at all; ``unknown``: by the effort, if at all.
         cache_retention: can be told how long to keep a cached prefix.
         inline_images: takes images only within the request, not by their address.
+        response_schema: can be told in which form to answer; None when nobody knows.
         stop_words: can be told at which text to stop.
         text_example: wants to be shown how calls are written as text, where it has to.
         max_input_tokens: context window, None when unknown.
@@ -72,6 +73,7 @@ class ModelFeatures:
     thinking_mode: str = "unknown"
     cache_retention: bool = False
     inline_images: bool = False
+    response_schema: bool | None = None
     stop_words: bool = True
     text_example: bool = True
     max_input_tokens: int | None = None
@@ -92,6 +94,7 @@ CAPABILITIES: Mapping[str, str] = MappingProxyType(
         "supports_reasoning_effort": "reasoning",
         "thinking_mode": "thinking_mode",
         "supports_stop_words": "stop_words",
+        "supports_response_schema": "response_schema",
         "supports_responses_api": "responses",
         "force_string_serializer": "string_content",
         "send_reasoning_content": "echo_reasoning",
@@ -124,6 +127,7 @@ def features_of(model: str, overrides: tuple[tuple[str, bool | str], ...] = ()) 
         responses=model.startswith("openai/") and (matches(model, _RESPONSES) or _only_responses(known)),
         reasoning=_reasons(model, entry),
         thinking_mode=_thinking_mode(model, known),
+        response_schema=None if entry is None else bool(known.get("supports_response_schema")),
         cache_retention=matches(model, _CACHE_RETENTION),
         inline_images=matches(model, _INLINE_IMAGES),
         stop_words=not matches(_base(model), _NO_STOP_WORDS, anchored=True),

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
+from collections.abc import Iterable, Mapping
 from enum import Enum, auto
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 
 from agent_core.errors import DrydockError, LLMError
 from agent_core.events.control import Condensation
 from agent_core.events.schema import Tagged
+from agent_core.events.serialization import AnyEvent
+from agent_core.llm.calling import run_alone
 from agent_core.llm.llm import LLM, CallContext
+from agent_core.llm.registry import LLMRegistry
 from agent_core.memory.view import View
 
 logger = logging.getLogger(__name__)
@@ -38,6 +42,55 @@ class Condenser(Tagged):
     """
 
     handles_requests: ClassVar[bool] = False
+    config_types: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """The names under which `from_config` makes one of this class, with the defaults of each."""
+
+    makers: ClassVar[dict[str, type[Condenser]]] = {}
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        for name in cls.__dict__.get("config_types", ()):
+            known = Condenser.makers.get(name)
+            if known is not None and known.__qualname__ != cls.__qualname__:
+                raise ValueError(
+                    f"condensers of type {name!r} are made by {known.__name__} already; choose another name"
+                )
+            Condenser.makers[name] = cls
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any] | Condenser, llm: LLM | LLMRegistry | None = None) -> Condenser:
+        """The condenser of a configuration: its `type`, and the fields that differ from the defaults of that type.
+
+        `llm_config` is the model of a type that needs one: a model, its fields, or, with a registry, its usage id. Left
+        out it is `llm`, or the registry's model for condensers.
+
+        Raises:
+            ValueError: there is no such type, or it cannot be made so; the message says what is wrong.
+        """
+        if isinstance(config, Condenser):
+            return config
+        fields = dict(config)
+        name = fields.pop("type", None)
+        maker = Condenser.makers.get(str(name))
+        if maker is None:
+            raise ValueError(f"type: {name!r} is no type of condenser; there are {sorted(Condenser.makers)}")
+        if "llm" in maker.model_fields:
+            model = _model(fields.pop("llm_config", None), llm)
+            fields.update({"llm": model} if model is not None else {})
+        if "condensers" in maker.model_fields:
+            fields["condensers"] = [cls.from_config(one, llm) for one in fields.get("condensers", [])]
+        return maker.model_validate({**maker.config_types[str(name)], **fields})
+
+    def condense(
+        self, view: View, agent_llm: LLM | None = None, context: CallContext | None = None
+    ) -> View | Condensation:
+        """`acondense` for programs that are not asynchronous."""
+        return run_alone(lambda: self.acondense(view, agent_llm, context))
+
+    def condensed_history(self, log: Iterable[AnyEvent], agent_llm: LLM | None = None) -> View | Condensation:
+        """`condense` of the view of a whole log."""
+        return self.condense(View.from_log(log), agent_llm)
 
     @abstractmethod
     async def acondense(
@@ -54,12 +107,25 @@ class Condenser(Tagged):
         return self.handles_requests
 
 
+def _model(given: Any, llm: LLM | LLMRegistry | None) -> Any:
+    """The model for a condenser that needs one; None when none is given."""
+    if isinstance(given, str):
+        if not isinstance(llm, LLMRegistry):
+            raise ValueError(f"llm_config: {given!r} names a model, and there is no registry to find it in")
+        return llm.get(given)
+    if given is not None or not isinstance(llm, LLMRegistry):
+        return given if given is not None else llm
+    return next((llm.get(name) for name in ("condenser", "agent", "default") if name in llm), None)
+
+
 AnyCondenser = Annotated[SerializeAsAny[Condenser], BeforeValidator(lambda value: Condenser.revive(value))]
 """A field holding any condenser, restored to its own class when read back."""
 
 
 class NoOpCondenser(Condenser):
     """Leaves the view as it is."""
+
+    config_types: ClassVar[Mapping[str, Mapping[str, Any]]] = {"noop": {}, "no_op": {}}
 
     async def acondense(
         self, view: View, agent_llm: LLM | None = None, context: CallContext | None = None
@@ -72,6 +138,8 @@ class PipelineCondenser(Condenser):
 
     A condenser that must condense and cannot leaves it to those after it.
     """
+
+    config_types: ClassVar[Mapping[str, Mapping[str, Any]]] = {"pipeline": {}}
 
     condensers: list[AnyCondenser] = Field(min_length=1)
 

@@ -23,6 +23,7 @@ from agent_core.events.llm_events import (
 )
 from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
+from agent_core.memory.digest import CHARACTERS_PER_TOKEN, weight
 from agent_core.memory.transcript import Transcript, ViewEvent, is_view_event
 from agent_core.memory.wholeness import CutPositions, belongs_to_batch, is_whole, without
 
@@ -43,6 +44,7 @@ class View:
         self._typed: dict[int, ActionEvent] = {}
         self._batch: list[ActionEvent] = []
         self._waiting: set[int] = set()
+        self._weighed = self._weight = 0
         self._read()
 
     def __len__(self) -> int:
@@ -78,6 +80,12 @@ class View:
     def messages(self) -> list[Message]:
         """All messages as they may be sent now: calls that still wait for a result, and their batch, are left out."""
         return self.transcript.messages()
+
+    def token_estimate(self) -> int:
+        """About how many tokens it is, the tools included; costs a look at what is new since the last time."""
+        self._weight += sum(map(weight, self.events[self._weighed :]))
+        self._weighed = len(self.events)
+        return self._weight // CHARACTERS_PER_TOKEN
 
     def cut_positions(self) -> CutPositions:
         """Where the view may be cut; costs a look at the whole view."""
@@ -115,6 +123,7 @@ class View:
             calls = {event.id for event in self._batch}
             self.events = [event for event in self.events if event.id not in calls and event.cause not in calls]
             self._batch, self._waiting = [], set()
+            self._weighed = self._weight = 0
             self.transcript.abandon_batch()
 
     def _condense(self, event: Condensation) -> None:
@@ -134,6 +143,7 @@ class View:
 
     def _read(self) -> None:
         """Derive the rest from the events."""
+        self._weighed = self._weight = 0
         self.transcript = Transcript(self.events)
         self._batch = list(self.transcript.batch)
         answered = {event.cause for event in self.events}

@@ -45,17 +45,23 @@ class CutPositions:
         return self._positions[found]
 
 
-def without(events: Sequence[ViewEvent], forgotten: set[int]) -> list[ViewEvent]:
-    """`events` without those whose ids are forgotten, and without what would be torn by that."""
+def together(events: Sequence[ViewEvent], kept: set[int]) -> set[int]:
+    """The ids that are kept, with those of all events that may not be torn from them."""
     groups = [{events[index].id for index in group} for group in _groups(events)]
-    gone = set(forgotten)
+    whole = set(kept)
     changed = True
     while changed:
         changed = False
         for group in groups:
-            if not group.isdisjoint(gone) and not group <= gone:
-                gone |= group
+            if not group.isdisjoint(whole) and not group <= whole:
+                whole |= group
                 changed = True
+    return whole
+
+
+def without(events: Sequence[ViewEvent], forgotten: set[int]) -> list[ViewEvent]:
+    """`events` without those whose ids are forgotten, and without what would be torn by that."""
+    gone = together(events, forgotten)
     return [event for event in events if event.id not in gone]
 
 

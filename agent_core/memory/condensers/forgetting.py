@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Self
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -14,6 +15,8 @@ from agent_core.memory.view import View
 
 class RecentEventsCondenser(Condenser):
     """Shows the first `keep_first` events and the newest, `max_events` in all (or less, where some belong together)."""
+
+    config_types: ClassVar[Mapping[str, Mapping[str, Any]]] = {"recent": {}}
 
     keep_first: int = Field(default=1, ge=0)
     max_events: int = Field(default=100, ge=1)
@@ -34,6 +37,8 @@ class RecentEventsCondenser(Condenser):
 
 class AmortizedForgettingCondenser(RollingCondenser):
     """Forgets the middle once the view is longer than `max_size`, so that half of it is left."""
+
+    config_types: ClassVar[Mapping[str, Mapping[str, Any]]] = {"amortized": {}}
 
     max_size: int = Field(default=100, ge=1)
     keep_first: int = Field(default=1, ge=0)

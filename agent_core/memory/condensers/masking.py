@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -37,6 +39,8 @@ class MaskingCondenser(Condenser):
 class ObservationMaskingCondenser(MaskingCondenser):
     """Masks every observation that is not among the newest `attention_window` events."""
 
+    config_types: ClassVar[Mapping[str, Mapping[str, Any]]] = {"observation_masking": {}}
+
     attention_window: int = Field(default=100, ge=0)
 
     def masks(self, events: list[ViewEvent]) -> dict[int, str]:
@@ -46,6 +50,8 @@ class ObservationMaskingCondenser(MaskingCondenser):
 
 class BrowserOutputCondenser(MaskingCondenser):
     """Masks what the browser showed, except for the newest `attention_window` times; the address stays."""
+
+    config_types: ClassVar[Mapping[str, Mapping[str, Any]]] = {"browser_output_masking": {}}
 
     attention_window: int = Field(default=1, ge=0)
 

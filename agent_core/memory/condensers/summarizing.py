@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -13,7 +13,7 @@ from agent_core.events.llm_events import CondensationSummaryEvent, SystemPromptE
 from agent_core.events.messages import Message
 from agent_core.llm.llm import LLM, AnyLLM, CallContext, LLMResponse
 from agent_core.memory.condenser import NoCondensationError, Requirement, RollingCondenser
-from agent_core.memory.condensers.digest import as_text, shortened, token_estimate
+from agent_core.memory.digest import as_text, shortened, tagged, token_estimate
 from agent_core.memory.transcript import ViewEvent
 from agent_core.memory.view import View
 
@@ -45,10 +45,17 @@ class LLMSummarizingCondenser(RollingCondenser):
     agent's model can take, or when asked to.
     """
 
+    config_types: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "llm": {"max_size": 100, "keep_first": 1, "max_event_length": 10_000},
+        "llm_summarizing": {},
+    }
+
     llm: AnyLLM
     max_size: int = Field(default=240, gt=0)
     max_tokens: int | None = Field(default=None, gt=0)
     keep_first: int = Field(default=2, ge=0)
+    max_event_length: int | None = Field(default=None, ge=1)
+    """Characters of an event that the summing model is shown; None: all."""
     minimum_progress: float = Field(default=0.1, gt=0, lt=1)
     hard_context_reset_max_retries: int = Field(default=5, ge=1)
     hard_context_reset_context_scaling: float = Field(default=0.8, gt=0, lt=1)
@@ -70,13 +77,8 @@ class LLMSummarizingCondenser(RollingCondenser):
     async def condensation(self, view: View, agent_llm: LLM | None, context: CallContext | None) -> Condensation:
         start, end = self._range(view, agent_llm)
         forgotten = view.events[start:end]
-        response = await self._summary([as_text(event) for event in forgotten], context)
-        return Condensation(
-            forgotten_event_ids=[event.id for event in forgotten],
-            summary=response.message.text.strip(),
-            summary_offset=start,
-            llm_response_id=response.id,
-        )
+        texts = [self._shown(event) for event in forgotten]
+        return self._condensation(forgotten, start, *await self._summary(texts, context))
 
     async def hard_context_reset(
         self, view: View, agent_llm: LLM | None, context: CallContext | None
@@ -91,31 +93,52 @@ class LLMSummarizingCondenser(RollingCondenser):
         limit = max(len(text) for text in texts)
         for attempt in range(self.hard_context_reset_max_retries + 1):
             try:
-                response = await self._summary([shortened(text, limit) for text in texts], context)
+                found = await self._summary([shortened(text, limit) for text in texts], context)
             except NoCondensationError:
                 if attempt == self.hard_context_reset_max_retries:
                     raise
                 limit = max(1, int(limit * self.hard_context_reset_context_scaling))
                 continue
-            return Condensation(
-                forgotten_event_ids=[event.id for event in events],
-                summary=response.message.text.strip(),
-                summary_offset=start,
-                llm_response_id=response.id,
-            )
+            return self._condensation(events, start, *found)
         return None
 
-    async def _summary(self, texts: Sequence[str], context: CallContext | None) -> LLMResponse:
-        events = "\n".join(f"<EVENT>\n{text}\n</EVENT>" for text in texts)
+    def _shown(self, event: ViewEvent) -> str:
+        text = as_text(event)
+        return text if self.max_event_length is None else shortened(text, self.max_event_length)
+
+    def _condensation(
+        self, forgotten: Sequence[ViewEvent], offset: int, summary: str, response: LLMResponse
+    ) -> Condensation:
+        return Condensation(
+            forgotten_event_ids=[event.id for event in forgotten],
+            summary=summary,
+            summary_offset=offset,
+            llm_response_id=response.id,
+            metadata={"condenser": self.kind, "model": response.model, "usage_id": self.llm.usage_id},
+        )
+
+    async def _summary(self, texts: Sequence[str], context: CallContext | None) -> tuple[str, LLMResponse]:
+        """The summary of events as texts, and the response it came in.
+
+        Raises:
+            NoCondensationError: it could not be had, or says nothing.
+        """
         try:
-            response = await self.llm.acompletion(
-                [self.llm.render(Message.user(f"{PROMPT}\n{events}"))], context=context
-            )
+            response = await self.ask([Message.user(f"{PROMPT}\n{tagged(texts)}")], context)
         except LLMError as error:
             raise NoCondensationError(f"the summary could not be had: {error}") from error
-        if not response.message.text.strip():
+        summary = self.summary_in(response)
+        if not summary.strip():
             raise NoCondensationError("the summary came back empty")
-        return response
+        return summary, response
+
+    async def ask(self, messages: Sequence[Message], context: CallContext | None) -> LLMResponse:
+        """The model's answer to the question for a summary."""
+        return await self.llm.acompletion(messages, context=context)
+
+    def summary_in(self, response: LLMResponse) -> str:
+        """The summary that an answer holds; empty if none."""
+        return response.message.text.strip()
 
     def _range(self, view: View, agent_llm: LLM | None) -> tuple[int, int]:
         """First index to forget and the one after the last."""
@@ -144,12 +167,12 @@ class LLMSummarizingCondenser(RollingCondenser):
 
     def _exceeds_tokens(self, view: View, agent_llm: LLM | None) -> bool:
         limit = self._limit(agent_llm)
-        return limit is not None and token_estimate(view.events) > limit
+        return limit is not None and view.token_estimate() > limit
 
     def _tail_for_tokens(self, view: View, agent_llm: LLM | None) -> int:
         """How many events may stay at the end so that about half of the limit is used."""
         limit = self._limit(agent_llm) or 0
-        surplus = token_estimate(view.events) - limit // 2
+        surplus = view.token_estimate() - limit // 2
         rest = view.events[self.keep_first :]
         return len(rest) - _shortest_prefix(rest, lambda prefix: token_estimate(prefix) > surplus)
 

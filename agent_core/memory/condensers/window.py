@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from agent_core.events.control import Condensation, RecallObservation
 from agent_core.events.llm_events import MessageEvent, SystemPromptEvent
@@ -19,6 +20,7 @@ class ConversationWindowCondenser(RollingCondenser):
     """
 
     handles_requests: ClassVar[bool] = True
+    config_types: ClassVar[Mapping[str, Mapping[str, Any]]] = {"conversation_window": {}}
 
     def requirement(self, view: View, agent_llm: LLM | None) -> Requirement | None:
         return Requirement.HARD if view.wants_condensation else None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Sequence
 
 from agent_core.events.control import RecallObservation
 from agent_core.events.llm_events import ActionEvent, SystemPromptEvent
@@ -26,6 +27,11 @@ def as_text(event: ViewEvent) -> str:
     return f"{message.role}: {message.text}"
 
 
+def tagged(texts: Iterable[str]) -> str:
+    """Texts one after the other, each between marks."""
+    return "\n".join(f"<EVENT>\n{text}\n</EVENT>" for text in texts)
+
+
 def shortened(text: str, limit: int) -> str:
     """`text` cut in its middle to `limit` characters, saying so."""
     notice = "\n[… cut …]\n"
@@ -38,6 +44,12 @@ def shortened(text: str, limit: int) -> str:
     return text[:head] + notice + text[len(text) - tail :]
 
 
+def weight(event: ViewEvent) -> int:
+    """Its size in characters; a system prompt weighs what its tools do too."""
+    tools = len(json.dumps(event.tools)) if isinstance(event, SystemPromptEvent) and event.tools else 0
+    return len(as_text(event)) + tools
+
+
 def token_estimate(events: Sequence[ViewEvent]) -> int:
     """About how many tokens they are: four characters make one (agent-core 9.2, REC)."""
-    return sum(len(as_text(event)) for event in events) // CHARACTERS_PER_TOKEN
+    return sum(map(weight, events)) // CHARACTERS_PER_TOKEN
