@@ -178,6 +178,8 @@ def _explain(error: ValidationError) -> str:
 
 def _refused(call: MessageToolCall, name: str, cause: str, *, keys: list[str] | None) -> ParsedCall:
     given = "The arguments could not be parsed." if keys is None else f"Parameters provided: {keys}"
+    if keys == [] and call.arguments.strip()[:1] not in ("", "{"):
+        given = "The arguments are no JSON object, so nothing of them counts."
     text = f"Error validating the call of tool {name[:100]!r}: {cause}. {given}"[:MAX_ERROR_CHARS]
     if keys is None:
         placeholder = json.dumps({"_malformed_tool_call": True, "error": cause[:500]})

@@ -20,6 +20,7 @@ from agent_core.llm.sse import AnswerReader
 from agent_core.llm.wire_chunks import chunk_of, money
 
 _MAX_ERROR_BYTES = 256 * 1024
+_PIECE_BYTES = 256 * 1024
 _DRAIN_SECONDS = 0.05
 _COST_HEADER = "x-litellm-response-cost"
 _ALIVE = [Chunk()]
@@ -112,9 +113,10 @@ class CompatibleExchange:
 
     async def _send_once(self, url: str) -> Any:
         request = self._request
-        message = self._http.build_request(
-            "POST", url, content=encoded(request.body), headers=request.headers, timeout=request.timeout
-        )
+        body = encoded(request.body)
+        headers = {**request.headers, "content-length": str(len(body))}
+        content = body if len(body) <= _PIECE_BYTES else _pieces(body)
+        message = self._http.build_request("POST", url, content=content, headers=headers, timeout=request.timeout)
         return await self._http.send(message, stream=True, follow_redirects=False)
 
     async def _read(self, response: Any) -> AsyncGenerator[list[Chunk], None]:
@@ -171,6 +173,12 @@ class CompatibleExchange:
             return build(endpoint, LLMTimeoutError, what, secret=self._request.secret)
         what = f"The answer of model {endpoint.label} broke off ({_cause(error)})"
         return build(endpoint, LLMInternalError, what, secret=self._request.secret)
+
+
+async def _pieces(body: bytes) -> AsyncGenerator[bytes, None]:
+    """A long body piece by piece: written at once it would hold up the event loop."""
+    for start in range(0, len(body), _PIECE_BYTES):
+        yield body[start : start + _PIECE_BYTES]
 
 
 async def _drain(body: AsyncIterator[bytes]) -> None:

@@ -139,6 +139,17 @@ async def test_a_hundred_calls_at_the_same_time_succeed() -> None:
     assert [answer.message.text for answer in answers] == [f"to {number}" for number in range(100)]
 
 
+async def test_a_prompt_of_megabytes_arrives_whole_and_says_how_long_it_is() -> None:
+    long = "x" * 3_000_000
+    async with ModelServer([say("ok")]) as server:
+        llm = model(server)
+        await llm.acompletion(asked(llm, Message.user(long)))
+        request = server.last_request
+    assert request.messages == [{"role": "user", "content": long}]
+    assert int(request.headers["content-length"]) > 3_000_000
+    assert "transfer-encoding" not in request.headers
+
+
 async def test_connections_are_used_again() -> None:
     async with ModelServer(lambda _: say("ok")) as server:
         llm = model(server)
