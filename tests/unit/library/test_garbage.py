@@ -1,4 +1,4 @@
-"""Garbage from a model, over HTTP, through whole conversations: it is told what is wrong, seldom enough, and it ends."""
+"""Garbage from a model, over HTTP, through whole conversations: it is told what is wrong, and it ends."""
 
 from __future__ import annotations
 
