@@ -18,10 +18,11 @@ from agent_core.version import VERSION
 from server.auth.identity import Authenticator, OneTokenAuthenticator
 from server.auth.origin import OriginPolicy, check_bind
 from server.auth.tokens import resolve_token
-from server.conversation_manager.conversation_manager import ManagerParts, manager_class
+from server.conversation_manager.conversation_manager import ConversationManager, ManagerParts
 from server.db.database import open_database
 from server.db.engine import DatabaseSettings
 from server.dependencies import Services
+from server.dotted_path import class_at
 from server.errors import install_error_replies
 from server.gate import Gate
 from server.page import Page, page_folder
@@ -38,6 +39,7 @@ from server.routes import (
 )
 from server.session.agents import AgentSessions
 from server.session.announcements import Announcements
+from server.session.experiments import ExperimentManager
 from server.session.sandboxes import Choice, Sandboxes
 from server.session.titles import TitleWriter
 from server.settings import Settings
@@ -111,7 +113,14 @@ class Application:
         self, stack: AsyncExitStack, authenticator: Authenticator
     ) -> tuple[Services, SocketGateway]:
         settings = self.settings
-        manager_type = manager_class(settings.conversation_manager_class)
+        manager_type = class_at(
+            settings.conversation_manager_class,
+            ConversationManager,  # type: ignore[type-abstract] # classes are only compared with it
+            setting="conversation_manager_class",
+        )
+        make_experiments = class_at(
+            settings.experiment_manager_class, ExperimentManager, setting="experiment_manager_class"
+        )
         database = await stack.enter_async_context(
             open_database(
                 settings.data_dir,
@@ -133,7 +142,7 @@ class Application:
                     settings=settings,
                     database=database,
                     sandboxes=sandboxes,
-                    agents=AgentSessions(settings, database, sandboxes, hide=self.log_masker.add),
+                    agents=AgentSessions(settings, database, sandboxes, make_experiments(), hide=self.log_masker.add),
                     titles=TitleWriter(enabled=settings.generate_titles),
                     announcements=announcements,
                 )

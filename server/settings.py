@@ -84,6 +84,10 @@ class Settings(BaseModel):
         "server.conversation_manager.standalone.StandaloneConversationManager",
         description="Dotted path of the class that runs the conversations.",
     )
+    experiment_manager_class: str = Field(
+        "server.session.experiments.ExperimentManager",
+        description="Dotted path of the class that may give conversations another configuration.",
+    )
     agent_class: str = Field("CodeActAgent", description="Agent of a conversation whose user chose none.")
     max_iterations: int = Field(500, ge=1, description="Steps after which an agent stops and asks.")
     max_budget_per_task: float | None = Field(

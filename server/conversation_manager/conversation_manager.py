@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,7 +12,6 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.tools.spec import SandboxAccess
 from server.auth.identity import Identity
 from server.db.database import Database
-from server.errors import ConfigurationError
 from server.session.agents import AgentFactory
 from server.session.announcements import Announcements
 from server.session.sandboxes import Sandboxes
@@ -116,19 +114,3 @@ class ConversationManager(ABC):
     @abstractmethod
     def idle_seconds(self) -> float:
         """Seconds since anything last happened in any conversation of this process."""
-
-
-def manager_class(dotted_path: str) -> type[ConversationManager]:
-    """The class of that dotted path.
-
-    Raises:
-        ConfigurationError: there is none, or it is no conversation manager.
-    """
-    module, _, name = dotted_path.rpartition(".")
-    try:
-        found = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigurationError(f"conversation_manager_class: {dotted_path!r} cannot be imported: {error}") from error
-    if not (isinstance(found, type) and issubclass(found, ConversationManager)):
-        raise ConfigurationError(f"conversation_manager_class: {dotted_path!r} is no subclass of ConversationManager")
-    return found

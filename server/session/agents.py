@@ -23,6 +23,7 @@ from server.db.database import Database
 from server.db.user_settings import StoredSettings
 from server.errors import ConversationNotFoundError
 from server.session.deferred_sandbox import DeferredSandbox
+from server.session.experiments import ExperimentManager
 from server.session.sandboxes import OTHER_SANDBOXES, Sandboxes
 from server.session.settings_merge import merge_settings
 from server.settings import Settings
@@ -78,6 +79,7 @@ class AgentSessions:
         settings: Settings,
         database: Database,
         sandboxes: Sandboxes,
+        experiments: ExperimentManager,
         *,
         hide: Callable[[Iterable[str]], None],
     ) -> None:
@@ -85,12 +87,13 @@ class AgentSessions:
         self._settings = settings
         self._database = database
         self._sandboxes = sandboxes
+        self._experiments = experiments
 
     async def make(self, record: ConversationRecord) -> AgentSession:
         user = await self._database.settings.get(record.user_id)
         if user is not None:
             self._hide(secret_values(user))
-        settings = session_settings(user, self._settings, record)
+        settings = self._experiments.chosen(record.id, record.user_id, session_settings(user, self._settings, record))
         if settings.llm.model != record.llm_model:
             self._database.conversations.touch(record.id, llm_model=settings.llm.model)
         sandbox = DeferredSandbox(self._sandboxes.spec(record), lambda: self._find(record.id, session))

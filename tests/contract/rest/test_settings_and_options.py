@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,6 +8,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from agent_core.session.settings import SessionSettings
+from server.session.experiments import ExperimentManager
 from tests.contract.rest.conftest import MakeServer, Server
 
 
@@ -141,6 +144,21 @@ async def test_new_settings_reach_a_conversation_only_when_it_is_started_again(s
     await server.post(f"/api/conversations/{conversation_id}/stop")
     await server.post(f"/api/conversations/{conversation_id}/start", json={})
     assert await model() == "ollama/other"
+
+
+class AnotherModel(ExperimentManager):
+    """Every conversation is tried with another model."""
+
+    def variant(self, conversation_id: str, user_id: str, settings: SessionSettings) -> SessionSettings:
+        return replace(settings, llm=settings.llm.model_copy(update={"model": "ollama/tried"}))
+
+
+async def test_an_experiment_may_give_a_conversation_another_configuration(make_server: MakeServer) -> None:
+    path = f"{AnotherModel.__module__}.{AnotherModel.__qualname__}"
+    async with make_server(experiment_manager_class=path) as server:
+        record = await server.app.services.database.conversations.get(await server.create())
+        assert record is not None
+        assert record.llm_model == "ollama/tried"
 
 
 async def test_a_stored_key_is_hidden_in_the_log_from_the_next_start_of_a_conversation(server: Server) -> None:

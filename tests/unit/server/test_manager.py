@@ -10,9 +10,14 @@ from agent_core.errors import EventStoreError, SandboxError, StreamClosedError
 from agent_core.events.control import AgentState
 from agent_core.events.transient import StatusNotice
 from server.auth.identity import Identity
-from server.conversation_manager.conversation_manager import ConversationStatus, LiveConversation, manager_class
+from server.conversation_manager.conversation_manager import (
+    ConversationManager,
+    ConversationStatus,
+    LiveConversation,
+)
 from server.conversation_manager.standalone import StandaloneConversationManager
 from server.db.conversations import ConversationRecord
+from server.dotted_path import class_at
 from server.errors import ConfigurationError, ConversationNotFoundError, SessionError
 from server.session.recovery import MAX_RESUMES, RESUMES
 from tests.unit.server.conftest import FakeAgent, House, MakeHouse, hello, until
@@ -437,7 +442,7 @@ async def test_any_mixture_of_calls_ends_in_a_defined_state(make_house: MakeHous
 
 def test_the_class_of_the_manager_is_found_by_its_path() -> None:
     path = "server.conversation_manager.standalone.StandaloneConversationManager"
-    assert manager_class(path) is StandaloneConversationManager
+    assert class_at(path, ConversationManager, setting="s") is StandaloneConversationManager  # type: ignore[type-abstract]
 
 
 @pytest.mark.parametrize(
@@ -445,4 +450,4 @@ def test_the_class_of_the_manager_is_found_by_its_path() -> None:
 )
 def test_a_path_that_leads_to_no_manager_is_refused_with_the_setting_s_name(path: str) -> None:
     with pytest.raises(ConfigurationError, match="conversation_manager_class"):
-        manager_class(path)
+        class_at(path, ConversationManager, setting="conversation_manager_class")  # type: ignore[type-abstract]

@@ -38,6 +38,7 @@ TWO_VALUES: dict[str, tuple[object, object]] = {
     "allowed_hosts": (["a.example"], ["b.example", "c.example"]),
     "allowed_origins": (["https://a.example"], ["https://b.example", "http://c.example"]),
     "conversation_manager_class": ("a.A", "b.B"),
+    "experiment_manager_class": ("a.E", "b.E"),
     "agent_class": ("A", "B"),
     "max_budget_per_task": (1.5, 2.5),
     "sandbox": ("local", "docker"),
