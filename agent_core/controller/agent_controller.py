@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from typing import Literal
+from typing import Any
 
 from agent_core.agent.base import AgentBase
 from agent_core.controller.branch_state import state_of_branch
+from agent_core.controller.entries import decisions, first_state, recalls
 from agent_core.controller.guards import check_limits, failure_of
+from agent_core.controller.hook_rounds import HookRounds
 from agent_core.controller.remarks import answers_to_invalid_calls, refinement
-from agent_core.controller.state import INTERRUPTING, RESUMABLE, ConversationState, Move
+from agent_core.controller.state import INTERRUPTING, ConversationState, Move
 from agent_core.controller.step import Step
 from agent_core.errors import DrydockError, EventStoreError, StaleOwnerError, StreamClosedError
 from agent_core.events.branches import Branches, Rewind
@@ -26,12 +28,11 @@ from agent_core.events.control import (
     AgentStateChanged,
     ChangeAgentState,
     ConfirmationPolicyChanged,
-    RecallAction,
 )
-from agent_core.events.llm_events import ActionDecision
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
+from agent_core.runtime.hook_calls import ConversationHooks
 from agent_core.security.confirmation import NeverConfirm
 
 logger = logging.getLogger(__name__)
@@ -62,8 +63,16 @@ class AgentController:
     state), `run` follows the live log until the stream is closed.
     """
 
-    def __init__(self, stream: EventStream, agent: AgentBase, state: ConversationState, step: Step) -> None:
+    def __init__(
+        self,
+        stream: EventStream,
+        agent: AgentBase,
+        state: ConversationState,
+        step: Step,
+        hooks: ConversationHooks | None = None,
+    ) -> None:
         self.state = state
+        self._rounds = HookRounds(stream.conversation_id, hooks)
         self._stream = stream
         self._agent = agent
         self._step = step
@@ -109,20 +118,8 @@ class AgentController:
         Raises:
             EventStoreError: it could not be written.
         """
-        await self._stream.add_events([*initial, *self._first_state(bool(initial))])
+        await self._stream.add_events([*initial, *first_state(self.state, has_initial=bool(initial))])
         self._begun.set()
-
-    def _first_state(self, has_initial: bool) -> list[AnyEvent]:
-        state = self.state
-        before = state.resumable if state.resumable in RESUMABLE else None
-        if has_initial or state.wants_attention:
-            return [ChangeAgentState(agent_state=AgentState.RUNNING)]
-        if before is None or before is AgentState.AWAITING_USER_INPUT:
-            wanted = AgentState.AWAITING_USER_INPUT
-            return [ChangeAgentState(agent_state=wanted), AgentStateChanged(agent_state=wanted)]
-        if before is AgentState.AWAITING_USER_CONFIRMATION and not state.undecided:
-            before = AgentState.AWAITING_USER_INPUT
-        return [AgentStateChanged(agent_state=before)]
 
     async def run(self) -> None:
         """Follow the log and act, until the stream is closed; waits for `begin` before it reads what that wrote."""
@@ -136,6 +133,7 @@ class AgentController:
             finally:
                 if self._again is not None:
                     self._again.cancel()
+                self._rounds.close()
                 await self._cancel_step()
 
     async def _on_event(self, event: AnyEvent) -> None:
@@ -191,27 +189,35 @@ class AgentController:
 
     async def _do_next(self) -> None:
         state = self.state
+        if messages := self._rounds.unreviewed(state):
+            self._rounds.begin_review(messages, then=self._advance, guarded=self._guarded)
+            return
+        if state.is_blocked and state.agent_state in (AgentState.LOADING, AgentState.AWAITING_USER_INPUT):
+            await self._enter(AgentState.FINISHED)
+            return
         if state.unrecalled and state.agent_state is AgentState.AWAITING_USER_CONFIRMATION:
             await self._decide(AgentState.USER_REJECTED, reason="\n".join(state.unrecalled.values()))
             return
         if state.unrecalled and state.agent_state in _ANSWERABLE and state.wants_attention:
             running = AgentStateChanged(agent_state=AgentState.RUNNING)
-            (*_, self._entered) = await self._stream.add_events([*self._recalls(), running])
+            (*_, self._entered) = await self._stream.add_events([*recalls(state), running])
             return
         if self._step_task is not None and not self._step_task.done():
             if state.unrecalled and state.agent_state is AgentState.RUNNING:
-                await self._stream.add_events(self._recalls())
+                await self._stream.add_events(recalls(state))
             return
         if state.agent_state is AgentState.RUNNING and (lost := answers_to_invalid_calls(state)):
             await self._stream.add_events(lost)  # the step that made them could not store these
             return
         match state.next_move():
             case Move.RECALL:
-                await self._stream.add_events(self._recalls())
+                await self._stream.add_events(recalls(state))
             case Move.STEP if state.wants_exit and self._agent.leaves_on_exit:
                 await self._enter(AgentState.FINISHED)
             case Move.STEP:
-                self._start_step()
+                self._start(self._run_step())
+            case Move.FINISH | Move.AWAIT_INPUT if self._wants_rest() and not self._rounds.may_rest(state):
+                self._start(self._ask_to_rest())
             case Move.FINISH:
                 if (word := refinement(self._agent.critic, state)) is not None:
                     await self._stream.add_event(word)
@@ -222,24 +228,12 @@ class AgentController:
             case Move.RESUME_CONFIRMED:
                 await self._enter(AgentState.RUNNING)
 
-    def _recalls(self) -> list[AnyEvent]:
-        first = self.state.user_messages == len(self.state.unrecalled)
-        recalls: list[AnyEvent] = []
-        for message_id, text in sorted(self.state.unrecalled.items()):
-            kind = "workspace_context" if first and not recalls else "knowledge"
-            recalls.append(RecallAction(recall_type=kind, query=text, cause=message_id))
-        return recalls
-
     async def _decide(self, wanted: AgentState, *, reason: str, remember: bool = False) -> None:
         """Confirm or reject everything that awaits it, in the order of wire-protocol 3.7; the runtime does the rest.
 
         With `remember` nothing that comes later waits any more.
         """
-        decision: Literal["confirmed", "rejected"] = "confirmed" if wanted is AgentState.USER_CONFIRMED else "rejected"
-        decided: list[AnyEvent] = [
-            ActionDecision(cause=action.id, decision=decision, action=action, reason=reason)
-            for action in self.state.undecided.values()
-        ]
+        decided = decisions(self.state, is_confirmed=wanted is AgentState.USER_CONFIRMED, reason=reason)
         if remember and wanted is AgentState.USER_CONFIRMED:
             decided.append(ConfirmationPolicyChanged(policy=NeverConfirm().model_dump(mode="json")))
         (*_, self._entered) = await self._stream.add_events([*decided, AgentStateChanged(agent_state=wanted)])
@@ -256,9 +250,18 @@ class AgentController:
             return entered.agent_state
         return self.state.agent_state
 
-    def _start_step(self) -> None:
-        name = f"step:{self._stream.conversation_id}"
-        self._step_task = asyncio.create_task(self._run_step(), name=name)
+    def _wants_rest(self) -> bool:
+        """Whether the agent has done its work; not when its user has just refused an action of it."""
+        return self.state.agent_state is AgentState.RUNNING
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do what the agent does now in a task of its own; one at a time."""
+        self._step_task = asyncio.create_task(work, name=f"step:{self._stream.conversation_id}")
+
+    async def _ask_to_rest(self) -> None:
+        await self._guarded(lambda: self._rounds.ask_to_rest(self.state))
+        self._step_task = None
+        await self._guarded(self._advance)
 
     async def _run_step(self) -> None:
         try:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from agent_core.controller.state import ConversationState, Limits
+from agent_core.controller.limits import Limits
+from agent_core.controller.state import ConversationState
 from agent_core.events.branches import Branches, Pages, Rewind, read_branch
 from agent_core.events.control import AgentState, AgentStateChanged
 from agent_core.events.llm_events import AgentErrorEvent, SystemPromptEvent

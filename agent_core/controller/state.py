@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
+from agent_core.controller.limits import Limits
 from agent_core.events.branches import Rewind
 from agent_core.events.control import (
     AgentState,
@@ -17,6 +18,7 @@ from agent_core.events.control import (
     Condensation,
     CondensationRequest,
     ConfirmationPolicyChanged,
+    HookExecutionEvent,
     MetricsUpdated,
     RecallAction,
     RecallObservation,
@@ -57,6 +59,9 @@ _AT_WORK = frozenset({AgentState.RUNNING, AgentState.RATE_LIMITED, AgentState.US
 """The states of an agent that goes on by itself: going on from them is no word of the user."""
 
 
+MOST_UNSEEN = 100
+"""So many of the newest messages of the user are known by their ids."""
+
 CRITIC = "critic"
 """The sender of a word to an agent whose result was judged badly."""
 
@@ -76,37 +81,13 @@ class Move(Enum):
 
 
 @dataclass(slots=True)
-class Limits:
-    """How far an agent may go without its user: responses of the model, and US dollars (None: no limit).
-
-    With `per_run` the responses are counted from the beginning of each run, else from that of the conversation.
-    """
-
-    max_iterations: int
-    max_budget: float | None = None
-    per_run: bool = False
-    iteration_limit: int = 0
-    budget_limit: float | None = None
-
-    def __post_init__(self) -> None:
-        self.iteration_limit = self.max_iterations
-        self.budget_limit = self.max_budget
-
-    def extend(self, iterations: int, cost: float) -> None:
-        """The agent begins to work: a limit that was hit is raised by its initial amount (agent-core 8.6)."""
-        if self.per_run or iterations >= self.iteration_limit:
-            self.iteration_limit = iterations + self.max_iterations
-        if self.max_budget is not None and self.budget_limit is not None and cost >= self.budget_limit:
-            self.budget_limit = cost + self.max_budget
-
-
-@dataclass(slots=True)
 class ConversationState:
     """Everything that the controller decides from. `fold` takes the events in the order of their ids.
 
     `wants_exit`, `shows_images`: the user's newest message is ``/exit``, or has images. `refinements`: how often the
     critic has sent the agent on since then; `finish_result`: what it said of the present result. `policy` is the
-    confirmation policy that replaces the configured one, as data; None: nobody has replaced it.
+    confirmation policy that replaces the configured one, as data; None: nobody has replaced it. `is_blocked`: hooks
+    have refused the user's newest message. `last_words`: what the agent said last to its user.
     """
 
     limits: Limits
@@ -129,11 +110,13 @@ class ConversationState:
     shows_images: bool = False
     refinements: int = 0
     finish_result: CriticResult | None = None
+    is_blocked: bool = False
+    last_words: str = ""
     _last_response_id: str = ""
     _seen: int = -1
     _due: int = -1
     _told_to_run: bool = False
-    _last_user_message: int = -1
+    _said: list[int] = field(default_factory=list)
     _finished: bool = False
     _finishing_response: str = ""
 
@@ -145,6 +128,7 @@ class ConversationState:
                 self._user_message(event)
             case MessageEvent(source="agent"):
                 self._response(event.llm_response_id or "", event.seen, event.metrics)
+                self.last_words = event.llm_message.text or self.last_words
                 if event.wait_for_response:
                     self.empty_replies = self.fruitless_replies = 0
             case MessageEvent():
@@ -180,6 +164,8 @@ class ConversationState:
                 self._request(event)
             case AgentStateChanged():
                 self._state_changed(event)
+            case HookExecutionEvent(blocked=True) if event.message_id is not None:
+                self._refuse_message(event.message_id)
             case ConfirmationPolicyChanged():
                 self.policy = event.policy
             case Rewind():
@@ -200,7 +186,11 @@ class ConversationState:
             return Move.WAIT
         if self._due > self._seen or self._last_user_message > self._seen:
             return Move.STEP
-        return Move.FINISH if self._finished else Move.AWAIT_INPUT
+        return Move.FINISH if self._finished or self.is_blocked else Move.AWAIT_INPUT
+
+    @property
+    def _last_user_message(self) -> int:
+        return self._said[-1] if self._said else -1
 
     def keep(self, whole: ConversationState) -> None:
         """Take over from the state of the whole log what no rewind undoes; `self` is folded from the branch alone.
@@ -218,13 +208,22 @@ class ConversationState:
 
     def _user_message(self, event: MessageEvent) -> None:
         self.user_messages += 1
-        self._last_user_message = event.id
+        self._said = [*self._said, event.id][-MOST_UNSEEN:]
+        self.is_blocked = False
         self.unrecalled[event.id] = event.llm_message.text
         self._finished = False
         self.refinements, self.finish_result = 0, None
         self.wants_exit = event.llm_message.text.strip() == EXIT
         self.shows_images = any(isinstance(part, ImageContent) for part in event.llm_message.content)
         self.empty_replies = self.fruitless_replies = 0
+
+    def _refuse_message(self, message_id: int) -> None:
+        """Hooks refused a message: it is as if it had not been said, and the agent does not see it (8.10)."""
+        if message_id in self._said:
+            self.is_blocked = message_id == self._said[-1]
+            self._said.remove(message_id)
+            self.unrecalled.pop(message_id, None)
+            self.user_messages -= 1
 
     def _response(self, response_id: str, seen: int | None, metrics: MetricsSnapshot | None) -> None:
         if response_id != self._last_response_id:
@@ -255,6 +254,8 @@ class ConversationState:
             return
         finished = isinstance(event, ObservationEvent) and isinstance(event.observation, FinishObservation)
         # A message that the model had not seen when it called finish is still to be answered.
+        if finished and isinstance(event, ObservationEvent):
+            self.last_words = event.observation.text
         if finished and self._last_user_message <= (action.seen if action.seen is not None else action.id):
             self._finished = True
             self.finish_result = action.critic_result

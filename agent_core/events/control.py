@@ -136,6 +136,37 @@ class MetricsUpdated(Event):
     metrics: MetricsSnapshot
 
 
+class HookExecutionEvent(Event):
+    """A hook was run; what it was told, what it said, and what came of it.
+
+    Attributes:
+        hook_event_type: when it is run, as hooks are configured (``PreToolUse`` …).
+        hook_command: the command, or the question to a model.
+        success: whether the hook itself did not fail.
+        blocked: whether it stopped what was about to happen: the action `action_id`, the user's message `message_id`,
+            or the agent's coming to rest.
+        exit_code: of a command; None where there is none.
+        hook_input: what it was told, as JSON text.
+    """
+
+    kind: Literal["HookExecutionEvent"] = "HookExecutionEvent"
+    source: Source = "hook"
+    hook_event_type: str
+    hook_command: str
+    tool_name: str | None = None
+    success: bool
+    blocked: bool = False
+    exit_code: int | None = None
+    stdout: str = ""
+    stderr: str = ""
+    reason: str = ""
+    additional_context: str = ""
+    error: str = ""
+    action_id: int | None = None
+    message_id: int | None = None
+    hook_input: str = ""
+
+
 class ConversationError(Event):
     """Something failed outside any action (a model call, a limit, an internal error).
 

@@ -17,6 +17,7 @@ from agent_core.events.control import (
     ConfirmationPolicyChanged,
     ConversationError,
     ForeignEvent,
+    HookExecutionEvent,
     MetricsUpdated,
     RecallAction,
     RecallObservation,
@@ -51,6 +52,7 @@ AnyEvent = (
     | ConversationError
     | Rewind
     | ToolServerFailed
+    | HookExecutionEvent
     | ForeignEvent
 )
 

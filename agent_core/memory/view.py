@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from agent_core.events.branches import active_branch
-from agent_core.events.control import Condensation, CondensationRequest
+from agent_core.events.control import Condensation, CondensationRequest, HookExecutionEvent
 from agent_core.events.llm_events import (
     ActionEvent,
     AgentErrorEvent,
@@ -26,6 +26,9 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.memory.digest import CHARACTERS_PER_TOKEN, weight
 from agent_core.memory.transcript import Transcript, ViewEvent, is_view_event
 from agent_core.memory.wholeness import CutPositions, belongs_to_batch, is_whole, without
+
+HIDDEN_SOON = 200
+"""Hooks judge a message before the agent goes on, so a refused one is among so many of the newest events."""
 
 
 class View:
@@ -63,6 +66,8 @@ class View:
         match event:
             case Condensation():
                 self._condense(event)
+            case HookExecutionEvent(blocked=True) if event.message_id is not None:
+                self._hide(event.message_id)
             case CondensationRequest():
                 self.wants_condensation = True
             case ActionEvent(tool_call=None):
@@ -98,6 +103,12 @@ class View:
     def _show(self, event: ViewEvent) -> None:
         self.events.append(event)
         self.transcript.add(event)
+
+    def _hide(self, message_id: int) -> None:
+        """Hooks refused a message of the user: it is not shown."""
+        if any(event.id == message_id for event in self.events[-HIDDEN_SOON:]):
+            self.events = [event for event in self.events if event.id != message_id]
+            self._read()
 
     def _add_call(self, event: ActionEvent) -> None:
         if self._batch and not belongs_to_batch(event, self._batch):

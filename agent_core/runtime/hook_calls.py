@@ -1,90 +1,70 @@
-"""Hooks around the calls of an agent's tools, run as commands in its sandbox (agent-core 8.10)."""
+"""The hooks of a conversation: told of what happens in it, asked whether it may, and kept in its log (8.10)."""
 
 from __future__ import annotations
 
 import logging
-import secrets
-import shlex
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
-from agent_core.errors import SandboxError, ToolError
-from agent_core.events.llm_events import ActionEvent, UserRejectObservation
+from agent_core.errors import EventStoreError, SandboxError, StreamClosedError, ToolError
+from agent_core.events.control import HookExecutionEvent
+from agent_core.events.llm_events import ActionEvent, MessageEvent, UserRejectObservation
+from agent_core.events.messages import Message
 from agent_core.events.schema import Observation
-from agent_core.security.hook_runner import CommandOutcome, Hooks
-from agent_core.security.hooks import HOOK_FILE, HookConfig, HookDecision, HookEvent, HookInput
+from agent_core.events.serialization import AnyEvent
+from agent_core.events.stream import EventStream
+from agent_core.runtime.hook_shell import SandboxCommandRunner
+from agent_core.security.hook_results import HookDecision, HookExecution
+from agent_core.security.hook_runner import HookJudge, Hooks
+from agent_core.security.hooks import HOOK_FILE, HookConfig, HookEvent, HookInput
 from agent_core.tools.spec import SandboxAccess
 
-MAX_OUTPUT: Final = 200_000
 CONFIG_SECONDS: Final = 10.0
-END_SECONDS: Final = 5.0
+MAX_FIELD_CHARS: Final = 50_000
+STOP_PREFIX: Final = "[Stop hook feedback] "
+HOOK: Final = "hook"
+"""The sender of what a hook says to the agent."""
 
 logger = logging.getLogger(__name__)
 
 
-class SandboxCommandRunner:
-    """Runs hook commands in the workspace of the sandbox, each in a shell of its own that ends with it."""
+class ConversationHooks:
+    """The hooks of one conversation's session; `load` them once its sandbox is there, and leave them with `close`.
 
-    def __init__(self, sandbox: SandboxAccess) -> None:
-        self._sandbox = sandbox
-
-    async def run(
-        self, command: str, *, stdin: str, environment: Mapping[str, str], limit_seconds: float
-    ) -> CommandOutcome:
-        """Run one command.
-
-        Raises:
-            TimeoutError: it was not done within the limit.
-            SandboxError: the sandbox could not run it.
-            ToolError: likewise.
-        """
-        name = secrets.token_hex(8)
-        told, said = f"/tmp/hook-{name}", f"/tmp/hook-{name}.err"  # noqa: S108 - in the sandbox, with a random name
-        line = (
-            f'"${{BASH:-sh}}" -c {shlex.quote(command)} < {told} 2> {said}; hook_status=$?; printf "\\n%s\\n" {name}; '
-            f"cat {said}; rm -f {told} {said}; (exit $hook_status)"
-        )
-        args = {
-            "session": f"hook-{name}",
-            "command": line,
-            "timeout": limit_seconds,
-            "env": dict(environment),
-            "max_output": MAX_OUTPUT,
-        }
-        try:
-            blob = stdin.encode("utf-8", "replace")
-            await self._sandbox.request("file.write", {"path": told, "mode": 0o600}, blob=blob)
-            reply = await self._sandbox.request("shell.run", args, limit_seconds=limit_seconds + END_SECONDS)
-        finally:
-            await self._end(args["session"])
-        result = reply.result
-        if (status := result.get("status")) != "completed":
-            raise TimeoutError(f"the hook ended as {status}")
-        stdout, _, stderr = str(result.get("output", "")).partition(f"{name}\n")
-        return CommandOutcome(int(result.get("exit_code", -1)), stdout.removesuffix("\n"), stderr)
-
-    async def _end(self, session: object) -> None:
-        try:
-            await self._sandbox.request("shell.kill", {"session": session}, limit_seconds=END_SECONDS)
-        except (SandboxError, ToolError) as error:
-            logger.debug("the shell of a hook was not ended: %s", error)
-
-
-class ToolHooks:
-    """The hooks of one conversation that are told about its agent's calls; leave it with `close`.
-
-    They are those of `config`, and after them those that the project configures in its own folder.
+    They are those of `config`, and after them those that the project configures in its own folder, or else those of the
+    user's `home`. Each execution goes into the log.
     """
 
-    def __init__(self, config: HookConfig, sandbox: SandboxAccess, conversation_id: str) -> None:
+    def __init__(
+        self,
+        config: HookConfig,
+        sandbox: SandboxAccess,
+        stream: EventStream,
+        *,
+        home: HookConfig | None = None,
+        judge: HookJudge | None = None,
+    ) -> None:
         self._config = config
+        self._home = home or HookConfig()
         self._sandbox = sandbox
-        self._conversation_id = conversation_id
+        self._stream = stream
+        self._judge = judge
         self._hooks: Hooks | None = None
+
+    async def load(self) -> None:
+        """Find out which hooks there are; once."""
+        if self._hooks is None:
+            project = await self._of_project()
+            self._config = self._config.followed_by(project if project is not None else self._home)
+            self._hooks = Hooks(self._config, SandboxCommandRunner(self._sandbox), self._judge)
+
+    def has(self, event: HookEvent) -> bool:
+        """Whether any hook wants to know of it; none does before `load`."""
+        return self._hooks is not None and any(one.hooks for one in self._config.hooks.get(event, ()))
 
     async def before(self, action: ActionEvent) -> UserRejectObservation | None:
         """Ask the hooks before a call; the refusal of the first that blocks it, None to go on."""
-        decision = await self._run(self._told(HookEvent.PRE_TOOL_USE, action))
+        decision = await self._run(self._of_call(HookEvent.PRE_TOOL_USE, action), action_id=action.id)
         if not decision.blocked:
             return None
         return UserRejectObservation(
@@ -97,9 +77,37 @@ class ToolHooks:
 
     async def after(self, action: ActionEvent, observation: Observation) -> tuple[str, ...]:
         """Tell the hooks what came of a call; what they have to say about it to the model."""
-        told = self._told(HookEvent.POST_TOOL_USE, action)
+        told = self._of_call(HookEvent.POST_TOOL_USE, action)
         response = observation.model_dump(mode="json", exclude={"kind"})
-        return (await self._run(told.model_copy(update={"tool_response": response}))).additional_context
+        told = told.model_copy(update={"tool_response": response})
+        return (await self._run(told, action_id=action.id)).additional_context
+
+    async def submitted(self, message_id: int, text: str) -> HookDecision:
+        """Ask the hooks about a message of the user. What they add to it is stored as a word to the agent."""
+        told = self._told(HookEvent.USER_PROMPT_SUBMIT, message=text)
+        decision = await self._run(told, message_id=message_id)
+        if decision.additional_context and not decision.blocked:
+            added = Message.user("\n\n".join(decision.additional_context))
+            await self._stream.add_event(
+                MessageEvent(source="environment", sender=HOOK, cause=message_id, llm_message=added)
+            )
+        return decision
+
+    async def stopping(self, last_words: str) -> HookDecision:
+        """Ask the hooks whether the agent may come to rest; a refusal is stored as a word to the agent to go on."""
+        decision = await self._run(self._told(HookEvent.STOP, message=last_words))
+        if decision.blocked:
+            word = Message.user(STOP_PREFIX + decision.reason)
+            await self._stream.add_event(MessageEvent(source="environment", sender=HOOK, llm_message=word))
+        return decision
+
+    async def session_started(self) -> None:
+        """Tell the hooks that the conversation begins, or goes on."""
+        await self._run(self._told(HookEvent.SESSION_START))
+
+    async def session_ended(self) -> None:
+        """Tell the hooks that the conversation ends, for now at least."""
+        await self._run(self._told(HookEvent.SESSION_END))
 
     async def close(self) -> None:
         """End the hooks that still run in the background."""
@@ -107,31 +115,70 @@ class ToolHooks:
         if hooks is not None:
             await hooks.__aexit__(None, None, None)
 
-    def _told(self, event: HookEvent, action: ActionEvent) -> HookInput:
-        return HookInput(
-            event_type=event,
-            tool_name=action.tool_name,
-            tool_input=action.action.model_dump(mode="json", exclude={"kind"}) if action.action is not None else None,
-            session_id=self._conversation_id,
-            working_dir=self._sandbox.working_dir,
-        )
+    def _of_call(self, event: HookEvent, action: ActionEvent) -> HookInput:
+        arguments = action.action.model_dump(mode="json", exclude={"kind"}) if action.action is not None else None
+        return self._told(event, tool_name=action.tool_name, tool_input=arguments)
 
-    async def _run(self, told: HookInput) -> HookDecision:
-        if self._hooks is None:
-            config = self._config.followed_by(await self._of_project())
-            self._hooks = Hooks(config, SandboxCommandRunner(self._sandbox))
+    def _told(self, event: HookEvent, **more: Any) -> HookInput:
+        where = {"session_id": self._stream.conversation_id, "working_dir": self._sandbox.working_dir}
+        return HookInput(event_type=event, **where, **more)
+
+    async def _run(
+        self, told: HookInput, *, action_id: int | None = None, message_id: int | None = None
+    ) -> HookDecision:
+        if self._hooks is None or not self.has(told.event_type):
+            return HookDecision()
         decision = await self._hooks.run(told)
         for error in decision.errors:
-            logger.warning("conversation %s, hook for %s: %s", self._conversation_id, told.event_type, error)
+            logger.warning("conversation %s, hook for %s: %s", self._stream.conversation_id, told.event_type, error)
+        await self._keep(
+            [_recorded(one, told, action_id=action_id, message_id=message_id) for one in decision.executions]
+        )
         return decision
 
-    async def _of_project(self) -> HookConfig:
+    async def _keep(self, events: Sequence[AnyEvent]) -> None:
+        try:
+            await self._stream.add_events(events)
+        except StreamClosedError:
+            return
+        except EventStoreError as error:
+            logger.error("conversation %s: what hooks did is not stored: %s", self._stream.conversation_id, error)
+
+    async def _of_project(self) -> HookConfig | None:
         path = f"{self._sandbox.working_dir}/{HOOK_FILE}"
+        where = self._stream.conversation_id
         try:
             reply = await self._sandbox.request("file.read", {"path": path}, limit_seconds=CONFIG_SECONDS)
             return HookConfig.from_json((reply.blob or b"").decode("utf-8", "replace"))
         except (TimeoutError, ToolError, SandboxError) as error:
-            logger.debug("no hooks of the project of %s: %s", self._conversation_id, error)
+            logger.debug("no hooks of the project of %s: %s", where, error)
+            return None
         except ValueError as error:
-            logger.warning("the hooks in %s of %s are not used: %s", HOOK_FILE, self._conversation_id, error)
-        return HookConfig()
+            logger.warning("the hooks in %s of %s are not used: %s", HOOK_FILE, where, error)
+            return HookConfig()
+
+
+def _recorded(
+    execution: HookExecution, told: HookInput, *, action_id: int | None, message_id: int | None
+) -> HookExecutionEvent:
+    result = execution.result
+    return HookExecutionEvent(
+        hook_event_type=told.event_type.value,
+        hook_command=_cut(execution.hook),
+        tool_name=told.tool_name,
+        success=not result.error,
+        blocked=result.blocked and told.event_type.can_block,
+        exit_code=execution.exit_code,
+        stdout=_cut(execution.stdout),
+        stderr=_cut(execution.stderr),
+        reason=result.reason,
+        additional_context=result.additional_context,
+        error=_cut(result.error),
+        action_id=action_id,
+        message_id=message_id,
+        hook_input=_cut(told.model_dump_json()),
+    )
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_FIELD_CHARS else text[: MAX_FIELD_CHARS - 1] + "…"

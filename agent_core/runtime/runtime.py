@@ -32,7 +32,7 @@ from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
 from agent_core.runtime.answers import FAILED_ID, LOST, failure, interrupted, rejection
 from agent_core.runtime.call_context import CallContext
-from agent_core.runtime.hook_calls import ToolHooks
+from agent_core.runtime.hook_calls import ConversationHooks
 from agent_core.runtime.latest_results import LatestResults
 from agent_core.security.secrets import SecretRegistry
 from agent_core.tools.definition import ToolDefinition
@@ -80,7 +80,7 @@ class Runtime:
         sandbox: ActionSandbox,
         *,
         secrets: SecretRegistry | None = None,
-        hooks: ToolHooks | None = None,
+        hooks: ConversationHooks | None = None,
         rules_for: Callable[[str], tuple[TextContent, list[str]] | None] = lambda path: None,
     ) -> None:
         """`rules_for` gives what there is to say of a touched file that was not said before, and its names."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -15,9 +14,6 @@ from agent_core.events.messages import Frozen
 
 HOOK_FILE: Final = ".openhands/hooks.json"
 """Where hooks are configured: in the project's folder, or else in the home directory."""
-
-BLOCKED_EXIT_CODE: Final = 2
-MAX_REASON_CHARS: Final = 10_000
 
 
 class HookEvent(StrEnum):
@@ -199,75 +195,3 @@ class HookInput(Frozen):
             "OPENHANDS_EVENT_TYPE": self.event_type.value,
             "OPENHANDS_TOOL_NAME": self.tool_name or "",
         }
-
-
-@dataclass(frozen=True, slots=True)
-class HookResult:
-    """What one hook came to.
-
-    Attributes:
-        blocked: it wants to stop what is about to happen.
-        reason: why, for the model and the user.
-        additional_context: text for the model.
-        error: what went wrong with the hook itself; it then blocks nothing.
-    """
-
-    blocked: bool = False
-    reason: str = ""
-    additional_context: str = ""
-    error: str = ""
-
-
-def read_result(exit_code: int, stdout: str, stderr: str) -> HookResult:
-    """What a command hook's exit says: 0 is fine, 2 blocks, any other is an error that blocks nothing.
-
-    A JSON object on the standard output of a hook that did not fail may carry ``decision`` (``allow`` or ``deny``),
-    ``reason``, ``additionalContext`` and ``continue`` (false blocks as well).
-    """
-    if exit_code not in {0, BLOCKED_EXIT_CODE}:
-        return HookResult(
-            error=f"the hook ended with exit code {exit_code}: {_short(stderr.strip() or stdout.strip())}"
-        )
-    said = _object_in(stdout)
-    decision = str(said.get("decision", "")).lower()
-    blocked = exit_code == BLOCKED_EXIT_CODE or decision == "deny" or said.get("continue") is False
-    reason = str(said.get("reason") or "")
-    if blocked and not reason:
-        reason = stderr.strip() or ("" if said else stdout.strip()) or "blocked by a hook"
-    return HookResult(
-        blocked=blocked, reason=_short(reason), additional_context=_short(str(said.get("additionalContext") or ""))
-    )
-
-
-def _object_in(text: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= MAX_REASON_CHARS else text[: MAX_REASON_CHARS - 1] + "…"
-
-
-@dataclass(frozen=True, slots=True)
-class HookDecision:
-    """What all hooks of an event came to: the first block, all context, all errors."""
-
-    blocked: bool = False
-    reason: str = ""
-    additional_context: tuple[str, ...] = ()
-    errors: tuple[str, ...] = field(default=())
-
-
-def decide(event: HookEvent, results: Sequence[HookResult]) -> HookDecision:
-    """Put results together, in the order of their hooks; the first that blocks wins, if the event can be blocked."""
-    context: list[str] = []
-    errors: list[str] = []
-    for result in results:
-        context.extend([result.additional_context] if result.additional_context else [])
-        errors.extend([result.error] if result.error else [])
-        if result.blocked and event.can_block:
-            return HookDecision(True, result.reason, tuple(context), tuple(errors))
-    return HookDecision(False, "", tuple(context), tuple(errors))

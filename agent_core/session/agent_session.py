@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Literal
+from collections.abc import Callable, Iterable
 
 from agent_core.agent.base import FIRST_EVENTS
-from agent_core.controller.agent_controller import AgentController
 from agent_core.controller.remarks import answers_to_invalid_calls
-from agent_core.controller.state import INTERRUPTING, ConversationState, Limits
+from agent_core.controller.state import INTERRUPTING, ConversationState
 from agent_core.controller.step import Step
-from agent_core.errors import DrydockError, EventStoreError, SandboxError, StreamClosedError
+from agent_core.errors import DrydockError, EventStoreError, StreamClosedError
 from agent_core.events.branches import Rewind
 from agent_core.events.control import AgentState, AgentStateChanged, ConfirmationPolicyChanged
 from agent_core.events.llm_events import MessageEvent
@@ -23,13 +21,14 @@ from agent_core.llm.llm import CallContext
 from agent_core.llm.metrics import ConversationStats
 from agent_core.mcp.servers import McpServers
 from agent_core.runtime.connection import SandboxConnection
-from agent_core.runtime.hook_calls import ToolHooks
-from agent_core.runtime.runtime import Runtime
 from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.confirmation import ConfirmationPolicy
+from agent_core.security.hooks import HookEvent
 from agent_core.security.secrets import SecretRegistry
+from agent_core.session.after_close import AfterClose, let_go
 from agent_core.session.going_back import GoingBack
-from agent_core.session.making import as_sent, make_agent, make_memory, make_secrets, prepare_tools
+from agent_core.session.making import as_sent, make_agent, make_secrets, prepare_tools
+from agent_core.session.parts import Parts, make_hooks, make_parts
 from agent_core.session.settings import SessionSettings
 from agent_core.session.status_report import StatusReport
 from agent_core.session.subscribers import Subscribers
@@ -43,9 +42,6 @@ CLOSE_SECONDS = 10.0
 
 AT_REST = INTERRUPTING | {AgentState.ERROR, AgentState.AWAITING_USER_CONFIRMATION}
 """States in which an agent waits for its user."""
-
-AfterClose = Literal["keep", "pause", "stop", "destroy"]
-"""What becomes of the sandbox when its session is closed."""
 
 
 class AgentSession:
@@ -71,8 +67,12 @@ class AgentSession:
         sandbox: SandboxConnection,
         on_status: Callable[[str], None] | None = None,
         servers: McpServers | None = None,
+        hook_events: Iterable[HookEvent] = (HookEvent.SESSION_START, HookEvent.SESSION_END),
     ) -> None:
-        """`servers` are those of an earlier session of this conversation; they, and their end, stay the caller's."""
+        """`hook_events` says whether its start and its end are events for hooks.
+
+        `servers` are those of an earlier session of this conversation; they, and their end, stay the caller's.
+        """
         self.conversation_id = conversation_id
         self.settings = settings
         self.sandbox = sandbox
@@ -80,8 +80,8 @@ class AgentSession:
         self._store = store
         self._given_servers = servers
         self._report = StatusReport(on_status)
-        self._controller: AgentController | None = None
-        self._runtime: Runtime | None = None
+        self._hook_events = frozenset(hook_events)
+        self._parts: Parts | None = None
         self._started = False
         self._opened_at = -1
         self._closing: asyncio.Task[None] | None = None
@@ -96,17 +96,20 @@ class AgentSession:
     @property
     def agent_state(self) -> AgentState:
         """What the agent is doing, as far as the log was read; loading before the session is ready."""
-        return self._controller.state.agent_state if self._controller is not None else AgentState.LOADING
+        return self._state.agent_state if self._state is not None else AgentState.LOADING
 
     @property
     def is_confirmation_mode_active(self) -> bool:
         """Whether actions are analyzed and may wait for the user (agent-core 6.3); valid after `open`."""
-        return self._step.gate(self._controller.state if self._controller else None).is_confirmation_mode_active
+        return self._step.gate(self._state).is_confirmation_mode_active
 
     @property
-    def last_activity_id(self) -> int:
-        """Id of the last event."""
-        return self.stream.last_id
+    def _state(self) -> ConversationState | None:
+        return self._parts.controller.state if self._parts is not None else None
+
+    def has_hooks(self, event: HookEvent) -> bool:
+        """Whether any hook wants to know of such an event; valid after `start`."""
+        return self._parts is not None and self._parts.hooks.has(event)
 
     async def open(self) -> None:
         """Become the owner of the log, and write that it is loading (in a new log also what the agent is told).
@@ -168,38 +171,29 @@ class AgentSession:
         self.sandbox.listen(self._report.changed)
 
     async def _begin(self, initial_message: MessageEvent | None) -> None:
-        settings = self.settings
-        limits = Limits(settings.max_iterations, settings.max_budget, per_run=settings.limits_per_run)
-        state = ConversationState(limits)
-        controller = AgentController(self.stream, self._agent, state, self._step)
-        hooks = ToolHooks(self.settings.hooks, self.sandbox, self.conversation_id)
-        memory = make_memory(self.settings, self._agent, self.secrets, self.stream, self.sandbox)
-        runtime = Runtime(
-            self.stream, self._tools, self.sandbox, secrets=self.secrets, hooks=hooks, rules_for=memory.rules_for
+        parts = await make_parts(
+            self.settings, self._agent, self._tools, self._step, self.stream, self.sandbox, self.secrets
         )
-        async for event in self.stream.history():
-            controller.observe(event)
-            runtime.observe(event)
-            memory.observe(event)
-        await controller.rejoin()
-        await memory.rejoin()
+        await parts.catch_up(self.stream)
+        controller, runtime = parts.controller, parts.runtime
         state = controller.state
         self._step.account.restore(state.metrics)
+        if HookEvent.SESSION_START in self._hook_events:
+            await parts.hooks.session_started()
         await self.stream.add_events(answers_to_invalid_calls(state))
-        resumes = state.resumable is AgentState.RUNNING
-        await runtime.recover(resumes=resumes, opened_at=self._opened_at)
-        self._controller, self._runtime = controller, runtime
+        await runtime.recover(resumes=state.resumable is AgentState.RUNNING, opened_at=self._opened_at)
+        self._parts = parts
         self._going_back.controller, self._going_back.runtime = controller, runtime
-        for name, run in (("runtime", runtime.run), ("memory", memory.run), ("agent_controller", controller.run)):
+        for name, run in parts.runs().items():
             self._subscribers.begin(name, run, self.stream, self._report.trouble)
         await controller.begin([as_sent(initial_message, self._agent)] if initial_message is not None else [])
 
     @property
     def is_at_rest(self) -> bool:
         """Whether the agent has read the whole log and does nothing until its user does something."""
-        if self._controller is None:
+        state = self._state
+        if state is None:
             return False
-        state = self._controller.state
         waits = state.agent_state in AT_REST and (state.agent_state is AgentState.ERROR or not state.wants_attention)
         return waits and state.last_event_id >= self.stream.last_id
 
@@ -227,6 +221,14 @@ class AgentSession:
             EventStoreError: it could not be stored.
         """
         await self.send(ConfirmationPolicyChanged(policy=policy.model_dump(mode="json")))
+
+    async def tell_hooks_of_end(self, sandbox: SandboxConnection) -> None:
+        """For a session that was not started: tell the hooks that the conversation ends, through that connection."""
+        hooks = await make_hooks(self.settings, self._agent, self._tools, self._step, self.stream, sandbox)
+        try:
+            await hooks.session_ended()
+        finally:
+            await hooks.close()
 
     def count(self, stats: ConversationStats) -> None:
         """Take in what calls for this conversation have cost that were made outside of it; valid after `start`."""
@@ -256,7 +258,7 @@ class AgentSession:
             if hasattr(self, "stream"):
                 self.stream.close()
             # First the sandbox, then the tasks: a cancelled task ends what it runs there, and that shall go on.
-            await self._let_go(after)
+            await let_go(self.sandbox, after)
             await self._end_tasks()
             if hasattr(self, "_tool_servers"):
                 await self._tool_servers.close(keep_servers=self._given_servers is not None)
@@ -264,13 +266,15 @@ class AgentSession:
     async def _say_last(self, *, stopped: bool) -> None:
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
-                if self._controller is not None:  # it knows what was spent before
+                if self._parts is not None:  # the account knows what was spent before
+                    if HookEvent.SESSION_END in self._hook_events:
+                        await self._parts.hooks.session_ended()
                     await self._step.account.settle()
                 if not stopped:
                     return
                 await self.stream.add_event(AgentStateChanged(agent_state=AgentState.STOPPED))
-                if self._runtime is not None:
-                    await self._runtime.interrupt()
+                if self._parts is not None:
+                    await self._parts.runtime.interrupt()
         except (TimeoutError, EventStoreError, StreamClosedError) as error:
             logger.warning("conversation %s was not closed cleanly: %r", self.conversation_id, error)
 
@@ -280,20 +284,6 @@ class AgentSession:
             await asyncio.wait([self._warming])
         patience = CLOSE_SECONDS if self.is_ready else 0
         await self._subscribers.end(patience_seconds=patience, limit_seconds=CLOSE_SECONDS)
-
-    async def _let_go(self, after: AfterClose) -> None:
-        actions: dict[AfterClose, Callable[[], Awaitable[None]]] = {
-            "pause": self.sandbox.pause,
-            "stop": self.sandbox.stop,
-            "destroy": self.sandbox.destroy,
-        }
-        try:
-            if (action := actions.get(after)) is not None:
-                await action()
-        except SandboxError as error:
-            logger.warning("conversation %s: %s of its sandbox failed: %s", self.conversation_id, after, error)
-        finally:
-            await self.sandbox.close()
 
     def _make_step(self) -> Step:
         return Step(

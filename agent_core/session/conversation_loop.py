@@ -22,6 +22,7 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import EventStore
 from agent_core.mcp.servers import McpServers
 from agent_core.security.analyzer import SecurityAnalyzer
+from agent_core.security.hooks import HookEvent
 from agent_core.session.agent_session import AT_REST, AgentSession
 from agent_core.session.conversation_log import ConversationLog
 from agent_core.session.sandbox_use import SandboxUse
@@ -37,6 +38,7 @@ Callback = Callable[[Any], object]
 """Called with each stored event, once and in order, in a thread of its own."""
 
 LOOK_SECONDS = 0.005
+END_SECONDS = 10.0
 _GOES_ON = frozenset({AgentState.PAUSED, AgentState.STOPPED, AgentState.ERROR, AgentState.RUNNING})
 """The states from which a run goes on without a word of the user."""
 
@@ -80,6 +82,7 @@ class ConversationLoop:
         self.sandbox = SandboxUse(conversation_id, workspace, data_dir=data_dir, at_exit=self.close)
         self._opening = asyncio.Lock()
         self._moved = asyncio.Event()
+        self._has_begun = self._tells_end = False
         self._session: AgentSession | None = None
         self._follower: asyncio.Task[None] | None = None
         self.is_running = False
@@ -111,6 +114,7 @@ class ConversationLoop:
                     settings=self.settings,
                     sandbox=connection,
                     servers=await self._mcp_servers(),
+                    hook_events=() if self._has_begun else (HookEvent.SESSION_START,),
                 )
                 await session.open()
                 self._moved.clear()
@@ -195,6 +199,7 @@ class ConversationLoop:
         if self.is_running:
             await self._pause_session()
         await self._end_session()
+        await self._tell_hooks_of_end()
         if not self.side_calls.is_settled:
             with contextlib.suppress(DrydockError):  # the figures are lost then, and nothing else
                 await self.write(MetricsUpdated(metrics=await self.side_calls.snapshot()))
@@ -216,6 +221,16 @@ class ConversationLoop:
         if self._servers is None:
             self._servers = make_servers(self.settings, self.agent)
         return self._servers
+
+    async def _tell_hooks_of_end(self) -> None:
+        if not self._tells_end:
+            return
+        try:
+            async with asyncio.timeout(END_SECONDS), self.sandbox.for_one_call() as connection:
+                await (await self.session()).tell_hooks_of_end(connection)
+        except (DrydockError, TimeoutError) as error:
+            logger.warning("conversation %s: hooks were not told of its end: %s", self.conversation_id, error)
+        await self._end_session()
 
     async def _follow(self, session: AgentSession, fold: StatusFold) -> None:
         loop = asyncio.get_running_loop()
@@ -245,6 +260,7 @@ class ConversationLoop:
         if fold.state is not AgentState.AWAITING_USER_CONFIRMATION:
             await session.send(ChangeAgentState(agent_state=AgentState.RUNNING))
         await session.start()
+        self._has_begun, self._tells_end = True, session.has_hooks(HookEvent.SESSION_END)
         session.count(self.side_calls.taken())
         if confirms:
             await session.send(ChangeAgentState(agent_state=AgentState.USER_CONFIRMED))

@@ -148,6 +148,11 @@ class ConversationView:
         return dict(self._facts.blocked_actions)
 
     @property
+    def blocked_messages(self) -> dict[int, str]:
+        """Why hooks refused messages of the user, by the ids of these."""
+        return dict(self._facts.blocked_messages)
+
+    @property
     def last_user_message_id(self) -> int | None:
         """Id of the user's newest message; None before there is one."""
         return self._facts.last_user_message_id

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from agent_core.events.control import Condensation, RecallObservation
+from agent_core.events.control import Condensation, HookExecutionEvent, RecallObservation
 from agent_core.events.llm_events import MessageEvent, ObservationEvent, UserRejectObservation
 from agent_core.events.serialization import AnyEvent
 from agent_core.tools.invoke_skill import InvokeSkillObservation
@@ -17,7 +17,7 @@ class LogFacts:
     Attributes:
         last_user_message_id: id of the user's newest message; None before there is one.
         recalled: skills that a message brought up, by the event that told them; `path_rules` and `invoked` likewise.
-        blocked_actions: why a hook refused an action, by the id of the action.
+        blocked_actions: why a hook refused an action, by the id of the action; `blocked_messages` likewise.
     """
 
     last_user_message_id: int | None = None
@@ -25,6 +25,7 @@ class LogFacts:
     path_rules: dict[str, int] = field(default_factory=dict)
     invoked: dict[str, int] = field(default_factory=dict)
     blocked_actions: dict[int, str] = field(default_factory=dict)
+    blocked_messages: dict[int, str] = field(default_factory=dict)
 
     def fold(self, event: AnyEvent) -> None:
         """Take the next event into account."""
@@ -39,6 +40,8 @@ class LogFacts:
                     self.invoked[event.observation.skill_name] = event.id
             case UserRejectObservation(rejection_source="hook"):
                 self.blocked_actions[event.cause] = event.rejection_reason
+            case HookExecutionEvent(blocked=True) if event.message_id is not None:
+                self.blocked_messages[event.message_id] = event.reason
             case Condensation():
                 gone = set(event.forgotten_event_ids)
                 for told in (self.recalled, self.path_rules, self.invoked):

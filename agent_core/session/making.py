@@ -25,7 +25,7 @@ from agent_core.tools.spec import SandboxAccess
 AGENT_CLASSES = (CodeActAgent, PlanningAgent)
 """Agents that settings can name; a program may define more."""
 
-_files = ThreadPoolExecutor(max_workers=2, thread_name_prefix="skills")
+reading_files = ThreadPoolExecutor(max_workers=2, thread_name_prefix="skills")
 
 
 async def make_agent(settings: SessionSettings) -> AgentBase:
@@ -112,5 +112,5 @@ async def _completed(context: AgentContext | None) -> AgentContext | None:
     """The context with the user's skills, if it asks for them; those that cannot be used are left out (7.3)."""
     if context is None or not context.load_user_skills:
         return context
-    user = await asyncio.get_running_loop().run_in_executor(_files, load_user_skills)
+    user = await asyncio.get_running_loop().run_in_executor(reading_files, load_user_skills)
     return context.merged(user=user)

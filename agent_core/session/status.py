@@ -5,8 +5,9 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-from agent_core.controller.state import ConversationState, Limits
-from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState
+from agent_core.controller.limits import Limits
+from agent_core.controller.state import ConversationState
+from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState, HookExecutionEvent
 from agent_core.events.llm_events import MessageEvent, UserRejectObservation
 from agent_core.events.serialization import AnyEvent
 from agent_core.session.log_facts import LogFacts
@@ -80,6 +81,9 @@ class StatusFold:
         elif isinstance(event, UserRejectObservation):
             self.is_asked = self.is_asked or event.rejection_source == "user"
             self._has_answered = False
+        elif isinstance(event, HookExecutionEvent):
+            if event.blocked and event.message_id == self.facts.last_user_message_id:
+                self.is_asked = False
         elif isinstance(event, MessageEvent):
             if event.source == "user":
                 self.is_asked, self._has_answered = True, False

@@ -15,7 +15,8 @@ from agent_core.llm.llm import LLM, CallContext
 from agent_core.memory.condensers.presets import get_default_condenser
 from agent_core.runtime.connection import SandboxConnection
 from agent_core.runtime.sandbox import Sandbox
-from agent_core.session.agent_session import AfterClose, AgentSession
+from agent_core.session.after_close import AfterClose
+from agent_core.session.agent_session import AgentSession
 from agent_core.session.settings import SessionSettings
 from agent_core.tools.spec import SandboxAccess
 from server.db.conversations import ConversationRecord

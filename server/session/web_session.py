@@ -15,7 +15,7 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
 from agent_core.llm.llm import LLM, CallContext
-from agent_core.session.agent_session import AfterClose
+from agent_core.session.after_close import AfterClose
 from agent_core.tools.spec import SandboxAccess
 from server.db.conversations import ConversationRepository
 from server.errors import ConversationNotFoundError, SessionError

@@ -91,7 +91,10 @@ def test_json_text_for_a_list_is_read() -> None:
 def test_an_unknown_tool_is_named_with_those_there_are() -> None:
     parsed = parse("teleport", {})
     assert parsed.action is None
-    assert parsed.error == "Tool 'teleport' not found. Available: ['file_editor', 'finish', 'task_tracker', 'terminal', 'think']"
+    assert (
+        parsed.error
+        == "Tool 'teleport' not found. Available: ['file_editor', 'finish', 'task_tracker', 'terminal', 'think']"
+    )
 
 
 def test_bad_arguments_are_refused_with_keys_and_never_with_values() -> None:

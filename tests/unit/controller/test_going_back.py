@@ -117,10 +117,10 @@ async def test_what_was_spent_stays_spent() -> None:
         await stage.say()
         await answer(stage, "finish", 3)
         await at(stage, AgentState.FINISHED)
-        controller = stage.session._controller
-        assert controller is not None
-        assert controller.state.iterations == 3
-        assert controller.state.metrics.accumulated_cost == pytest.approx(3 * 15 * 0.01)
+        state = stage.session._state
+        assert state is not None
+        assert state.iterations == 3
+        assert state.metrics.accumulated_cost == pytest.approx(3 * 15 * 0.01)
 
 
 async def test_before_the_first_event_the_agent_is_told_everything_anew() -> None:
@@ -185,7 +185,7 @@ async def test_a_thinking_model_is_interrupted_and_its_answer_is_not_stored() ->
 async def test_a_rewind_can_be_taken_back_also_after_a_restart() -> None:
     async with staged() as stage:
         await one_call_and_a_question(stage)
-        end = stage.session.last_activity_id
+        end = stage.session.stream.last_id
         await stage.session.rewind(2)
         await stage.crash()
         await stage.begin()
@@ -214,10 +214,10 @@ async def test_a_skill_that_was_told_only_on_the_undone_branch_is_told_again() -
 async def test_a_place_that_there_is_not_is_refused_and_nothing_happens(place: int) -> None:
     async with staged() as stage:
         await one_call_and_a_question(stage)
-        before = stage.session.last_activity_id
+        before = stage.session.stream.last_id
         with pytest.raises(ValueError, match="there is no event"):
             await stage.session.rewind(place)
-        assert stage.session.last_activity_id == before
+        assert stage.session.stream.last_id == before
 
 
 async def test_a_user_can_send_it_like_any_other_event() -> None:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from agent_core.controller.state import ConversationState, Limits
+from agent_core.controller.limits import Limits
+from agent_core.controller.state import ConversationState
 from agent_core.errors import EventStoreError
 from agent_core.events.branches import Rewind, active_branch
 from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState, RecallAction, RecallObservation
@@ -90,12 +91,8 @@ async def settle(stage: Stage) -> None:
             await ticks(5)
             session = stage.session
             if session.agent_state is AgentState.FINISHED and stage.model.asking == 0:
-                live = session._controller
-                if (
-                    live is not None
-                    and live.state.last_event_id == session.last_activity_id
-                    and not live.state.unrecalled
-                ):
+                live = session._state
+                if live is not None and live.last_event_id == session.stream.last_id and not live.unrecalled:
                     return
             if session.agent_state is AgentState.ERROR:
                 await session.send(ChangeAgentState(agent_state=AgentState.RUNNING))
@@ -107,9 +104,9 @@ async def settle(stage: Stage) -> None:
 
 
 def live_state(stage: Stage) -> ConversationState:
-    controller = stage.session._controller
-    assert controller is not None
-    return controller.state
+    state = stage.session._state
+    assert state is not None
+    return state
 
 
 def entered(events: list[AnyEvent]) -> list[AgentState]:

@@ -17,7 +17,7 @@ from agent_core.testing.fake_runner import FakeAnswer, FakeCall, FakeRunnerError
 from agent_core.tools.terminal import TerminalAction
 from tests.unit.controller.stage import REPLIES, Stage
 from tests.unit.controller.test_answers import is_in, until
-from tests.unit.controller.test_confirmation_flow import FINISHED, calls, staged
+from tests.unit.controller.test_confirmation_flow import FINISHED, calls
 
 HANG = "hang for ever"
 
@@ -37,14 +37,20 @@ def load(path: Path) -> dict[str, Any]:
 
 @asynccontextmanager
 async def hooked(
-    config: dict[str, Any], *, project: str = "", hanging: asyncio.Event | None = None
+    config: dict[str, Any],
+    *,
+    project: str = "",
+    hanging: asyncio.Event | None = None,
+    says: bool = True,
+    **settings: Any,
 ) -> AsyncIterator[Stage]:
     """A stage whose sandbox runs hook commands in a real shell; `project` is the project's own configuration.
 
     The command `HANG` sets `hanging` and does not come to an end.
     """
     hanging = hanging or asyncio.Event()
-    async with staged(hooks=HookConfig.from_json(json.dumps(config))) as stage, AsyncExitStack() as stack:
+    async with AsyncExitStack() as stack:
+        stage = Stage(settings={"hooks": HookConfig.from_json(json.dumps(config)), **settings})
         shell = stage.sandbox.runner.handlers["shell.run"]
 
         async def run(call: FakeCall) -> FakeAnswer:
@@ -80,7 +86,10 @@ async def hooked(
 
         handlers = {"shell.run": run, "file.write": write, "file.read": read, "shell.kill": kill}
         stage.sandbox.runner.handlers.update(handlers)
-        await stage.say()
+        await stage.begin()
+        stack.push_async_callback(stage.end)
+        if says:
+            await stage.say()
         yield stage
 
 

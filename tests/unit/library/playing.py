@@ -72,10 +72,11 @@ class Sandbox(FakeSandbox):
 
     def __init__(self) -> None:
         spec = SandboxSpec("c", instance_id="i", image="none", data_dir="/nonexistent")
-        handlers = {"shell.run": self._run, "workspace.facts": _facts}
+        handlers = {"shell.run": self._run, "workspace.facts": _facts, "file.write": _nothing, "shell.kill": _nothing}
         super().__init__(spec, handlers)
         self.ran: list[str] = []
         self.env: dict[str, str] = {}
+        self.exit_code = 0
         self.held = threading.Event()
         self.held.set()
         self.answer: Callable[[str], str] = lambda command: f"ran {command}\n"
@@ -86,7 +87,7 @@ class Sandbox(FakeSandbox):
         self.env.update(call.args.get("env") or {})
         return {
             "status": "completed",
-            "exit_code": 0,
+            "exit_code": self.exit_code,
             "output": self.answer(call.args["command"]),
             "omitted": 0,
             "working_dir": "/workspace",
@@ -96,6 +97,10 @@ class Sandbox(FakeSandbox):
             "hostname": "fake",
             "notice": "",
         }
+
+
+async def _nothing(call: FakeCall) -> FakeAnswer:
+    return {}
 
 
 async def _facts(call: FakeCall) -> FakeAnswer:

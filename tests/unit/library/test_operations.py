@@ -19,6 +19,7 @@ from agent_core.memory.condenser import NoCondensationError
 from agent_core.memory.condensers.summarizing import LLMSummarizingCondenser
 from agent_core.security.analyzer import LLMSecurityAnalyzer
 from agent_core.security.confirmation import AlwaysConfirm, ConfirmRisky, NeverConfirm
+from agent_core.security.hooks import HookConfig
 from agent_core.tools.execution import ToolExecutor
 from agent_core.tools.registry import register_tool
 from agent_core.tools.terminal import TerminalAction, TerminalTool
@@ -319,6 +320,36 @@ def test_the_state_tells_what_is_in_the_log() -> None:
         assert state.agent_state == {"iterative_refinement_iteration": 0}
         assert state.blocked_actions == {}
         assert [message.role for message in state.view.messages()] == ["system", "user", "assistant"]
+
+
+def test_a_message_that_a_hook_refuses_leaves_the_conversation_finished(sandbox: Sandbox) -> None:
+    refusing = HookConfig.from_json('{"UserPromptSubmit": [{"hooks": [{"command": "judge"}]}]}')
+    script = Script(DONE)
+    with conversation(agent(script), workspace=sandbox, hook_config=refusing) as one:
+        sandbox.exit_code, sandbox.answer = 2, lambda command: "not that"
+        one.send_message("Hello")
+        one.run()
+        assert status(one) is FINISHED
+        assert script.requests == []
+        assert one.state.blocked_messages == {one.state.last_user_message_id: "not that"}
+        assert one.state.hook_config == refusing
+
+
+def test_hooks_hear_of_the_beginning_and_the_end_of_a_conversation_once(sandbox: Sandbox) -> None:
+    telling = HookConfig.from_json(
+        '{"SessionStart": [{"hooks": [{"command": "hook-begins"}]}],'
+        ' "SessionEnd": [{"hooks": [{"command": "hook-ends"}]}]}'
+    )
+
+    def told(word: str) -> int:
+        return sum(word in command for command in sandbox.ran)
+
+    with conversation(agent(Script(DONE, DONE)), workspace=sandbox, hook_config=telling) as one:
+        for _ in range(2):
+            one.send_message("Hello")
+            one.run()
+        assert (told("hook-begins"), told("hook-ends")) == (1, 0)
+    assert (told("hook-begins"), told("hook-ends")) == (1, 1)
 
 
 @pytest.mark.parametrize("tags", [{"Team": "x"}, {"a-b": "x"}, {"team": "x" * 257}])

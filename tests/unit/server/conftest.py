@@ -20,7 +20,7 @@ from agent_core.events.store import EventStore
 from agent_core.events.stream import EventStream
 from agent_core.llm.llm import LLM, CallContext
 from agent_core.runtime.connection import SandboxConnection
-from agent_core.session.agent_session import AfterClose
+from agent_core.session.after_close import AfterClose
 from agent_core.session.settings import SessionSettings
 from agent_core.testing.fake_sandbox import FakeProvider
 from server.conversation_manager.conversation_manager import ManagerParts

@@ -1,0 +1,81 @@
+"""What a session runs: the subscribers of its stream, and the hooks that they ask (architecture 1)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agent_core.agent.base import AgentBase
+from agent_core.controller.agent_controller import AgentController
+from agent_core.controller.limits import Limits
+from agent_core.controller.state import ConversationState
+from agent_core.controller.step import Step
+from agent_core.events.stream import EventStream
+from agent_core.memory.memory import Memory
+from agent_core.runtime.connection import SandboxConnection
+from agent_core.runtime.hook_calls import ConversationHooks
+from agent_core.runtime.runtime import Runtime
+from agent_core.security.hook_files import home_hooks
+from agent_core.security.secrets import SecretRegistry
+from agent_core.session.hook_judge import ModelJudge
+from agent_core.session.making import make_memory, reading_files
+from agent_core.session.settings import SessionSettings
+from agent_core.tools.definition import ToolDefinition
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The subscribers of one session's stream."""
+
+    controller: AgentController
+    runtime: Runtime
+    memory: Memory
+    hooks: ConversationHooks
+
+    async def catch_up(self, stream: EventStream) -> None:
+        """Tell all of them what is in the log by now."""
+        async for event in stream.history():
+            self.controller.observe(event)
+            self.runtime.observe(event)
+            self.memory.observe(event)
+        await self.controller.rejoin()
+        await self.memory.rejoin()
+
+    def runs(self) -> Mapping[str, Callable[[], Coroutine[Any, Any, None]]]:
+        """What follows the live log, by name."""
+        return {"runtime": self.runtime.run, "memory": self.memory.run, "agent_controller": self.controller.run}
+
+
+async def make_hooks(
+    settings: SessionSettings,
+    agent: AgentBase,
+    tools: Mapping[str, ToolDefinition],
+    step: Step,
+    stream: EventStream,
+    sandbox: SandboxConnection,
+) -> ConversationHooks:
+    """The hooks of a conversation whose sandbox is there: the given ones, the project's or else the user's."""
+    home = await asyncio.get_running_loop().run_in_executor(reading_files, home_hooks)
+    judge = ModelJudge(agent.llm, tools, sandbox, step.account.context)
+    hooks = ConversationHooks(settings.hooks, sandbox, stream, home=home, judge=judge)
+    await hooks.load()
+    return hooks
+
+
+async def make_parts(
+    settings: SessionSettings,
+    agent: AgentBase,
+    tools: Mapping[str, ToolDefinition],
+    step: Step,
+    stream: EventStream,
+    sandbox: SandboxConnection,
+    secrets: SecretRegistry,
+) -> Parts:
+    """The parts of a session whose sandbox is there; they have seen nothing of the log yet."""
+    state = ConversationState(Limits(settings.max_iterations, settings.max_budget, per_run=settings.limits_per_run))
+    hooks = await make_hooks(settings, agent, tools, step, stream, sandbox)
+    memory = make_memory(settings, agent, secrets, stream, sandbox)
+    runtime = Runtime(stream, tools, sandbox, secrets=secrets, hooks=hooks, rules_for=memory.rules_for)
+    return Parts(AgentController(stream, agent, state, step, hooks), runtime, memory, hooks)
