@@ -11,6 +11,7 @@ from agent_core.events.schema import Action
 from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.risk import SecurityRisk, riskiest
 from agent_core.security.shell.judge import Judgement, judge
+from agent_core.tools.apply_patch import ApplyPatchAction
 from agent_core.tools.file_editor import FileEditorAction
 from agent_core.tools.finish import FinishAction
 from agent_core.tools.task_tracker import TaskTrackerAction
@@ -67,6 +68,9 @@ class ShellRuleAnalyzer(SecurityAnalyzer):
             return _risk_of_input(typed.command)
         if isinstance(typed, FileEditorAction):
             return _risk_of_edit(typed)
+        if isinstance(typed, ApplyPatchAction):
+            risks = [_risk_of_writing(path) for path in typed.paths] or [SecurityRisk.UNKNOWN]
+            return riskiest(risks, propagate_unknown=True)
         judgement = judgement_of(action)
         return SecurityRisk.UNKNOWN if judgement is None else judgement.risk
 
@@ -104,5 +108,10 @@ def _risk_of_input(text: str) -> SecurityRisk:
 def _risk_of_edit(action: Action) -> SecurityRisk:
     if not isinstance(action, FileEditorAction):
         raise TypeError(f"{action.kind} edits no file")
-    path = shlex.quote(action.path)
-    return judge(f"cat {path}" if action.command == "view" else f"cp /dev/null {path}").risk
+    if action.command == "view":
+        return judge(f"cat {shlex.quote(action.path)}").risk
+    return _risk_of_writing(action.path)
+
+
+def _risk_of_writing(path: str) -> SecurityRisk:
+    return judge(f"cp /dev/null {shlex.quote(path)}").risk

@@ -9,6 +9,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from agent_core.tools.apply_patch import (
+        ApplyPatchAction,
+        ApplyPatchExecutor,
+        ApplyPatchObservation,
+        ApplyPatchTool,
+    )
     from agent_core.tools.definition import ToolDefinition
     from agent_core.tools.execution import ToolExecutor
     from agent_core.tools.file_editor import (
@@ -29,6 +35,7 @@ if TYPE_CHECKING:
     from agent_core.tools.presets import (
         get_builtin_tools,
         get_default_tools,
+        get_gpt5_tools,
         get_planning_tools,
         register_planning_tools,
     )
@@ -59,6 +66,10 @@ if TYPE_CHECKING:
     from agent_core.tools.think import ThinkAction, ThinkObservation, ThinkTool
 
 __all__ = [
+    "ApplyPatchAction",
+    "ApplyPatchExecutor",
+    "ApplyPatchObservation",
+    "ApplyPatchTool",
     "BashExecutor",
     "BashTool",
     "DeclaredResources",
@@ -100,6 +111,7 @@ __all__ = [
     "execute_bash_tool",
     "get_builtin_tools",
     "get_default_tools",
+    "get_gpt5_tools",
     "get_planning_tools",
     "is_tool_usable",
     "list_registered_tools",
@@ -110,6 +122,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "apply_patch": ("ApplyPatchAction", "ApplyPatchExecutor", "ApplyPatchObservation", "ApplyPatchTool"),
     "definition": ("ToolDefinition",),
     "execution": ("ToolExecutor",),
     "file_editor": ("FileEditorAction", "FileEditorExecutor", "FileEditorObservation", "FileEditorTool"),
@@ -120,7 +133,10 @@ _MODULES = {
         *("PlanningFileEditorAction", "PlanningFileEditorExecutor", "PlanningFileEditorObservation"),
         "PlanningFileEditorTool",
     ),
-    "presets": ("get_builtin_tools", "get_default_tools", "get_planning_tools", "register_planning_tools"),
+    "presets": (
+        *("get_builtin_tools", "get_default_tools", "get_gpt5_tools", "get_planning_tools"),
+        "register_planning_tools",
+    ),
     "registry": ("is_tool_usable", "list_registered_tools", "list_usable_tools", "register_tool", "resolve_tool"),
     "spec": ("DeclaredResources", "Tool", "ToolAnnotations"),
     "task_tracker": (

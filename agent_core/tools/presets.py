@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agent_core.tools.apply_patch import ApplyPatchTool
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.file_editor import FileEditorTool
 from agent_core.tools.finish import FinishTool
@@ -24,6 +25,13 @@ def get_default_tools(enable_browser: bool = True) -> list[Tool]:
     if enable_browser and is_tool_usable(BROWSER_TOOLS):
         names.append(BROWSER_TOOLS)
     return [Tool(name=name) for name in names]
+
+
+def get_gpt5_tools() -> list[Tool]:
+    """The default tools for models that were trained to write patches: `apply_patch` in place of the editor."""
+    editor = FileEditorTool.tool_name
+    tools = get_default_tools(enable_browser=False)
+    return [Tool(name=ApplyPatchTool.tool_name) if tool.name == editor else tool for tool in tools]
 
 
 def register_planning_tools() -> None:

@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, NamedTuple, Optional
 
 from . import disk
 from .editor import Edit, Editor
+from .patcher import Patcher
 from .wire import MAX_BLOB
 from .workers import Job, Workers
 
@@ -19,11 +20,12 @@ class Reply(NamedTuple):
 
 
 class Files:
-    """Serves ``file.read``, ``file.write`` and ``file.edit``."""
+    """Serves ``file.read``, ``file.write``, ``file.edit`` and ``patch.apply``."""
 
-    def __init__(self, workers: Workers, editor: Editor) -> None:
+    def __init__(self, workers: Workers, editor: Editor, patcher: Patcher) -> None:
         self._workers = workers
         self._editor = editor
+        self._patcher = patcher
 
     def read(self, path: str, offset: int, limit: Optional[int]) -> Callable[[], Reply]:
         """Return the work of reading a file, or the part of it from an offset."""
@@ -54,6 +56,10 @@ class Files:
     def edit(self, edit: Edit) -> Callable[[], Reply]:
         """Return the work of an editor command."""
         return lambda: Reply(self._editor.run(edit))
+
+    def patch(self, text: str) -> Callable[[], Reply]:
+        """Return the work of applying a patch."""
+        return lambda: Reply(self._patcher.run(text))
 
     def start(
         self,

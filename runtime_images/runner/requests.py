@@ -8,66 +8,23 @@ from typing import Any, Callable, Dict, Optional
 
 from . import arguments, facts
 from .arguments import BadRequestError
-from .command import Asker, Result
 from .connection import Connection
 from .disk import FileError
 from .files import Files, Reply
 from .journal import Answer, Journal
 from .loop import Loop
+from .request import Request
 from .searching import Searches
 from .session import Session
-from .wire import Frame, ProtocolError
+from .wire import Frame
 from .workers import BusyError
 
 _IN_FLIGHT_LIMIT = 512
 _KEY_LIMIT = 512
 _SESSION_LIMIT = 64
+_PATCH_LIMIT = 1024 * 1024
 _SESSION_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,64}\Z")
-_CARRIED_OUT_ONCE = ("shell.run", "shell.kill", "file.edit", "file.write")
-
-
-class Request(Asker):
-    """One request under way. Its answer goes to whoever asked last for the same key."""
-
-    def __init__(self, connection: Connection, number: Any, done: Callable[[Request, Answer], None]) -> None:
-        self.connection = connection
-        self.number = number
-        self.key: Optional[str] = None
-        self.cancel: Callable[[], bool] = _cannot_be_cancelled
-        self._answered = False
-        self._done = done
-
-    def is_from(self, connection: Connection, number: Any) -> bool:
-        """True when this connection asked it under this number."""
-        return self.connection is connection and self.number == number
-
-    def retarget(self, other: Request) -> None:
-        """Let another asking of the same request have the answer."""
-        self.connection, self.number = other.connection, other.number
-
-    def finish(self, result: Result) -> None:
-        """Answer with a result."""
-        self.answer({"ok": True, "result": result})
-
-    def fail(self, code: str, message: str) -> None:
-        """Answer with an error."""
-        self.answer(_error(code, message))
-
-    def live(self, output: str) -> bool:
-        """Send output while the command runs."""
-        return self.connection.send_live({"id": self.number, "output": output})
-
-    def answer(self, answer: Answer, blob: Optional[bytes] = None) -> None:
-        """Answer, once. The journal is written while the answer travels: both are lost only if the runner dies now."""
-        if self._answered:
-            return
-        self._answered = True
-        try:
-            self.connection.send({"id": self.number, **answer}, blob)
-        except ProtocolError as error:
-            self.connection.send({"id": self.number, **_error("too_large", f"the result does not fit: {error}")})
-        finally:
-            self._done(self, answer)
+_CARRIED_OUT_ONCE = ("shell.run", "shell.kill", "file.edit", "file.write", "patch.apply")
 
 
 Operation = Callable[[Request, Dict[str, Any], Optional[bytes]], None]
@@ -94,6 +51,7 @@ class Requests:
             "file.write": self._file_write,
             "journal.ack": self._journal_ack,
             "journal.lookup": self._journal_lookup,
+            "patch.apply": self._patch_apply,
             "ping": self._ping,
             "search.glob": lambda request, given, _: self._search("glob", request, given),
             "search.grep": lambda request, given, _: self._search("grep", request, given),
@@ -248,6 +206,10 @@ class Requests:
         edit = arguments.edit(given, self._workspace)
         self._work(request, edit.path, self._files.edit(edit))
 
+    def _patch_apply(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        patch = arguments.characters(given, "patch", _PATCH_LIMIT)
+        self._work(request, "patch.apply", self._files.patch(patch))  # one patch at a time
+
     def _search(self, kind: str, request: Request, given: Dict[str, Any]) -> None:
         request.cancel = self._searches.start(kind, given, request)
 
@@ -287,14 +249,6 @@ class Requests:
 def _only_looks(message: Dict[str, Any]) -> bool:
     given = message.get("args")
     return message["op"] == "file.edit" and isinstance(given, dict) and given.get("command") == "view"
-
-
-def _cannot_be_cancelled() -> bool:
-    return False
-
-
-def _error(code: str, message: str) -> Answer:
-    return {"ok": False, "error": {"code": code, "message": message}}
 
 
 def _reply(request: Request, reply: Reply) -> None:

@@ -10,6 +10,7 @@ from .files import Files
 from .history import History
 from .journal import Journal
 from .loop import Loop
+from .patcher import Patcher
 from .pty import close_inherited
 from .requests import Requests
 from .searching import Searches
@@ -27,7 +28,8 @@ def serve(socket_path: str, state_directory: str, workspace: str, idle_exit_seco
     journal = Journal(state_directory)
     journal.open()
     workers = Workers(loop)
-    files = Files(workers, Editor(History(os.path.join(state_directory, "history"))))
+    history = History(os.path.join(state_directory, "history"))
+    files = Files(workers, Editor(history), Patcher(workspace, history))
     requests = Requests(loop, workspace, boot, journal, files, Searches(loop, workspace))
     server = Server(loop, requests, workspace, boot, idle_exit_seconds)
     watch_signals(loop, requests)

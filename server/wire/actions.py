@@ -15,6 +15,7 @@ from agent_core.events.llm_events import ActionDecision, ActionEvent, MessageEve
 from agent_core.events.messages import ImageContent
 from agent_core.events.schema import Action, UnknownAction
 from agent_core.mcp.tool import MCPToolAction
+from agent_core.tools.apply_patch import ApplyPatchAction
 from agent_core.tools.file_editor import FileEditorAction
 from agent_core.tools.finish import FinishAction
 from agent_core.tools.plan_editor import PlanningFileEditorAction
@@ -165,6 +166,13 @@ def _edit_or_read(action: FileEditorAction, event: ActionEvent, thought: str) ->
     return ActionForm("edit", args, event.hard_timeout)
 
 
+def _patch(action: ApplyPatchAction, event: ActionEvent, thought: str) -> ActionForm:
+    # The protocol has no type for changes of several files; its clients show an edit's path and diff.
+    edit = FileEditorAction(command="str_replace", path=", ".join(action.paths))
+    form = _edit_or_read(edit, event, thought)
+    return form._replace(args={**form.args, "command": "", "content": action.patch})
+
+
 def _think(action: ThinkAction, event: ActionEvent, thought: str) -> ActionForm:
     return ActionForm("think", {"thought": f"{thought}\n{action.thought}" if thought else action.thought})
 
@@ -198,6 +206,7 @@ _TOOL_FORMS: Final[dict[type[Action], _Translation]] = {
     TerminalAction: _run,
     FileEditorAction: _edit_or_read,
     PlanningFileEditorAction: _edit_or_read,
+    ApplyPatchAction: _patch,
     ThinkAction: _think,
     FinishAction: _finish,
     TaskTrackerAction: _task_tracking,

@@ -10,6 +10,7 @@ from agent_core.events.control import AgentState, AgentStateChanged, RecallObser
 from agent_core.events.llm_events import AgentErrorEvent, ObservationEvent, UserRejectObservation
 from agent_core.events.schema import Observation
 from agent_core.mcp.results import MCPToolObservation
+from agent_core.tools.apply_patch import ApplyPatchObservation
 from agent_core.tools.file_editor import FileEditorObservation
 from agent_core.tools.finish import FinishObservation
 from agent_core.tools.plan_editor import PlanningFileEditorObservation
@@ -119,6 +120,18 @@ def _edit_or_read(observation: FileEditorObservation, event: ObservationEvent) -
     return ObservationForm("edit", content, extras)
 
 
+def _patch(observation: ApplyPatchObservation, event: ObservationEvent) -> ObservationForm:
+    edit = FileEditorObservation(
+        content=observation.content,
+        is_error=observation.is_error,
+        command="str_replace",
+        path=", ".join(observation.paths),
+        prev_exist=True,
+        diff=observation.diff,
+    )
+    return _edit_or_read(edit, event)
+
+
 def _think(observation: ThinkObservation, event: ObservationEvent) -> ObservationForm:
     return ObservationForm("think", observation.text, {})
 
@@ -146,6 +159,7 @@ _RESULT_FORMS: Final[dict[type[Observation], _Translation]] = {
     TerminalObservation: _run,
     FileEditorObservation: _edit_or_read,
     PlanningFileEditorObservation: _edit_or_read,
+    ApplyPatchObservation: _patch,
     ThinkObservation: _think,
     MCPToolObservation: _mcp,
     TaskTrackerObservation: _task_tracking,

@@ -33,8 +33,10 @@ from agent_core.events.llm_events import (
 from agent_core.events.messages import Message, MessageToolCall, TextContent
 from agent_core.events.schema import Action, Observation, UnknownAction, UnknownObservation
 from agent_core.events.serialization import AnyEvent
+from agent_core.tools.apply_patch import ApplyPatchAction, ApplyPatchObservation
 from agent_core.tools.file_editor import FileEditorAction, FileEditorObservation
 from agent_core.tools.finish import FinishAction, FinishObservation
+from agent_core.tools.plan_editor import PlanningFileEditorAction
 from agent_core.tools.task_tracker import TaskItem, TaskTrackerAction, TaskTrackerObservation
 from agent_core.tools.terminal import TerminalAction, TerminalObservation
 from agent_core.tools.think import ThinkAction, ThinkObservation
@@ -207,6 +209,54 @@ CASES: list[tuple[str, AnyEvent, dict[str, Any] | None]] = [
         "a nudge of the environment is not the user's business",
         MessageEvent(id=6, timestamp=TIME, source="environment", llm_message=Message.user("go on")),
         None,
+    ),
+    (
+        "a patch is shown as an edit of its files",
+        tool_event(
+            ApplyPatchAction(patch="*** Begin Patch\n*** Delete File: a\n*** Add File: b\n*** End Patch"), "apply_patch"
+        ),
+        head(7, "")
+        | action(
+            "edit",
+            EDIT_ARGS
+            | {
+                "path": "a, b",
+                "command": "",
+                "old_str": None,
+                "new_str": None,
+                "content": "*** Begin Patch\n*** Delete File: a\n*** Add File: b\n*** End Patch",
+                "security_risk": -1,
+            },
+        ),
+    ),
+    (
+        "what a patch has changed",
+        result_event(
+            ApplyPatchObservation.from_text("Done!\nM a", paths=["/workspace/a"], diff="-x\n+y"), "apply_patch"
+        ),
+        head(8, "I edited the file /workspace/a.", cause=7)
+        | observation(
+            "edit",
+            "Done!\nM a",
+            {
+                "path": "/workspace/a",
+                "prev_exist": True,
+                "old_content": None,
+                "new_content": None,
+                "impl_source": "oh_aci",
+                "diff": "-x\n+y",
+                "_diff_cache": None,
+            },
+        ),
+    ),
+    (
+        "the plan is edited like any file",
+        tool_event(
+            PlanningFileEditorAction(command="str_replace", path="/a", old_str="a", new_str="b"),
+            "planning_file_editor",
+            security_risk="MEDIUM",
+        ),
+        head(7, "") | action("edit", EDIT_ARGS),
     ),
     (
         "a list of tasks; one without an id has its number",

@@ -1,0 +1,102 @@
+"""The apply_patch tool: changes to several files at once, in one patch (agent-core 4.13)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
+
+from pydantic import Field
+
+from agent_core.events.schema import Action, Observation
+from agent_core.tools.definition import ToolDefinition
+from agent_core.tools.registry import register_tool
+from agent_core.tools.sandbox_executor import SandboxExecutor
+from agent_core.tools.spec import ToolAnnotations, ToolContext
+
+LIMIT_SECONDS: Final = 60.0
+MAX_PATCH_CHARS: Final = 1024 * 1024
+
+_HEADER: Final = re.compile(r"^\*\*\* (?:Update File|Delete File|Add File|Move to): (.+?)\s*$", re.MULTILINE)
+
+
+class ApplyPatchAction(Action):
+    """One patch."""
+
+    patch: str = Field(
+        min_length=1,
+        max_length=MAX_PATCH_CHARS,
+        description="The patch, from the line *** Begin Patch to the line *** End Patch.",
+    )
+
+    @property
+    def paths(self) -> list[str]:
+        """The files that the patch names, as it names them, each once."""
+        return list(dict.fromkeys(_HEADER.findall(self.patch)))
+
+
+class ApplyPatchObservation(Observation):
+    """What became of it: the files that were written or removed, and the unified diff of all of them.
+
+    `fuzz` says how doubtful the places were at which it was applied; 0: all were found exactly.
+    """
+
+    paths: list[str] = Field(default_factory=list)
+    diff: str | None = None
+    fuzz: int = 0
+
+
+class ApplyPatchExecutor(SandboxExecutor[ApplyPatchAction, ApplyPatchObservation]):
+    """Has the sandbox apply it, at most once."""
+
+    async def carry_out(self, action: ApplyPatchAction, context: ToolContext, key: str | None) -> ApplyPatchObservation:
+        reply = await context.sandbox.request(
+            "patch.apply", {"patch": action.patch}, key=key, limit_seconds=LIMIT_SECONDS
+        )
+        result = reply.result
+        kept = {name: result[name] for name in ("is_error", "paths", "diff", "fuzz")}
+        return ApplyPatchObservation.from_text(result["text"], **kept)
+
+
+class ApplyPatchTool(ToolDefinition[ApplyPatchAction, ApplyPatchObservation]):
+    """The `apply_patch` tool."""
+
+    journaled: ClassVar[bool] = True
+    tool_name: ClassVar[str] = "apply_patch"
+
+    @classmethod
+    def create(
+        cls, conv_state: Any = None, *, executor: ApplyPatchExecutor | None = None, **params: Any
+    ) -> Sequence[ToolDefinition]:
+        if params:
+            raise TypeError(f"apply_patch takes only executor, but was given {sorted(params)}")
+        definition = cls(
+            name=cls.tool_name,
+            description=_DESCRIPTION,
+            action_type=ApplyPatchAction,
+            observation_type=ApplyPatchObservation,
+            annotations=ToolAnnotations(title="Apply patch", openWorldHint=False),
+        )
+        return [definition.set_executor(executor or ApplyPatchExecutor())]
+
+
+_DESCRIPTION = """Change files of the workspace by a patch. All of it is applied, or nothing.
+
+*** Begin Patch
+*** Update File: src/main.py
+*** Move to: src/app.py
+@@ def greet():
+     name = "you"
+-    print(name)
++    print(f"Hello {name}")
+*** Add File: notes.txt
++One line of the new file.
+*** Delete File: old.txt
+*** End Patch
+
+- A hunk begins with @@ and, where that is needed to tell the place, a line that stands above it. Its lines begin with a
+  blank (stays), - (goes) or + (comes). Give about three unchanged lines before and after a change.
+- *** End of File after a hunk says that it is at the end. *** Move to is for renaming only.
+- Paths are relative to the workspace."""
+
+register_tool(ApplyPatchTool.tool_name, ApplyPatchTool)

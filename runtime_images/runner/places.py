@@ -1,0 +1,100 @@
+"""Finding the places that the hunks of a patch speak of, and what each of them changes there."""
+
+from __future__ import annotations
+
+from typing import Callable, List, NamedTuple, Tuple
+
+from .patch_text import Hunk, PatchError
+
+_ELSEWHERE = 10000
+_WAYS: "Tuple[Tuple[int, Callable[[str], str]], ...]" = ((0, str), (1, str.rstrip), (100, str.strip))
+"""How lines are compared, each with how doubtful a match is: exactly, without blanks at the end, without any around."""
+
+
+class Change(NamedTuple):
+    """Lines of a file, from ``start``, that are replaced by others."""
+
+    start: int
+    removed: int
+    added: List[str]
+
+
+def changes(path: str, lines: List[str], hunks: List[Hunk]) -> Tuple[List[Change], int]:
+    """Return the changes in their order, and how doubtful the places are (0: all exactly as they were given).
+
+    Raises:
+        PatchError: a place is not there.
+    """
+    found: List[Change] = []
+    position = doubt = 0
+    for hunk in hunks:
+        position, more = _behind_anchors(path, lines, hunk, position)
+        doubt += more
+        start, more = _place(path, lines, hunk, position)
+        doubt += more
+        found += _changes(hunk, start)
+        position = start + len(hunk.before)
+    return found, doubt
+
+
+def _behind_anchors(path: str, lines: List[str], hunk: Hunk, position: int) -> Tuple[int, int]:
+    doubt = 0
+    for anchor in hunk.anchors:
+        for more, form in ((0, str), (1, str.strip)):
+            at = next((i for i in range(position, len(lines)) if form(lines[i]) == form(anchor)), None)
+            if at is not None:
+                position, doubt = at + 1, doubt + more
+                break
+        else:
+            if not hunk.before:  # nothing else would say where it belongs
+                raise PatchError(
+                    f"The line `{anchor}` of the hunk at line {hunk.number} is not in {path}, or only before the hunk "
+                    "above. View the file and copy the line exactly."
+                )
+    return position, doubt
+
+
+def _place(path: str, lines: List[str], hunk: Hunk, position: int) -> Tuple[int, int]:
+    """Return where the hunk's lines begin, and how doubtful that is."""
+    before = hunk.before
+    if not before:
+        return (len(lines) if hunk.ends_file else position), 0
+    if hunk.ends_file:
+        at_end = len(lines) - len(before)
+        for doubt, form in _WAYS:
+            if at_end >= position and _is_there(lines, before, at_end, form):
+                return at_end, doubt
+    for doubt, form in _WAYS:
+        for start in range(position, len(lines) - len(before) + 1):
+            if _is_there(lines, before, start, form):
+                return start, doubt + (_ELSEWHERE if hunk.ends_file else 0)
+    wanted = "\n".join(before)
+    end = " at its end" if hunk.ends_file else ""
+    below = f" below line {position}" if position else ""
+    raise PatchError(
+        f"The lines of the hunk at line {hunk.number} of the patch are not in {path}{end}{below}. View the file "
+        f"and copy them exactly:\n{wanted}"
+    )
+
+
+def _is_there(lines: List[str], wanted: List[str], start: int, form: Callable[[str], str]) -> bool:
+    return all(form(lines[start + index]) == form(line) for index, line in enumerate(wanted))
+
+
+def _changes(hunk: Hunk, start: int) -> List[Change]:
+    found: List[Change] = []
+    position = begun = start
+    added: List[str] = []
+    for line in hunk.lines:
+        if line.sign == " ":
+            if position > begun or added:
+                found.append(Change(begun, position - begun, added))
+            position += 1
+            begun, added = position, []
+        elif line.sign == "-":
+            position += 1
+        else:
+            added.append(line.text)
+    if position > begun or added:
+        found.append(Change(begun, position - begun, added))
+    return found
