@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from agent_core.events.control import Condensation, MetricsUpdated
 from agent_core.events.llm_events import ActionEvent, MessageEvent, MetricsSnapshot
@@ -11,6 +11,7 @@ from agent_core.events.stream import EventStream
 from agent_core.llm.llm import LLM, CallContext
 from agent_core.llm.metrics import ConversationStats
 from agent_core.llm.registry import LLMRegistry
+from agent_core.llm.response import LLMResponse
 
 
 def metrics_of(event: AnyEvent) -> MetricsSnapshot | None:
@@ -28,17 +29,35 @@ class Account:
         registry: the conversation's models by usage id.
     """
 
-    def __init__(self, stream: EventStream, models: Iterable[LLM], *, max_budget: float | None) -> None:
+    def __init__(
+        self,
+        stream: EventStream,
+        models: Iterable[LLM],
+        *,
+        max_budget: float | None,
+        cache_key: str = "",
+        payer: Callable[[LLMResponse], None] | None = None,
+    ) -> None:
+        """`payer` is told of each call, too: a sub-agent's calls are paid by whoever asked it.
+
+        `cache_key` is the id under which providers cache the prompts, that of this conversation unless given.
+        """
         self._stream = stream
         self._models = tuple(models)
         self._max_budget = max_budget
+        self._payer = payer
         self.context = CallContext(
-            conversation_id=stream.conversation_id,
-            on_response=lambda response, usage_id: self.stats.add(response, usage_id),
+            conversation_id=cache_key or stream.conversation_id,
+            on_response=self._count,
         )
         self.stats = ConversationStats(max_budget=max_budget)
         self._noted = 0
         self.registry = self._registered()
+
+    def _count(self, response: LLMResponse, usage_id: str) -> None:
+        self.stats.add(response, usage_id)
+        if self._payer is not None:
+            self._payer(response)
 
     def restore(self, metrics: MetricsSnapshot) -> None:
         """Go on from what the log says was spent; models that have counted nothing yet go on from it too."""

@@ -70,7 +70,11 @@ class AgentController:
         state: ConversationState,
         step: Step,
         hooks: ConversationHooks | None = None,
+        *,
+        check: Callable[[ConversationState], None] = check_limits,
     ) -> None:
+        """`check` raises when the agent may not ask its model once more."""
+        self._check = check
         self.state = state
         self._rounds = HookRounds(stream.conversation_id, hooks)
         self._stream = stream
@@ -265,7 +269,7 @@ class AgentController:
 
     async def _run_step(self) -> None:
         try:
-            check_limits(self.state)
+            self._check(self.state)
             await self._step.take(self.state)
         except StreamClosedError:
             return

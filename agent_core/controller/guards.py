@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agent_core.controller.limits import Limits
 from agent_core.controller.state import ConversationState
 from agent_core.controller.stuck import StuckDetector
 from agent_core.errors import AgentStuckInLoopError, DrydockError, LimitReachedError, LLMError
@@ -18,17 +19,13 @@ def check_limits(state: ConversationState) -> None:
     Raises:
         LimitReachedError: it may not; its user can send a message to let it go on.
     """
-    limits, cost = state.limits, state.metrics.accumulated_cost
+    limits = state.limits
     if state.iterations >= limits.iteration_limit:
         raise LimitReachedError(
             f"Agent reached maximum iteration. Current iteration: {state.iterations},"
             f" max iteration: {limits.iteration_limit}"
         )
-    if limits.budget_limit is not None and cost >= limits.budget_limit:
-        raise LimitReachedError(
-            f"Agent reached maximum budget for conversation.Current budget: {cost:.4f},"
-            f" max budget: {limits.budget_limit:.4f}"
-        )
+    check_budget(limits, state.metrics.accumulated_cost)
     if state.empty_replies >= MAX_EMPTY_REPLIES:
         raise DrydockError(
             f"the model sent {state.empty_replies} empty replies in a row (neither text nor a tool call that could be"
@@ -38,6 +35,19 @@ def check_limits(state: ConversationState) -> None:
         raise DrydockError(
             f"the last {state.fruitless_replies} replies of the model held no tool call that could be run;"
             " try again, or choose another model"
+        )
+
+
+def check_budget(limits: Limits, cost: float) -> None:
+    """Whether there is money left.
+
+    Raises:
+        LimitReachedError: there is none; the user can send a message to let the agent go on.
+    """
+    if limits.budget_limit is not None and cost >= limits.budget_limit:
+        raise LimitReachedError(
+            f"Agent reached maximum budget for conversation.Current budget: {cost:.4f},"
+            f" max budget: {limits.budget_limit:.4f}"
         )
 
 

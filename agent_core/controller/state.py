@@ -158,6 +158,7 @@ class ConversationState:
                     self.metrics = event.metrics
             case MetricsUpdated():
                 self.metrics = event.metrics
+                self.iterations += event.sub_agent.iterations if event.sub_agent is not None else 0
             case SystemPromptEvent():
                 self.has_system_prompt = True
             case ChangeAgentState(source="user"):

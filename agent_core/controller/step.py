@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -30,6 +30,7 @@ from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, MessageEv
 from agent_core.events.risk import SecurityRisk
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import PAGE, EventStream
+from agent_core.llm.response import LLMResponse
 from agent_core.memory.prompt import PromptCache
 from agent_core.memory.view import View
 from agent_core.security.analyzer import SecurityAnalyzer
@@ -57,7 +58,10 @@ class Step:
         max_budget: float | None,
         version: str,
         stuck_detection: bool = True,
+        cache_key: str = "",
+        payer: Callable[[LLMResponse], None] | None = None,
     ) -> None:
+        """`cache_key` and `payer` are those of `Account`."""
         self._view = View()
         self._branches = Branches()
         self._detects_loops = stuck_detection
@@ -67,7 +71,8 @@ class Step:
         self._agent = agent
         self._tools = tools
         self._offer(dict(tools))
-        self.account = Account(stream, [*agent.get_all_llms(), agent.llm], max_budget=max_budget)
+        models = [*agent.get_all_llms(), agent.llm]
+        self.account = Account(stream, models, max_budget=max_budget, cache_key=cache_key, payer=payer)
         self._gate = gate
         self._version = version
         self._prompts = PromptCache(agent.llm.render)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from agent_core.events.event import Event, Source
-from agent_core.events.llm_events import MetricsSnapshot
+from agent_core.events.llm_events import MetricsSnapshot, UsageFigures
 from agent_core.events.messages import Frozen
 
 
@@ -129,11 +129,29 @@ class CondensationRequest(Event):
     source: Source = "agent"
 
 
+class SubAgentSpending(Frozen):
+    """What a sub-agent has cost so far, all its tasks together (agent-core 4.11).
+
+    Attributes:
+        name: of its conversation, see `agent_core.events.lineage`.
+        spent: by all its models.
+        iterations: answers of its model since the last such event that count as the asking conversation's own.
+    """
+
+    name: str
+    spent: UsageFigures
+    iterations: int = 0
+
+
 class MetricsUpdated(Event):
-    """What the conversation has cost by now, where calls were made that no other event tells of (a title, say)."""
+    """What the conversation has cost by now, where calls were made that no other event tells of (a title, say).
+
+    `sub_agent` is the one whose calls they were, if they were one's; `cause` is then the action that it works for.
+    """
 
     kind: Literal["MetricsUpdated"] = "MetricsUpdated"
     metrics: MetricsSnapshot
+    sub_agent: SubAgentSpending | None = None
 
 
 class HookExecutionEvent(Event):

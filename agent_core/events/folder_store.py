@@ -17,9 +17,13 @@ from typing import TypeVar
 from zlib import crc32
 
 from agent_core.errors import EventStoreError, StaleOwnerError
+from agent_core.events.lineage import SEPARATOR, name_in_parent, parent_of
 from agent_core.events.store import NewEvent, StoredEvent
 
 T = TypeVar("T")
+
+SUBAGENTS = "subagents"
+"""The folder of a conversation's sub-conversations."""
 
 _PLAIN = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
@@ -46,7 +50,9 @@ class FolderEventStore:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="event-store")
 
     def folder_of(self, conversation_id: str) -> Path:
-        """Where the conversation's files are."""
+        """Where the conversation's files are; those of a sub-conversation are in ``subagents`` below its parent's."""
+        if (parent := parent_of(conversation_id)) is not None:
+            return self.folder_of(parent) / SUBAGENTS / name_in_parent(conversation_id)
         digest = hashlib.sha256(conversation_id.encode()).hexdigest()[:40]
         return self._folder / (conversation_id if _PLAIN.fullmatch(conversation_id) else f"id-{digest}")
 
@@ -72,13 +78,7 @@ class FolderEventStore:
         return await self._do(lambda: self._claim(conversation_id))
 
     async def delete(self, conversation_id: str) -> None:
-        def work() -> None:
-            if (self.folder_of(conversation_id) / "epoch").exists():
-                self._claim(conversation_id)  # whoever owned it is fenced off
-            self._path(conversation_id).unlink(missing_ok=True)
-            self._logs.pop(conversation_id, None)
-
-        await self._do(work)
+        await self._do(lambda: self._delete(conversation_id))
 
     def remove(self, conversation_id: str) -> None:
         """Remove the conversation's folder with all that is in it; nobody may use it any more."""
@@ -120,6 +120,16 @@ class FolderEventStore:
             fresh.write_text(str(epoch))
             fresh.replace(folder / "epoch")
             return epoch
+
+    def _delete(self, conversation_id: str) -> None:
+        folder = self.folder_of(conversation_id)
+        below = folder / SUBAGENTS
+        for child in sorted(below.iterdir()) if below.is_dir() else ():
+            self._delete(f"{conversation_id}{SEPARATOR}{child.name}")
+        if (folder / "epoch").exists():
+            self._claim(conversation_id)  # whoever owned it is fenced off
+        self._path(conversation_id).unlink(missing_ok=True)
+        self._logs.pop(conversation_id, None)
 
     def _read(self, conversation_id: str, ids: range) -> list[StoredEvent]:
         places = self._known(conversation_id).places

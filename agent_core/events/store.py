@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import NamedTuple, Protocol
 
 from agent_core.errors import StaleOwnerError
+from agent_core.events.lineage import belongs_to
 
 
 class NewEvent(NamedTuple):
@@ -67,7 +68,10 @@ class EventStore(Protocol):
         ...
 
     async def delete(self, conversation_id: str) -> None:
-        """Forget the log; unknown ids are fine. Who owned it is fenced off: nothing of theirs is stored afterwards."""
+        """Forget the log and those of its sub-conversations (`agent_core.events.lineage`); unknown ids are fine.
+
+        Who owned them is fenced off: nothing of theirs is stored afterwards.
+        """
         ...
 
 
@@ -105,6 +109,7 @@ class InMemoryEventStore:
         return self._epochs[conversation_id]
 
     async def delete(self, conversation_id: str) -> None:
-        self._logs.pop(conversation_id, None)
-        if conversation_id in self._epochs:
-            self._epochs[conversation_id] += 1
+        for log in [log for log in {*self._logs, *self._epochs} if belongs_to(log, conversation_id)]:
+            self._logs.pop(log, None)
+            if log in self._epochs:
+                self._epochs[log] += 1

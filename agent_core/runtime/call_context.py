@@ -9,6 +9,7 @@ from agent_core.events.stream import EventStream
 from agent_core.events.transient import OutputDelta
 from agent_core.security.secrets import SecretRegistry
 from agent_core.tools.spec import SandboxAccess
+from agent_core.tools.subagents import SubAgents
 
 
 class CallContext:
@@ -21,12 +22,14 @@ class CallContext:
         action: ActionEvent,
         secrets: SecretRegistry | None = None,
         latest: Observation | None = None,
+        subagents: SubAgents | None = None,
     ) -> None:
         self.conversation_id = stream.conversation_id
         self.action_id = action.id
         self.hard_timeout = action.hard_timeout
         self.sandbox = sandbox
         self.latest = latest
+        self.subagents = subagents
         self._secrets = secrets
         self._stream = stream
         self._mask = StreamingMask(stream.secrets)

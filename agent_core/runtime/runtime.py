@@ -38,6 +38,7 @@ from agent_core.security.secrets import SecretRegistry
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.live import tool_called
 from agent_core.tools.spec import SandboxAccess
+from agent_core.tools.subagents import SubAgents
 
 logger = logging.getLogger(__name__)
 
@@ -82,11 +83,13 @@ class Runtime:
         secrets: SecretRegistry | None = None,
         hooks: ConversationHooks | None = None,
         rules_for: Callable[[str], tuple[TextContent, list[str]] | None] = lambda path: None,
+        subagents: SubAgents | None = None,
     ) -> None:
         """`rules_for` gives what there is to say of a touched file that was not said before, and its names."""
         self._secrets = secrets
         self._hooks = hooks
         self._rules_for = rules_for
+        self._subagents = subagents
         self._stream = stream
         self._tools = tools
         self._sandbox = sandbox
@@ -141,7 +144,7 @@ class Runtime:
         definition = self._tools.get(action.tool_name)
         if definition is None:  # a tool that is on its way, or gone: it may have run
             return "unknown" if isinstance(action.action, UnknownAction) else "lost"
-        if definition.annotations.idempotentHint:
+        if definition.annotations.idempotentHint or definition.resumable:
             return "unknown"
         return await self._sandbox.lookup(self._key(action)) if definition.journaled else "lost"
 
@@ -236,7 +239,7 @@ class Runtime:
             if hooks is not None and (refused := await hooks.before(action)) is not None:
                 return refused
             latest = await self._latest.of(action.tool_name)
-            context = CallContext(self._stream, self._sandbox, action, self._secrets, latest)
+            context = CallContext(self._stream, self._sandbox, action, self._secrets, latest, self._subagents)
             observation = await definition(action.action, context)
             if hooks is not None and (words := await hooks.after(action, observation)):
                 said = [TextContent(text=f"[A hook says] {text}") for text in words]

@@ -21,6 +21,7 @@ from agent_core.runtime.local_folder import remove_tree
 from agent_core.runtime.loop_thread import library_loop
 from agent_core.runtime.sandbox import SandboxSpec
 from agent_core.tools.spec import ToolContext
+from agent_core.tools.subagents import SubAgents
 
 T = TypeVar("T")
 
@@ -115,6 +116,7 @@ class AloneContext:
     hard_timeout: float | None = None
     idempotency_key = ""
     latest: Observation | None = None
+    subagents: SubAgents | None = None
 
     def __init__(self, sandbox: SandboxConnection) -> None:
         self.sandbox = sandbox

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from agent_core.agent.base import FIRST_EVENTS
 from agent_core.controller.remarks import answers_to_invalid_calls
 from agent_core.controller.state import INTERRUPTING, ConversationState
-from agent_core.controller.step import Step
 from agent_core.errors import DrydockError, EventStoreError, StreamClosedError
 from agent_core.events.branches import Rewind
 from agent_core.events.control import AgentState, AgentStateChanged, ConfirmationPolicyChanged
@@ -21,20 +20,21 @@ from agent_core.llm.llm import CallContext
 from agent_core.llm.metrics import ConversationStats
 from agent_core.mcp.servers import McpServers
 from agent_core.runtime.connection import SandboxConnection
+from agent_core.runtime.shared_sandbox import SharedSandbox
 from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.confirmation import ConfirmationPolicy
 from agent_core.security.hooks import HookEvent
 from agent_core.security.secrets import SecretRegistry
 from agent_core.session.after_close import AfterClose, let_go
 from agent_core.session.going_back import GoingBack
-from agent_core.session.making import as_sent, make_agent, make_secrets, prepare_tools
+from agent_core.session.making import as_sent, make_agent, make_secrets, make_step, prepare_tools
 from agent_core.session.parts import Parts, make_hooks, make_parts
 from agent_core.session.settings import SessionSettings
 from agent_core.session.status_report import StatusReport
+from agent_core.session.subagents import Parent, Shared
 from agent_core.session.subscribers import Subscribers
 from agent_core.session.tool_servers import ToolServers, make_servers
 from agent_core.tools.spec import ToolMakerState, WorkspacePlace
-from agent_core.version import VERSION
 
 logger = logging.getLogger(__name__)
 
@@ -64,14 +64,16 @@ class AgentSession:
         *,
         store: EventStore,
         settings: SessionSettings,
-        sandbox: SandboxConnection,
+        sandbox: SandboxConnection | SharedSandbox,
         on_status: Callable[[str], None] | None = None,
         servers: McpServers | None = None,
         hook_events: Iterable[HookEvent] = (HookEvent.SESSION_START, HookEvent.SESSION_END),
+        parent: Parent | None = None,
     ) -> None:
         """`hook_events` says whether its start and its end are events for hooks.
 
         `servers` are those of an earlier session of this conversation; they, and their end, stay the caller's.
+        `parent` is what a sub-agent's session has from the one that asks it.
         """
         self.conversation_id = conversation_id
         self.settings = settings
@@ -86,6 +88,7 @@ class AgentSession:
         self._opened_at = -1
         self._closing: asyncio.Task[None] | None = None
         self._subscribers = Subscribers()
+        self._parent = parent
         self._warming: asyncio.Task[None] | None = None
 
     @property
@@ -127,8 +130,8 @@ class AgentSession:
         self._tools = self._tool_servers.tools
         self.stream = await EventStream.open(self.conversation_id, self._store)
         self._report.begin(self.stream)
-        self.secrets = make_secrets(self.settings, self._agent, self.stream)
-        self._step = self._make_step()
+        self.secrets = make_secrets(self.settings, self._agent, self.stream, self._parent)
+        self._step = make_step(self.settings, self._agent, self._tools, self.stream, self._parent)
         self.call_context = self._step.account.context
         self._going_back = GoingBack(self.stream, lambda: self._step.system_prompt(self.secrets.descriptions()))
         opening: list[AnyEvent] = [AgentStateChanged(agent_state=AgentState.LOADING)]
@@ -171,9 +174,18 @@ class AgentSession:
         self.sandbox.listen(self._report.changed)
 
     async def _begin(self, initial_message: MessageEvent | None) -> None:
-        parts = await make_parts(
-            self.settings, self._agent, self._tools, self._step, self.stream, self.sandbox, self.secrets
+        shared = Shared(
+            stream=self.stream,
+            store=self._store,
+            settings=self.settings,
+            agent=self._agent,
+            sandbox=self.sandbox,
+            secrets=self.secrets,
+            step=self._step,
+            parent=self._parent,
+            make=AgentSession,
         )
+        parts = await make_parts(shared, self._tools)
         await parts.catch_up(self.stream)
         controller, runtime = parts.controller, parts.runtime
         state = controller.state
@@ -257,6 +269,8 @@ class AgentSession:
         finally:
             if hasattr(self, "stream"):
                 self.stream.close()
+            if self._parts is not None:
+                await self._parts.delegation.suspend()
             # First the sandbox, then the tasks: a cancelled task ends what it runs there, and that shall go on.
             await let_go(self.sandbox, after)
             await self._end_tasks()
@@ -284,14 +298,3 @@ class AgentSession:
             await asyncio.wait([self._warming])
         patience = CLOSE_SECONDS if self.is_ready else 0
         await self._subscribers.end(patience_seconds=patience, limit_seconds=CLOSE_SECONDS)
-
-    def _make_step(self) -> Step:
-        return Step(
-            self.stream,
-            self._agent,
-            tools=self._tools,
-            gate=self.settings.gate(self._tools),
-            max_budget=self.settings.max_budget,
-            version=VERSION,
-            stuck_detection=self.settings.stuck_detection,
-        )

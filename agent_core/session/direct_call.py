@@ -6,9 +6,10 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping
 
 from agent_core.events.schema import Action, Observation
-from agent_core.runtime.connection import SandboxConnection
+from agent_core.runtime.shared_sandbox import KeyedSandbox
 from agent_core.security.secrets import GivenSecret, SecretRegistry
 from agent_core.tools.definition import ToolDefinition
+from agent_core.tools.subagents import SubAgents
 
 
 class DirectContext:
@@ -16,11 +17,12 @@ class DirectContext:
 
     action_id = -1
     hard_timeout: float | None = None
+    subagents: SubAgents | None = None
 
     def __init__(
         self,
         conversation_id: str,
-        sandbox: SandboxConnection,
+        sandbox: KeyedSandbox,
         given: Mapping[str, GivenSecret],
         hide: Callable[[Iterable[str]], None],
         latest: Observation | None,

@@ -9,7 +9,7 @@ from agent_core.agent.tool_calls import parse_call
 from agent_core.errors import DrydockError
 from agent_core.events.messages import Message, MessageToolCall, TextContent
 from agent_core.llm.llm import LLM, CallContext
-from agent_core.runtime.connection import SandboxConnection
+from agent_core.runtime.shared_sandbox import KeyedSandbox
 from agent_core.security.hook_results import HookResult, judgement_in
 from agent_core.security.hooks import AgentHook, HookInput, PromptHook
 from agent_core.session.direct_call import DirectContext
@@ -32,7 +32,7 @@ class ModelJudge:
     """Puts the questions of hooks to the model of a conversation; what that costs is the conversation's."""
 
     def __init__(
-        self, llm: LLM, tools: Mapping[str, ToolDefinition], sandbox: SandboxConnection, context: CallContext
+        self, llm: LLM, tools: Mapping[str, ToolDefinition], sandbox: KeyedSandbox, context: CallContext
     ) -> None:
         self._llm = llm.model_copy(update={"usage_id": USAGE_ID})
         self._tools = {name: tool for name, tool in tools.items() if name not in _OTHERS}

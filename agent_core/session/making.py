@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from agent_core.agent.base import AgentBase
 from agent_core.agent.codeact import CodeActAgent
 from agent_core.agent.planning import PlanningAgent
+from agent_core.controller.step import Step
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import TextContent
 from agent_core.events.serialization import AnyEvent
@@ -16,11 +17,13 @@ from agent_core.events.stream import EventStream
 from agent_core.memory.memory import Memory
 from agent_core.security.secrets import SecretRegistry
 from agent_core.session.settings import SessionSettings
+from agent_core.session.subagents import Parent
 from agent_core.skills.context import AgentContext
 from agent_core.skills.loader import load_user_skills
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.execution import ToolExecutor
 from agent_core.tools.spec import SandboxAccess
+from agent_core.version import VERSION
 
 AGENT_CLASSES = (CodeActAgent, PlanningAgent)
 """Agents that settings can name; a program may define more."""
@@ -66,15 +69,23 @@ async def prepare_tools(tools: Iterable[ToolDefinition], sandbox: SandboxAccess)
             await tool.executor.prepare(sandbox)
 
 
-def make_secrets(settings: SessionSettings, agent: AgentBase, stream: EventStream) -> SecretRegistry:
-    """The registry of the conversation's secrets; the stream hides them and the models' keys from now on."""
+def make_secrets(
+    settings: SessionSettings, agent: AgentBase, stream: EventStream, parent: Parent | None = None
+) -> SecretRegistry:
+    """The registry of the conversation's secrets; the stream hides them and the models' keys from now on.
+
+    A sub-agent shares those of its `parent`.
+    """
+    if parent is not None:
+        stream.secrets = parent.masker
     models = [agent.llm, *agent.get_all_llms()]
     keys = [llm.api_key.get_secret_value() for llm in models if llm.api_key is not None]
     stream.secrets.add([*settings.secrets, *keys])
-    secrets = SecretRegistry(stream.secrets.add)
+    secrets = parent.secrets if parent is not None else SecretRegistry(stream.secrets.add)
     if agent.agent_context is not None:
         secrets.update(agent.agent_context.secrets or {})
-    secrets.update(settings.named_secrets)
+    if parent is None:
+        secrets.update(settings.named_secrets)
     return secrets
 
 
@@ -89,6 +100,27 @@ def make_memory(
         context=agent.agent_context,
         model=agent.llm.model,
         secrets=secrets.descriptions(),
+    )
+
+
+def make_step(
+    settings: SessionSettings,
+    agent: AgentBase,
+    tools: Mapping[str, ToolDefinition],
+    stream: EventStream,
+    parent: Parent | None = None,
+) -> Step:
+    """What takes the agent's steps; those of a sub-agent are paid by its `parent`."""
+    return Step(
+        stream,
+        agent,
+        tools=tools,
+        gate=settings.gate(tools),
+        max_budget=settings.max_budget,
+        version=VERSION,
+        stuck_detection=settings.stuck_detection,
+        cache_key=parent.cache_key if parent is not None else "",
+        payer=parent.purse.count if parent is not None else None,
     )
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 from agent_core.agent.base import AgentBase
 from agent_core.controller.agent_controller import AgentController
+from agent_core.controller.delegation.delegation import Delegation
+from agent_core.controller.guards import check_limits
 from agent_core.controller.limits import Limits
 from agent_core.controller.state import ConversationState
 from agent_core.controller.step import Step
@@ -17,11 +19,12 @@ from agent_core.memory.memory import Memory
 from agent_core.runtime.connection import SandboxConnection
 from agent_core.runtime.hook_calls import ConversationHooks
 from agent_core.runtime.runtime import Runtime
+from agent_core.runtime.shared_sandbox import SharedSandbox
 from agent_core.security.hook_files import home_hooks
-from agent_core.security.secrets import SecretRegistry
 from agent_core.session.hook_judge import ModelJudge
 from agent_core.session.making import make_memory, reading_files
 from agent_core.session.settings import SessionSettings
+from agent_core.session.subagents import Shared
 from agent_core.tools.definition import ToolDefinition
 
 
@@ -33,13 +36,13 @@ class Parts:
     runtime: Runtime
     memory: Memory
     hooks: ConversationHooks
+    delegation: Delegation
 
     async def catch_up(self, stream: EventStream) -> None:
         """Tell all of them what is in the log by now."""
         async for event in stream.history():
-            self.controller.observe(event)
-            self.runtime.observe(event)
-            self.memory.observe(event)
+            for subscriber in (self.controller, self.runtime, self.memory, self.delegation):
+                subscriber.observe(event)
         await self.controller.rejoin()
         await self.memory.rejoin()
 
@@ -54,7 +57,7 @@ async def make_hooks(
     tools: Mapping[str, ToolDefinition],
     step: Step,
     stream: EventStream,
-    sandbox: SandboxConnection,
+    sandbox: SandboxConnection | SharedSandbox,
 ) -> ConversationHooks:
     """The hooks of a conversation whose sandbox is there: the given ones, the project's or else the user's."""
     home = await asyncio.get_running_loop().run_in_executor(reading_files, home_hooks)
@@ -64,18 +67,22 @@ async def make_hooks(
     return hooks
 
 
-async def make_parts(
-    settings: SessionSettings,
-    agent: AgentBase,
-    tools: Mapping[str, ToolDefinition],
-    step: Step,
-    stream: EventStream,
-    sandbox: SandboxConnection,
-    secrets: SecretRegistry,
-) -> Parts:
+async def make_parts(shared: Shared, tools: Mapping[str, ToolDefinition]) -> Parts:
     """The parts of a session whose sandbox is there; they have seen nothing of the log yet."""
+    settings, agent, step, stream, sandbox = shared.settings, shared.agent, shared.step, shared.stream, shared.sandbox
     state = ConversationState(Limits(settings.max_iterations, settings.max_budget, per_run=settings.limits_per_run))
     hooks = await make_hooks(settings, agent, tools, step, stream, sandbox)
-    memory = make_memory(settings, agent, secrets, stream, sandbox)
-    runtime = Runtime(stream, tools, sandbox, secrets=secrets, hooks=hooks, rules_for=memory.rules_for)
-    return Parts(AgentController(stream, agent, state, step, hooks), runtime, memory, hooks)
+    memory = make_memory(settings, agent, shared.secrets, stream, sandbox)
+    check = shared.parent.purse.check if shared.parent is not None else check_limits
+    controller = AgentController(stream, agent, state, step, hooks, check=check)
+    delegation = shared.delegation(lambda: controller.state)
+    runtime = Runtime(
+        stream,
+        tools,
+        sandbox,
+        secrets=shared.secrets,
+        hooks=hooks,
+        rules_for=memory.rules_for,
+        subagents=delegation,
+    )
+    return Parts(controller, runtime, memory, hooks, delegation)

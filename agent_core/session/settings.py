@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from agent_core.agent.base import AgentBase
+from agent_core.events.llm_events import ActionEvent
 from agent_core.llm.llm import LLM
 from agent_core.mcp.config import McpServer
 from agent_core.mcp.servers import McpRules
@@ -51,6 +52,8 @@ class SessionSettings:
         agent_context: skills and texts for the agent; None uses what the workspace holds.
         mcp_config: MCP servers for an agent that is made here; one that is given brings its own.
         mcp_rules: what they may do.
+        confirm_subagents: decides about actions of sub-agents that wait for a user's word; None agrees where the policy
+            here is `NeverConfirm`, and refuses otherwise.
     """
 
     llm: LLM
@@ -72,6 +75,7 @@ class SessionSettings:
     agent_context: AgentContext | None = None
     mcp_config: Mapping[str, McpServer] = field(default_factory=dict)
     mcp_rules: McpRules = field(default_factory=McpRules)
+    confirm_subagents: Callable[[Sequence[ActionEvent]], Awaitable[bool]] | None = None
 
     @property
     def effective_analyzer(self) -> SecurityAnalyzer | None:

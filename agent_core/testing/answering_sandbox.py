@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent_core.events.schema import Observation
+from agent_core.tools.subagents import SubAgents
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,7 @@ class FakeCall:
     hard_timeout: float | None = None
     idempotency_key: str = "c:3"
     latest: Observation | None = None
+    subagents: SubAgents | None = None
     shown: list[str] = field(default_factory=list)
 
     async def secrets_for(self, command: str) -> dict[str, str]:

@@ -21,6 +21,7 @@ import pytest
 
 from agent_core.errors import StaleOwnerError
 from agent_core.events.store import EventStore, NewEvent, StoredEvent
+from agent_core.testing.sub_log_contract import SubLogContract
 
 LOG = "4f1c0e5a9d6b4b1d8a7e3c2f10987654"
 FAR = 10**30
@@ -56,7 +57,7 @@ async def payloads(store: EventStore, log: str = LOG) -> list[bytes]:
     return [event.payload for event in found]
 
 
-class EventStoreContract:
+class EventStoreContract(SubLogContract):
     """The suite; see the module."""
 
     @pytest.fixture

@@ -67,6 +67,8 @@ class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolC
     journaled: ClassVar[bool] = False
     """Whether all that a call does are requests to the sandbox under its `idempotency_key`, so that after a crash of
     the server it can be asked what became of the call. Other calls are never repeated, unless they are idempotent."""
+    resumable: ClassVar[bool] = False
+    """Whether a call that a crash cut short can be made again, because it then goes on where it was."""
     remembers: ClassVar[bool] = False
     """Whether a call is told the tool's newest result in the log (`ToolContext.latest`): the state of a tool whose
     result says all of it."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from pydantic import Field, field_validator
 
 from agent_core.events.messages import Frozen
 from agent_core.events.schema import Observation
+
+if TYPE_CHECKING:
+    from agent_core.tools.subagents import SubAgents
 
 
 class Tool(Frozen):
@@ -114,6 +117,11 @@ class ToolContext(Protocol):
 
     @property
     def sandbox(self) -> SandboxAccess: ...
+
+    @property
+    def subagents(self) -> SubAgents | None:
+        """The sub-agents of the conversation; None where there cannot be any."""
+        ...
 
     @property
     def idempotency_key(self) -> str:

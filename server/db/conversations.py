@@ -202,19 +202,20 @@ class ConversationRepository:
         await self._touches.flush()
 
     async def delete(self, conversation_id: str) -> bool:
-        """Delete the conversation, its log and its large payloads; False when there was none (its log goes anyway).
+        """Delete the conversation with its log and its sub-agents'; False when there was none (its log goes anyway).
 
         The rows go in one transaction. Whoever still owns the log can append nothing more.
         """
         self._touches.forget(conversation_id)
 
-        async def apply(connection: AsyncConnection) -> bool:
-            await event_rows.delete_log(connection, conversation_id)
+        async def apply(connection: AsyncConnection) -> tuple[bool, list[str]]:
+            logs = await event_rows.delete_log(connection, conversation_id)
             deleted = await connection.execute(delete(conversations).where(conversations.c.id == conversation_id))
-            return deleted.rowcount > 0
+            return deleted.rowcount > 0, logs
 
-        existed = await self._writer.change(apply, log=conversation_id)
-        await drop_blobs(self._blobs, conversation_id)
+        existed, logs = await self._writer.change(apply, log=conversation_id)
+        for log in logs:
+            await drop_blobs(self._blobs, log)
         return existed
 
     async def _records(self, statement: Executable) -> list[ConversationRecord]:

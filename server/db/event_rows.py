@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from agent_core.events.lineage import SEPARATOR, belongs_to
 from server.db.columns import from_microseconds
 from server.db.tables import events, owners
 
@@ -76,9 +77,18 @@ async def raise_epoch(connection: AsyncConnection, conversation_id: str) -> int:
     return 1
 
 
-async def delete_log(connection: AsyncConnection, conversation_id: str) -> None:
-    """Delete the log's rows; who owned it is fenced off from now on."""
-    await connection.execute(delete(events).where(events.c.conversation_id == conversation_id))
-    await connection.execute(
-        update(owners).where(owners.c.conversation_id == conversation_id).values(epoch=owners.c.epoch + 1)
+async def delete_log(connection: AsyncConnection, conversation_id: str) -> list[str]:
+    """Delete the rows of the log and of those below it, whose ids are returned.
+
+    Who owned them is fenced off from now on.
+    """
+    # Sub-conversations are found by their owners, which each log has and which are few; `LIKE` only preselects.
+    below = select(owners.c.conversation_id).where(
+        owners.c.conversation_id.startswith(f"{conversation_id}{SEPARATOR}", autoescape=True)
     )
+    found = (await connection.execute(below)).scalars()
+    logs = [conversation_id, *(log for log in found if belongs_to(log, conversation_id))]
+    for log in logs:
+        await connection.execute(delete(events).where(events.c.conversation_id == log))
+        await connection.execute(update(owners).where(owners.c.conversation_id == log).values(epoch=owners.c.epoch + 1))
+    return logs

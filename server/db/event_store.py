@@ -105,7 +105,8 @@ class SqlEventStore:
         )
 
     async def delete(self, conversation_id: str) -> None:
-        await self._writer.change(
+        logs = await self._writer.change(
             lambda connection: event_rows.delete_log(connection, conversation_id), log=conversation_id
         )
-        await drop_blobs(self._blobs, conversation_id)
+        for log in logs:
+            await drop_blobs(self._blobs, log)

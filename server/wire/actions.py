@@ -15,10 +15,13 @@ from agent_core.events.llm_events import ActionDecision, ActionEvent, MessageEve
 from agent_core.events.messages import ImageContent
 from agent_core.events.schema import Action, UnknownAction
 from agent_core.mcp.tool import MCPToolAction
+from agent_core.tools.agent_delegate import AgentDelegateAction
 from agent_core.tools.apply_patch import ApplyPatchAction
+from agent_core.tools.delegate import DelegateAction
 from agent_core.tools.file_editor import FileEditorAction
 from agent_core.tools.finish import FinishAction
 from agent_core.tools.plan_editor import PlanningFileEditorAction
+from agent_core.tools.task import TaskAction
 from agent_core.tools.task_tracker import TaskTrackerAction
 from agent_core.tools.terminal import TerminalAction
 from agent_core.tools.think import ThinkAction
@@ -186,6 +189,29 @@ def _task_tracking(action: TaskTrackerAction, event: ActionEvent, thought: str) 
     return ActionForm("task_tracking", args)
 
 
+def _delegate(action: DelegateAction, event: ActionEvent, thought: str) -> ActionForm:
+    """Tasks for several sub-agents are inputs by their ids; a spawn has no task, but says what is to be spawned."""
+    if action.command == "spawn":
+        ids = action.ids or []
+        inputs: dict[str, Any] = {"command": "spawn", "ids": ids, "agent_types": action.agent_types or []}
+    else:
+        ids, inputs = list(action.tasks or {}), dict(action.tasks or {})
+    return _delegation(", ".join(ids), inputs, thought)
+
+
+def _task(action: TaskAction, event: ActionEvent, thought: str) -> ActionForm:
+    inputs = {"task": action.prompt, "description": action.description, "resume": action.resume}
+    return _delegation(action.subagent_type, {key: value for key, value in inputs.items() if value}, thought)
+
+
+def _agent_delegate(action: AgentDelegateAction, event: ActionEvent, thought: str) -> ActionForm:
+    return _delegation(action.agent, action.inputs, thought)
+
+
+def _delegation(agent: str, inputs: dict[str, Any], thought: str) -> ActionForm:
+    return ActionForm("delegate", {"agent": agent, "inputs": inputs, "thought": thought})
+
+
 def _any_tool(action: Action, event: ActionEvent, thought: str) -> ActionForm:
     args = {
         "name": event.tool_name,
@@ -210,4 +236,7 @@ _TOOL_FORMS: Final[dict[type[Action], _Translation]] = {
     ThinkAction: _think,
     FinishAction: _finish,
     TaskTrackerAction: _task_tracking,
+    DelegateAction: _delegate,
+    TaskAction: _task,
+    AgentDelegateAction: _agent_delegate,
 }

@@ -10,10 +10,13 @@ from agent_core.events.control import AgentState, AgentStateChanged, RecallObser
 from agent_core.events.llm_events import AgentErrorEvent, ObservationEvent, UserRejectObservation
 from agent_core.events.schema import Observation
 from agent_core.mcp.results import MCPToolObservation
+from agent_core.tools.agent_delegate import AgentDelegateObservation
 from agent_core.tools.apply_patch import ApplyPatchObservation
+from agent_core.tools.delegate import DelegateObservation
 from agent_core.tools.file_editor import FileEditorObservation
 from agent_core.tools.finish import FinishObservation
 from agent_core.tools.plan_editor import PlanningFileEditorObservation
+from agent_core.tools.task import TaskObservation
 from agent_core.tools.task_tracker import TaskTrackerObservation
 from agent_core.tools.terminal import TerminalObservation
 from agent_core.tools.think import ThinkObservation
@@ -147,6 +150,15 @@ def _mcp(observation: MCPToolObservation, event: ObservationEvent) -> Observatio
     return ObservationForm("mcp", content, {"name": observation.name, "arguments": observation.arguments})
 
 
+def _delegate(observation: DelegateObservation | AgentDelegateObservation, event: ObservationEvent) -> ObservationForm:
+    return ObservationForm("delegate", observation.text, {"outputs": dict(observation.outputs)})
+
+
+def _task(observation: TaskObservation, event: ObservationEvent) -> ObservationForm:
+    outputs = {"task_id": observation.task_id, "status": observation.status, "result": observation.result}
+    return ObservationForm("delegate", observation.text, {"outputs": outputs if observation.task_id else {}})
+
+
 def _any_tool(observation: Observation, event: ObservationEvent) -> ObservationForm:
     content = observation.text
     if observation.is_error:
@@ -163,4 +175,7 @@ _RESULT_FORMS: Final[dict[type[Observation], _Translation]] = {
     ThinkObservation: _think,
     MCPToolObservation: _mcp,
     TaskTrackerObservation: _task_tracking,
+    DelegateObservation: _delegate,
+    TaskObservation: _task,
+    AgentDelegateObservation: _delegate,
 }

@@ -1,0 +1,182 @@
+"""One sub-agent at one task: its session from the message that asks to the last word that answers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from agent_core.controller.delegation.task_round import TaskRound
+from agent_core.errors import DrydockError, StreamClosedError
+from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState
+from agent_core.events.llm_events import ActionEvent, MessageEvent, UsageFigures
+from agent_core.events.messages import Message
+from agent_core.events.serialization import AnyEvent
+from agent_core.events.stream import EventStream
+from agent_core.tools.subagents import TaskReport
+
+logger = logging.getLogger(__name__)
+
+MAX_REJECTIONS: Final = 3
+SHOWN_CHARS: Final = 300
+REFUSED: Final = (
+    "Nobody is there who could approve this, so it was refused. Do the task without it; or finish, and say exactly what"
+    " is to be done, so that whoever asked you can do it."
+)
+UNAPPROVED: Final = "It was stopped, because it insists on what only a user may approve."
+
+Confirm = Callable[[Sequence[ActionEvent]], Awaitable[bool]]
+"""Whether a sub-agent may carry out these actions."""
+
+
+class ChildSession(Protocol):
+    """A sub-agent's session; `agent_core.session.agent_session.AgentSession` says what each member does."""
+
+    stream: EventStream
+
+    async def open(self) -> None: ...
+
+    async def start(self, initial_message: MessageEvent | None = None) -> None: ...
+
+    async def send(self, event: AnyEvent) -> AnyEvent: ...
+
+    async def close(self, *, stopped: bool) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One task for one sub-agent.
+
+    Attributes:
+        name: of its conversation.
+        label: under which it is counted and shown, for example ``delegate:tests``.
+        agent_type: its kind.
+        task: what it is asked.
+        key: of the asking action; an order that is given again under its key is the same one.
+        is_class: whether `agent_type` may be the class of an agent, whose answers count as the asking one's.
+    """
+
+    name: str
+    label: str
+    agent_type: str
+    task: str
+    key: str
+    is_class: bool = False
+
+
+class ChildRun:
+    """Has one order carried out. An order that was begun before goes on where it was; one that has ended is only read.
+
+    `account` is told what the sub-agent has cost in all, and how many answers of its model are new; `show` gets a line
+    for people now and then.
+    """
+
+    def __init__(
+        self,
+        order: Order,
+        session: ChildSession,
+        *,
+        confirm: Confirm,
+        account: Callable[[UsageFigures, int], Awaitable[None]],
+        show: Callable[[str], None],
+    ) -> None:
+        self.order = order
+        self._session = session
+        self._confirm = confirm
+        self._account = account
+        self._show = show
+        self._round = TaskRound(order.key)
+        self._is_unapproved = False
+        self._is_stopping = False
+        self._has_started = False
+
+    async def run(self) -> TaskReport:
+        """Carry it out; whatever goes wrong is in the report. Cancelling it lets go of the session as it is."""
+        try:
+            await self._follow()
+        except DrydockError as error:
+            return TaskReport("", " ".join(str(error).split()))
+        except Exception as error:
+            logger.exception("the sub-agent %s failed", self.order.name)
+            return TaskReport("", f"It failed: unexpected {type(error).__name__}.")
+        finally:
+            await self._session.close(stopped=False)
+        report = self._round.report
+        return TaskReport(report.result, UNAPPROVED) if self._is_unapproved else report
+
+    async def stop(self) -> None:
+        """Stop what it does: its model's answer and its commands; its `run` ends soon after.
+
+        Raises:
+            EventStoreError, StreamClosedError: its log cannot be written.
+        """
+        self._is_stopping = True
+        if self._has_started:
+            await self._session.send(ChangeAgentState(agent_state=AgentState.PAUSED))
+
+    async def suspend(self) -> None:
+        """Let go of it as it is: what it runs goes on, and the same order goes on from there later."""
+        await self._session.close(stopped=False)
+
+    async def _follow(self) -> None:
+        session, progress = self._session, self._round
+        await session.open()
+        async for event in session.stream.history():
+            progress.fold(event)
+        await self._account(progress.metrics, 0)
+        if progress.has_ended or self._is_told_to_stop():
+            return
+        position = session.stream.last_id
+        message = None
+        if progress.asked < 0:
+            said = Message.user(self.order.task)
+            message = MessageEvent(source="user", llm_message=said, sender=self.order.key)
+        await session.start(message)
+        self._has_started = True
+        if self._is_told_to_stop():
+            await self.stop()
+        async with session.stream.subscribe(after=position) as events:
+            async for live in events:
+                if await self._take(live):  # type: ignore[arg-type] # no notices were asked for
+                    return
+        raise StreamClosedError("it was broken off")
+
+    def _is_told_to_stop(self) -> bool:
+        return self._is_stopping  # which changes while this waits for something
+
+    async def _take(self, event: AnyEvent) -> bool:
+        """Take a live event into account; whether the task has ended with it."""
+        before = self._round.metrics
+        self._round.fold(event)
+        if line := _line_for(event):
+            self._show(f"[{self.order.label.partition(':')[2]}] {line[:SHOWN_CHARS]}\n")
+        if self._round.metrics != before:
+            answers = int(isinstance(event, ActionEvent | MessageEvent))
+            await self._account(self._round.metrics, answers)
+        if isinstance(event, AgentStateChanged | ActionEvent) and self._round.waits_for_word:
+            await self._decide()
+        return self._round.has_ended
+
+    async def _decide(self) -> None:
+        waiting = list(self._round.undecided.values())
+        answer: Any
+        if await self._confirm(waiting):
+            answer = ChangeAgentState(agent_state=AgentState.USER_CONFIRMED)
+        elif self._round.rejections >= MAX_REJECTIONS:
+            self._is_unapproved = True
+            answer = ChangeAgentState(agent_state=AgentState.PAUSED)
+        else:
+            answer = MessageEvent(source="user", llm_message=Message.user(REFUSED))
+        await self._session.send(answer)
+
+
+def _line_for(event: AnyEvent) -> str:
+    """What people are shown of a sub-agent's event while it works; the end of it is in the report."""
+    if isinstance(event, ActionEvent) and event.action is not None:
+        return " ".join((event.summary or event.tool_name).split())
+    if isinstance(event, MessageEvent) and event.source == "agent":
+        return " ".join(event.llm_message.text.split())
+    if isinstance(event, AgentStateChanged) and event.agent_state is AgentState.ERROR:
+        return " ".join((event.detail or event.reason).split())
+    return ""

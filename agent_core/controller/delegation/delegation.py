@@ -1,0 +1,291 @@
+"""The sub-agents of one conversation, each in a conversation of its own (agent-core 4.11).
+
+Nothing is kept here that the logs do not tell: which sub-agents there are is folded from the log of the asking
+conversation, how far each is with its task from its own. So a call that a crash cut short is simply made again: a
+sub-agent that has ended is read, one that was at work goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, Protocol
+
+from agent_core.agent.base import AgentBase
+from agent_core.controller.account import Account
+from agent_core.controller.delegation.child_run import ChildRun, ChildSession, Confirm, Order
+from agent_core.controller.delegation.purse import Purse
+from agent_core.controller.delegation.roster import Roster
+from agent_core.controller.state import ConversationState
+from agent_core.errors import EventStoreError, StreamClosedError
+from agent_core.events.control import MetricsUpdated, SubAgentSpending
+from agent_core.events.llm_events import UsageFigures
+from agent_core.events.serialization import AnyEvent
+from agent_core.events.stream import EventStream
+from agent_core.llm.metrics import Metrics
+from agent_core.skills.agent_catalog import AgentKind
+from agent_core.tools.spec import ToolContext
+from agent_core.tools.subagents import (
+    DEFAULT_TYPE,
+    MAX_CHILDREN,
+    MAX_DEPTH,
+    MAX_RUNS_IN_ANSWER,
+    SpawnedAgent,
+    SubAgentError,
+    TaskReport,
+    TaskRun,
+)
+
+logger = logging.getLogger(__name__)
+
+STOP_SECONDS: Final = 5.0
+"""Until sub-agents that were told to stop are left alone."""
+
+
+class Household(Protocol):
+    """Where sub-agents come from: `agent_core.session.subagents` has the one of a session."""
+
+    @property
+    def confirm(self) -> Confirm:
+        """Decides about actions of sub-agents that a user would be asked for."""
+        ...
+
+    async def kind(self, name: str) -> AgentKind:
+        """The kind of sub-agent of this name.
+
+        Raises:
+            SubAgentError: there is none; the message lists those there are.
+        """
+        ...
+
+    async def agent(self, order: Order) -> tuple[AgentBase, AgentKind | None]:
+        """A fresh agent for an order, and its kind, if it is of one.
+
+        Raises:
+            SubAgentError: there is no such agent, or it cannot be made.
+        """
+        ...
+
+    def session(self, order: Order, agent: AgentBase, kind: AgentKind | None, purse: Purse) -> ChildSession:
+        """A session for this agent in a conversation of its own; nothing is opened yet."""
+        ...
+
+    async def end_shells(self, name: str) -> None:
+        """End the shells of the sub-agent in this conversation, as far as that can be done."""
+        ...
+
+
+class Delegation:
+    """Fulfils `agent_core.tools.subagents.SubAgents` for one session.
+
+    `observe` takes the stored history; what comes later is read when it is needed. `suspend` lets go of all that are at
+    work, who go on when the call is made again.
+    """
+
+    def __init__(
+        self,
+        stream: EventStream,
+        household: Household,
+        *,
+        account: Account,
+        state: Callable[[], ConversationState],
+        depth: int = 0,
+        above: Purse | None = None,
+    ) -> None:
+        """`state` is that of the conversation at the moment, `above` what it spends from if it is a sub-agent's own.
+
+        `depth` is how deep it is nested; 0 for a conversation of a user's.
+        """
+        self._stream = stream
+        self._household = household
+        self._account = account
+        self._state = state
+        self._depth = depth
+        self._above = above
+        self._roster = Roster()
+        self._runs: dict[str, ChildRun] = {}
+        self._counted: dict[str, UsageFigures] = {}
+        # Protects the sub-agents with ids: calls about them take effect one after the other, in their order.
+        self._turn = asyncio.Lock()
+
+    def observe(self, event: AnyEvent) -> None:
+        """Take a stored event into account."""
+        self._roster.fold(event)
+
+    # --- what tools ask for ---
+
+    async def spawn(self, call: ToolContext, ids: Sequence[str], types: Sequence[str]) -> dict[str, SpawnedAgent]:
+        async with self._turn:
+            await self._admit()
+            present = self._roster.spawned
+            _check_ids(ids, types, present)
+            kinds = [types[place].strip() if place < len(types) else "" for place in range(len(ids))]
+            wanted = {
+                name: SpawnedAgent(agent_type=kind or DEFAULT_TYPE, name=f"delegate-{call.action_id}-{place}")
+                for place, (name, kind) in enumerate(zip(ids, kinds, strict=True), 1)
+            }
+            for name, spawned in wanted.items():
+                await self._household.agent(self._order(call, name, spawned, ""))
+            for replaced in present.keys() & wanted.keys():
+                await self._household.end_shells(present[replaced].name)
+            return wanted
+
+    async def delegate(self, call: ToolContext, tasks: Mapping[str, str]) -> list[TaskReport]:
+        async with self._turn:
+            await self._admit(call)
+            present = self._roster.spawned
+            if missing := [name for name in tasks if name not in present]:
+                known = ", ".join(present) or "none"
+                raise SubAgentError(f"there is no sub-agent {', '.join(missing)}; spawn it first. There are: {known}")
+            if empty := [name for name, task in tasks.items() if not task.strip()]:
+                raise SubAgentError(f"the task of {', '.join(empty)} is empty; say what is to be done")
+            orders = [self._order(call, name, present[name], task) for name, task in tasks.items()]
+            return await self._carry_out(call, orders)
+
+    async def task(self, call: ToolContext, prompt: str, agent_type: str, *, resume: str | None) -> TaskRun:
+        await self._admit(call)
+        task_id = resume or self._roster.task_ids.get(call.action_id, "")
+        if task_id not in self._roster.tasks:
+            known = ", ".join(self._roster.tasks) or "none"
+            raise SubAgentError(f"there is no task {task_id!r} to resume; there are: {known}")
+        if not prompt.strip():
+            raise SubAgentError("the prompt is empty; say what is to be done")
+        kind = self._roster.tasks[task_id]
+        order = Order(task_id, f"task:{task_id}", kind, prompt, call.idempotency_key)
+        if order.name in self._runs:
+            raise SubAgentError(f"{task_id} is at work already; wait for its result")
+        await self._household.agent(order)
+        try:
+            (report,) = await self._carry_out(call, [order])
+        finally:
+            await self._household.end_shells(order.name)
+        return TaskRun(task_id, kind, report)
+
+    async def ask(self, call: ToolContext, agent: str, task: str) -> TaskReport:
+        await self._admit(call)
+        name = f"delegate-{call.action_id}"
+        order = Order(name, f"delegate:{agent}", agent, task, call.idempotency_key, is_class=True)
+        await self._household.agent(order)
+        try:
+            (report,) = await self._carry_out(call, [order])
+        finally:
+            await self._household.end_shells(name)
+        return report
+
+    async def suspend(self) -> None:
+        """Let go of all that are at work, as they are."""
+        await asyncio.gather(*(run.suspend() for run in self._runs.values()))
+
+    # --- how it is done ---
+
+    async def _admit(self, call: ToolContext | None = None) -> None:
+        """See what is in the log by now, and whether sub-agents may be had at all; for `call`, be put to work."""
+        while page := await self._stream.page(after=self._roster.position):
+            for event in page:
+                self._roster.fold(event)
+        if self._depth >= MAX_DEPTH:
+            raise SubAgentError(
+                f"sub-agents may be nested {MAX_DEPTH} deep, and this is one of the deepest: do it yourself"
+            )
+        place = self._roster.place_in_answer(call.action_id) if call is not None else 1
+        if place > MAX_RUNS_IN_ANSWER:
+            raise SubAgentError(
+                f"at most {MAX_RUNS_IN_ANSWER} calls in one answer may put sub-agents to work, and this is number"
+                f" {place}: nothing was begun. Read the results of the others first"
+            )
+
+    def _order(self, call: ToolContext, agent_id: str, spawned: SpawnedAgent, task: str) -> Order:
+        return Order(spawned.name, f"delegate:{agent_id}", spawned.agent_type, task, call.idempotency_key)
+
+    async def _carry_out(self, call: ToolContext, orders: Sequence[Order]) -> list[TaskReport]:
+        """Have all orders carried out at the same time; cancelled, stop them, unless the session itself ends."""
+        tasks = [
+            asyncio.create_task(self._run(call, order), name=f"subagent:{self._stream.conversation_id}:{order.name}")
+            for order in orders
+        ]
+        try:
+            await asyncio.wait(tasks)
+        except asyncio.CancelledError:
+            if not self._stream.closed:
+                await self._stop([order.name for order in orders], tasks)
+            raise
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+        return [task.result() for task in tasks]
+
+    async def _run(self, call: ToolContext, order: Order) -> TaskReport:
+        try:
+            agent, kind = await self._household.agent(order)
+        except SubAgentError as error:
+            return TaskReport("", str(error))
+        purse = Purse(self._account, self._state, order.label, self._above)
+        run = self._runs[order.name] = ChildRun(
+            order,
+            self._household.session(order, agent, kind, purse),
+            confirm=self._household.confirm,
+            account=lambda spent, answers: self._note(call, order, purse, spent, answers),
+            show=call.emit_output,
+        )
+        try:
+            return await run.run()
+        finally:
+            del self._runs[order.name]
+
+    async def _stop(self, names: Sequence[str], tasks: Sequence[asyncio.Task[TaskReport]]) -> None:
+        runs = [self._runs[name] for name in names if name in self._runs]
+        try:
+            async with asyncio.timeout(STOP_SECONDS):
+                for result in await asyncio.gather(*(run.stop() for run in runs), return_exceptions=True):
+                    if isinstance(result, Exception):
+                        logger.warning(
+                            "a sub-agent of %s was not told to stop: %s", self._stream.conversation_id, result
+                        )
+                await asyncio.wait(tasks)
+        except TimeoutError:
+            logger.warning("sub-agents of %s did not stop in time", self._stream.conversation_id)
+
+    async def _note(self, call: ToolContext, order: Order, purse: Purse, spent: UsageFigures, answers: int) -> None:
+        """Write what a sub-agent has cost into the log of the asking conversation."""
+        known = self._counted.get(order.name)
+        if known is None:
+            # Before the first call of this process: what an earlier one has spent, and did not get to write down.
+            known = self._roster.spent.get(order.name, UsageFigures())
+            purse.add(_metrics(spent).diff(_metrics(known)))
+        spent = UsageFigures(accumulated_cost=spent.accumulated_cost, usage=spent.usage)
+        self._counted[order.name] = spent
+        if spent == known:
+            return
+        spending = SubAgentSpending(name=order.name, spent=spent, iterations=answers if order.is_class else 0)
+        updated: AnyEvent = MetricsUpdated(cause=call.action_id, metrics=self._account.note(), sub_agent=spending)
+        await _stored(self._stream.add_event(updated), order.name)
+
+
+def _check_ids(ids: Sequence[str], types: Sequence[str], present: Mapping[str, SpawnedAgent]) -> None:
+    if any(not name.strip() for name in ids):
+        raise SubAgentError("an id is empty; give each sub-agent a name")
+    if len(set(ids)) < len(ids):
+        raise SubAgentError(f"the ids {', '.join(ids)} are not different from one another")
+    if len(types) > len(ids):
+        raise SubAgentError(f"there are {len(types)} agent_types for {len(ids)} ids; give one for each id, or fewer")
+    if len(present.keys() | set(ids)) > MAX_CHILDREN:
+        raise SubAgentError(
+            f"cannot spawn {len(ids)} sub-agents: there are {len(present)} already ({', '.join(present) or 'none'}),"
+            f" and at most {MAX_CHILDREN} are allowed. Use one that is there, or replace it by using its id"
+        )
+
+
+def _metrics(figures: UsageFigures) -> Metrics:
+    return Metrics(figures.accumulated_cost, figures.usage)
+
+
+async def _stored(writing: Awaitable[object], name: str) -> None:
+    """Wait until it is stored; what cannot be stored now is contained in what is written next."""
+    try:
+        await writing
+    except StreamClosedError:
+        return
+    except EventStoreError as error:
+        logger.warning("what the sub-agent %s has cost is not stored yet: %s", name, error)

@@ -1,0 +1,120 @@
+"""A conversation's sandbox as one of its sub-agents has it: the same files, shells of its own (agent-core 4.11)."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Protocol
+
+from agent_core.errors import SandboxLostError
+from agent_core.runtime.connection import KeyState
+from agent_core.runtime.sandbox import Progress
+from agent_core.tools.spec import SandboxAccess, SandboxReply
+
+MAX_NAME: Final = 64
+SESSION: Final = "session"
+
+
+class KeyedSandbox(SandboxAccess, Protocol):
+    """What sub-agents share: `agent_core.runtime.connection.SandboxConnection` says what each member does."""
+
+    async def start(self, progress: Progress | None = None) -> object: ...
+
+    async def lookup(self, key: str) -> KeyState: ...
+
+    async def ack(self, keys: Iterable[str]) -> None: ...
+
+
+class SharedSandbox:
+    """Another one's sandbox. Its life is not this one's to decide: to pause, stop or destroy it does nothing.
+
+    Args:
+        sandbox: the one that is shared.
+        prefix: begins the names of the shells that are opened through it.
+    """
+
+    def __init__(self, sandbox: KeyedSandbox, prefix: str) -> None:
+        self._sandbox = sandbox
+        self._prefix = prefix
+        self._asked: set[asyncio.Task[SandboxReply]] = set()
+        self._closed = asyncio.Event()
+
+    @property
+    def working_dir(self) -> str:
+        """Absolute path of the workspace inside the sandbox."""
+        return self._sandbox.working_dir
+
+    async def start(self, progress: Progress | None = None) -> object:
+        """See to it that it is up."""
+        return await self._sandbox.start(progress)
+
+    def listen(self, progress: Progress) -> None:
+        """Nothing is told: its owner tells the user what becomes of it."""
+
+    async def request(
+        self,
+        op: str,
+        args: Mapping[str, Any],
+        *,
+        key: str | None = None,
+        limit_seconds: float | None = None,
+        on_output: Callable[[str], None] | None = None,
+        blob: bytes | None = None,
+    ) -> SandboxReply:
+        """See `SandboxAccess.request`; when this is closed, what was asked for goes on without the caller."""
+        if self._closed.is_set():
+            raise SandboxLostError("The sub-agent has let go of the sandbox.")
+        if SESSION in args:
+            args = {**args, SESSION: self.session_name(str(args[SESSION]))}
+        elif op.startswith("shell."):
+            args = {**args, SESSION: self.session_name("default")}
+        asked = self._sandbox.request(op, args, key=key, limit_seconds=limit_seconds, on_output=on_output, blob=blob)
+        asking: asyncio.Task[SandboxReply] = asyncio.ensure_future(asked)
+        closing = asyncio.ensure_future(self._closed.wait())
+        self._asked.add(asking)
+        asking.add_done_callback(self._answered)
+        try:
+            await asyncio.wait({asking, closing}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            asking.cancel()
+            await asyncio.wait({asking})
+            raise
+        finally:
+            closing.cancel()
+        if not asking.done():
+            raise SandboxLostError("The sub-agent has let go of the sandbox.")
+        return asking.result()
+
+    def session_name(self, name: str) -> str:
+        """What the shell is called in the sandbox."""
+        whole = f"{self._prefix}:{name}"
+        if len(whole) <= MAX_NAME:
+            return whole
+        return f"sub:{hashlib.sha256(whole.encode()).hexdigest()[:32]}"
+
+    async def lookup(self, key: str) -> KeyState:
+        """See `SandboxConnection.lookup`."""
+        return await self._sandbox.lookup(key)
+
+    async def ack(self, keys: Iterable[str]) -> None:
+        """See `SandboxConnection.ack`."""
+        await self._sandbox.ack(keys)
+
+    async def pause(self) -> None:
+        """Nothing: it is not this one's."""
+
+    async def stop(self) -> None:
+        """Nothing: it is not this one's."""
+
+    async def destroy(self) -> None:
+        """Nothing: it is not this one's."""
+
+    async def close(self) -> None:
+        """Let go of it, for ever; what was asked for goes on there."""
+        self._closed.set()
+
+    def _answered(self, asking: asyncio.Task[SandboxReply]) -> None:
+        self._asked.discard(asking)
+        if not asking.cancelled():
+            asking.exception()  # whoever waited for it has it; nobody may be left

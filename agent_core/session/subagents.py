@@ -1,0 +1,218 @@
+"""The sub-agents of a session: their kinds, their agents, and sessions that share what is shared (agent-core 4.11)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from agent_core.agent.base import AgentBase
+from agent_core.agent.subagent import make_agent_of_class, make_subagent
+from agent_core.controller.delegation.child_run import ChildSession, Confirm, Order
+from agent_core.controller.delegation.delegation import Delegation
+from agent_core.controller.delegation.purse import Purse
+from agent_core.controller.state import ConversationState
+from agent_core.controller.step import Step
+from agent_core.errors import SandboxError, ToolError
+from agent_core.events.lineage import child_id
+from agent_core.events.llm_events import ActionEvent
+from agent_core.events.masking import SecretMasker
+from agent_core.events.store import EventStore
+from agent_core.events.stream import EventStream
+from agent_core.runtime.connection import SandboxConnection
+from agent_core.runtime.shared_sandbox import SharedSandbox
+from agent_core.security.confirmation import AlwaysConfirm, ConfirmationPolicy, ConfirmRisky, NeverConfirm
+from agent_core.security.hooks import HookConfig
+from agent_core.security.secrets import SecretRegistry
+from agent_core.session.settings import SessionSettings
+from agent_core.skills.agent_catalog import AgentCatalog, AgentKind, agents_in_texts, load_user_agents
+from agent_core.skills.agent_definition import AgentDefinition, PermissionMode
+from agent_core.tools.agent_types import is_kind_usable, usable_kinds
+from agent_core.tools.subagents import SubAgentError
+
+FACTS_SECONDS: Final = 10.0
+END_SECONDS: Final = 5.0
+
+_POLICIES: Final[dict[PermissionMode, ConfirmationPolicy]] = {
+    "always_confirm": AlwaysConfirm(),
+    "never_confirm": NeverConfirm(),
+    "confirm_risky": ConfirmRisky(),
+}
+_files = ThreadPoolExecutor(max_workers=1, thread_name_prefix="agents")
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """What the session of a sub-agent has from the one that asks it.
+
+    Attributes:
+        secrets: the registry, `masker` what hides their values in the log.
+        purse: what pays for it.
+        cache_key: under which providers cache its prompts.
+        depth: how deep it is nested; 1 for a sub-agent of a user's conversation.
+    """
+
+    secrets: SecretRegistry
+    masker: SecretMasker
+    purse: Purse
+    cache_key: str
+    depth: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """What a session works with, and gives to those of its sub-agents; `make` is the class of sessions."""
+
+    stream: EventStream
+    store: EventStore
+    settings: SessionSettings
+    agent: AgentBase
+    sandbox: SandboxConnection | SharedSandbox
+    secrets: SecretRegistry
+    step: Step
+    parent: Parent | None
+    make: Callable[..., ChildSession]
+
+    @property
+    def depth(self) -> int:
+        """How deep the session is nested itself."""
+        return self.parent.depth if self.parent is not None else 0
+
+    def for_child(self, purse: Purse) -> Parent:
+        """What one of its sub-agents has from it."""
+        key = self.parent.cache_key if self.parent is not None else self.stream.conversation_id
+        return Parent(self.secrets, self.stream.secrets, purse, key, self.depth + 1)
+
+    def delegation(self, state: Callable[[], ConversationState]) -> Delegation:
+        """What puts its sub-agents to work; `state` is that of the conversation at the moment."""
+        return Delegation(
+            self.stream,
+            SessionHousehold(self, state),
+            account=self.step.account,
+            state=state,
+            depth=self.depth,
+            above=self.parent.purse if self.parent is not None else None,
+        )
+
+
+class SessionHousehold:
+    """Fulfils `agent_core.controller.delegation.delegation.Household` for a session."""
+
+    def __init__(self, shared: Shared, state: Callable[[], ConversationState]) -> None:
+        self._shared = shared
+        self._state = state
+        self._catalog: AgentCatalog | None = None
+
+    @property
+    def confirm(self) -> Confirm:
+        return self._confirmed
+
+    @property
+    def _policy(self) -> ConfirmationPolicy:
+        """The confirmation policy in force for the asking agent."""
+        return self._shared.step.gate(self._state()).policy
+
+    async def kind(self, name: str) -> AgentKind:
+        found = (await self._known()).find(name)
+        if found is None:  # it may have been written since
+            self._catalog = None
+            found = (await self._known()).find(name)
+        if found is None or not is_kind_usable(found):
+            known = ", ".join(usable_kinds(await self._known()))
+            raise SubAgentError(f"there is no kind of sub-agent called {name!r} here; there are: {known}")
+        return found
+
+    async def agent(self, order: Order) -> tuple[AgentBase, AgentKind | None]:
+        asking = self._shared.agent
+        if order.is_class:
+            agent = make_agent_of_class(order.agent_type, asking, order.label)
+            if agent is not None:
+                return agent, None
+        kind = await self.kind(order.agent_type)
+        return make_subagent(kind, asking, order.label), kind
+
+    def session(self, order: Order, agent: AgentBase, kind: AgentKind | None, purse: Purse) -> ChildSession:
+        shared = self._shared
+        own = kind.definition if kind is not None else None
+        limits: dict[str, Any] = {}
+        if order.is_class:
+            limits["max_iterations"] = max(1, self._state().limits.iteration_limit - self._state().iterations)
+        elif own is not None:
+            limits["max_iterations"] = own.max_iteration_per_run or shared.settings.max_iterations
+            limits["max_budget"] = own.max_budget_per_run or shared.settings.max_budget
+        settings = replace(
+            shared.settings,
+            agent=agent,
+            agent_context=None,
+            confirmation_mode=False,
+            analyzer=shared.settings.effective_analyzer,
+            policy=_policy(own, self._policy),
+            hooks=_hooks(own, shared.settings.hooks),
+            **limits,
+        )
+        return shared.make(
+            child_id(shared.stream.conversation_id, order.name),
+            store=shared.store,
+            settings=settings,
+            sandbox=self._sandbox(order.name),
+            hook_events=(),
+            parent=shared.for_child(purse),
+        )
+
+    async def end_shells(self, name: str) -> None:
+        args = {"session": "default"}
+        with contextlib.suppress(SandboxError, ToolError):
+            await self._sandbox(name).request("shell.kill", args, limit_seconds=END_SECONDS)
+
+    def _sandbox(self, name: str) -> SharedSandbox:
+        return SharedSandbox(self._shared.sandbox, name)
+
+    async def _confirmed(self, actions: Sequence[ActionEvent]) -> bool:
+        """The program's word; without one, agreement where the asking agent asks nobody either, and else none."""
+        handler = self._shared.settings.confirm_subagents
+        if handler is not None:
+            return bool(await handler(actions))
+        return isinstance(self._policy, NeverConfirm)
+
+    async def _known(self) -> AgentCatalog:
+        """All kinds; those of files are read once, and again when one is missed."""
+        if self._catalog is None:
+            user = await asyncio.get_running_loop().run_in_executor(_files, load_user_agents)
+            self._catalog = AgentCatalog([*await self._of_project(), *user])
+        return self._catalog
+
+    async def _of_project(self) -> list[AgentDefinition]:
+        reply = await self._shared.sandbox.request("workspace.facts", {}, limit_seconds=FACTS_SECONDS)
+        return project_agents(reply.result)
+
+
+def project_agents(facts: dict[str, Any]) -> list[AgentDefinition]:
+    """The kinds of sub-agents that a workspace defines, from its facts (the result of ``workspace.facts``)."""
+    listed = facts.get("agents")
+    files: dict[str, str] = {}
+    for one in listed if isinstance(listed, list) else []:
+        path, text = (one.get("path"), one.get("content")) if isinstance(one, dict) else (None, None)
+        if isinstance(path, str) and isinstance(text, str):  # what comes from a sandbox is not trusted to have its form
+            files[path] = text
+    return agents_in_texts(files, "project")
+
+
+def _policy(own: AgentDefinition | None, asking: ConfirmationPolicy) -> ConfirmationPolicy:
+    """The kind's policy, if it sets one. A project's files may make it stricter, not laxer."""
+    if own is None or own.permission_mode is None:
+        return asking
+    wanted = _POLICIES[own.permission_mode]
+    is_stricter = isinstance(asking, NeverConfirm) or isinstance(wanted, AlwaysConfirm)
+    return wanted if own.level != "project" or is_stricter else asking
+
+
+def _hooks(own: AgentDefinition | None, asking: HookConfig) -> HookConfig:
+    if own is None or not own.hooks:
+        return asking
+    try:
+        return asking.followed_by(HookConfig.model_validate(own.hooks))
+    except ValueError as error:
+        raise SubAgentError(f"the hooks of the sub-agent {own.name!r} cannot be used: {error}") from error

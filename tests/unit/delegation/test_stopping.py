@@ -1,0 +1,166 @@
+"""Stops and crashes: they reach the sub-agents, no command runs twice, and each call is answered once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from agent_core.controller.account import metrics_of
+from agent_core.events.control import AgentState
+from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, ObservationEvent, UserRejectObservation
+from agent_core.events.serialization import AnyEvent
+from agent_core.testing.model_turns import Turn, calls
+from tests.unit.delegation.family import GO, Family, done, family, hand_out, results, run, spawn, state_of, task
+
+WAITING = {
+    GO: [calls(spawn("a", "b")), calls(hand_out(a="do a", b="do b")), done()],
+    "do a": [run("wait a"), done("a is done")],
+    "do b": [run("wait b"), done("b is done")],
+}
+
+
+def answers(events: list[AnyEvent]) -> dict[int, int]:
+    """How often each action was answered."""
+    given = [
+        event.cause
+        for event in events
+        if isinstance(event, ObservationEvent | AgentErrorEvent | UserRejectObservation) and event.cause is not None
+    ]
+    return {event.id: Counter(given)[event.id] for event in events if isinstance(event, ActionEvent)}
+
+
+async def cost(one: Family, conversation_id: str, usage_id: str = "") -> float:
+    """What a conversation has cost by its own log."""
+    found = [snapshot for event in await one.log(conversation_id) if (snapshot := metrics_of(event)) is not None][-1]
+    return (found.by_usage_id[usage_id] if usage_id else found).accumulated_cost
+
+
+async def all_answered_once(one: Family) -> bool:
+    logs = [await one.log(name) for name in ("c", *one.children())]
+    return all(count == 1 for log in logs for count in answers(log).values())
+
+
+@pytest.mark.parametrize("state", [AgentState.STOPPED, AgentState.PAUSED])
+async def test_a_stop_ends_the_commands_of_all_sub_agents_and_every_call_is_answered(state: AgentState) -> None:
+    async with family(WAITING) as one:
+        await one.say()
+        await one.began("wait a", "wait b")
+        await one.ask_for(state)
+        events = await one.until(lambda events: state_of(events) is state and 0 not in answers(events).values())
+        assert sorted(one.interrupted) == ["wait a", "wait b"]
+        assert await all_answered_once(one)
+        for child in one.children():
+            assert state_of(await one.log(child)) is AgentState.PAUSED
+    (stopped,) = [event for event in events if isinstance(event, AgentErrorEvent)]
+    assert stopped.classification == "interrupted"
+
+
+async def test_a_stop_ends_the_answers_that_the_models_of_sub_agents_are_giving() -> None:
+    lines = {GO: [calls(task("think")), done()], "think": [Turn(text="Well", fault="hang")]}
+    async with family(lines) as one:
+        await one.say()
+        await one.until(lambda _: bool(one.requests_of("think")))
+        await one.ask_for(AgentState.STOPPED)
+        async with asyncio.timeout(20):
+            await one.server.stream_dropped.wait()
+        await one.until(lambda events: state_of(events) is AgentState.STOPPED and 0 not in answers(events).values())
+
+
+async def test_a_paused_task_goes_on_when_it_is_resumed() -> None:
+    lines = {
+        GO: [calls(task("look")), calls(task("go on", resume="task_00000001")), done()],
+        "look": [run("wait"), done("seen")],
+    }
+    async with family(lines) as one:
+        await one.say()
+        await one.began("wait")
+        await one.ask_for(AgentState.PAUSED)
+        await one.until(lambda events: state_of(events) is AgentState.PAUSED and 0 not in answers(events).values())
+        await one.ask_for(AgentState.RUNNING)
+        events = await one.at_rest()
+    assert results(events) == ["Task ID: task_00000001\nSubagent: general-purpose\nStatus: completed\n\nseen"]
+
+
+@pytest.mark.parametrize("released", [True, False])
+async def test_after_a_crash_the_call_is_answered_once_and_no_command_runs_twice(released: bool) -> None:
+    async with family(WAITING) as one:
+        await one.say()
+        await one.began("wait a", "wait b")
+        await one.crash()
+        if released:  # they end while nobody is there
+            one.released.set()
+        await one.begin()
+        one.released.set()
+        events = await one.at_rest()
+        assert await all_answered_once(one)
+    assert results(events)[1] == "Completed delegation of 2 tasks\n1. Agent a: a is done\n2. Agent b: b is done"
+    assert sorted(command for _, command in one.commands) == ["wait a", "wait b"]
+    assert not one.interrupted
+    assert len(one.children()) == 2
+
+
+async def test_sub_agents_that_had_ended_before_a_crash_are_not_asked_again() -> None:
+    lines = {
+        GO: [calls(spawn("a", "b")), calls(hand_out(a="do a", b="do b")), done()],
+        "do a": [done("a is done")],
+        "do b": [run("wait b"), done("b is done")],
+    }
+    async with family(lines) as one:
+        await one.say()
+        await one.began("wait b")
+        child_of_a = "c~" + next(name for name in (c.partition("~")[2] for c in one.children()) if name.endswith("-1"))
+        await one.until(lambda events: state_of(events) is AgentState.FINISHED, child_of_a)
+        await one.crash()
+        await one.begin()
+        one.released.set()
+        events = await one.at_rest()
+        asked = len(one.requests_of("do a"))
+    assert asked == 1
+    assert results(events)[1] == "Completed delegation of 2 tasks\n1. Agent a: a is done\n2. Agent b: b is done"
+
+
+async def test_after_a_crash_and_a_stop_nothing_is_begun_again() -> None:
+    async with family(WAITING) as one:
+        await one.say()
+        await one.began("wait a", "wait b")
+        await one.crash()
+        await one.begin_with(AgentState.STOPPED)
+        events = await one.until(lambda events: 0 not in answers(events).values())
+        assert state_of(events) is not AgentState.RUNNING
+    assert sorted(command for _, command in one.commands) == ["wait a", "wait b"]
+
+
+@pytest.mark.parametrize("crashes", range(1, 9))
+async def test_wherever_a_crash_comes_the_outcome_is_the_same(crashes: int) -> None:
+    """A crash at each of so many moments: the log's length tells where."""
+    lines = {
+        GO: [calls(spawn("a", "b")), calls(hand_out(a="do a", b="do b")), calls(task("look")), done("all")],
+        "do a": [run("one"), run("two"), done("a is done")],
+        "do b": [done("b is done")],
+        "look": [run("three"), done("seen")],
+    }
+    async with family(lines) as one:
+        await one.say()
+        for moment in range(crashes):
+            length = 8 + 3 * moment
+            events = await one.until(
+                lambda events: len(events) > length or state_of(events) is AgentState.FINISHED  # noqa: B023
+            )
+            if state_of(events) is AgentState.FINISHED:
+                break
+            await one.crash()
+            await one.begin()
+        events = await one.at_rest()
+        assert await all_answered_once(one)
+        children = one.children()
+    assert results(events)[1:] == [
+        "Completed delegation of 2 tasks\n1. Agent a: a is done\n2. Agent b: b is done",
+        "Task ID: task_00000001\nSubagent: general-purpose\nStatus: completed\n\nseen",
+    ]
+    assert Counter(command for _, command in one.commands) == {"one": 1, "two": 1, "three": 1}
+    spent = await cost(one, "c", "default")
+    for child in children:
+        spent += await cost(one, child)
+    assert await cost(one, "c") == pytest.approx(spent)
