@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr, SerializeAsAny, field_
 from agent_core.agent.critic import AnyCritic
 from agent_core.agent.models_in import llms_in
 from agent_core.agent.step_form import StepInput, StepOutcome
+from agent_core.agent.tool_specs import ToolSpecs
 from agent_core.agent.toolbox import DEFAULT_TOOL_NAMES, builtin_tool_classes, checked_toolset, end_tools, toolset
 from agent_core.events.llm_events import MessageEvent, SystemPromptEvent
 from agent_core.events.messages import TextContent
@@ -26,7 +27,6 @@ from agent_core.memory.condensers.catalog import AnyCondenser
 from agent_core.skills.context import AgentContext
 from agent_core.templates import rendered
 from agent_core.tools.definition import ToolDefinition
-from agent_core.tools.spec import Tool
 
 PROMPT_DIR = Path(__file__).parent / "prompts"
 SYSTEM_PROMPT = "system_prompt.j2"
@@ -57,7 +57,7 @@ class AgentBase(Tagged):
     """
 
     llm: AnyLLM
-    tools: list[Tool] = Field(default_factory=list)
+    tools: ToolSpecs = Field(default_factory=list)
     mcp_config: McpConfig = Field(default_factory=dict)
     filter_tools_regex: str | None = None
     include_default_tools: list[str] = Field(default_factory=lambda: list(DEFAULT_TOOL_NAMES))

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from agent_core.agent.agent import Agent
 from agent_core.agent.base import SYSTEM_PROMPT
+from agent_core.agent.tool_specs import ToolSpecs
 from agent_core.tools.finish import FinishTool
 from agent_core.tools.presets import get_default_tools
 from agent_core.tools.registry import canonical_name, list_registered_tools
@@ -41,7 +42,7 @@ class CodeActAgent(Agent):
     VERSION: ClassVar[str] = "2.2"
     leaves_on_exit: ClassVar[bool] = True
 
-    tools: list[Tool] = Field(default_factory=get_default_tools)
+    tools: ToolSpecs = Field(default_factory=get_default_tools)
     enable_cmd: bool = True
     enable_think: bool = True
     enable_finish: bool = True

@@ -7,12 +7,12 @@ from typing import Any, Final
 from pydantic import Field, model_validator
 
 from agent_core.agent.agent import Agent
+from agent_core.agent.tool_specs import ToolSpecs
 from agent_core.llm.llm import LLM
 from agent_core.memory.condensers.presets import condenser_llm
 from agent_core.memory.condensers.summarizing import LLMSummarizingCondenser
 from agent_core.tools.plan_editor import PLAN_PARTS
 from agent_core.tools.presets import get_planning_tools
-from agent_core.tools.spec import Tool
 
 PLANNING_PROMPT: Final = "system_prompt_planning.j2"
 MAX_SIZE: Final = 100
@@ -30,7 +30,7 @@ class PlanningAgent(Agent):
     Its prompt tells it the parts of a plan (`system_prompt_kwargs`, ``plan_structure``).
     """
 
-    tools: list[Tool] = Field(default_factory=get_planning_tools)
+    tools: ToolSpecs = Field(default_factory=get_planning_tools)
     system_prompt_filename: str = PLANNING_PROMPT
 
     @model_validator(mode="before")
