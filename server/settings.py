@@ -5,10 +5,13 @@ Each field's description is what `docs/configuration.md` shows; a test keeps the
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator
+
+from server.mcp_config import McpConfig
 
 AUTO_TOKEN = "auto"  # noqa: S105 - a word that asks for a token, not a token
 DEMO_MODEL = "demo/tour"
@@ -27,11 +30,22 @@ def _none_if_blank(value: object) -> object:
     return None if isinstance(value, str) and not value.strip() else value
 
 
+def _from_json(value: object) -> object:
+    """Environment variables carry a table as JSON."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value) if value.strip() else None
+    except ValueError as error:
+        raise ValueError(f"is not valid JSON: {error}") from None
+
+
 Words = Annotated[tuple[str, ...], BeforeValidator(_split_words)]
 OptionalText = Annotated[str | None, BeforeValidator(_none_if_blank)]
 Folder = Annotated[Path, AfterValidator(Path.expanduser)]
 OptionalFolder = Annotated[Folder | None, BeforeValidator(_none_if_blank)]
 OptionalSecret = Annotated[SecretStr | None, BeforeValidator(_none_if_blank)]
+OptionalServers = Annotated[McpConfig | None, BeforeValidator(_from_json)]
 Seconds = Annotated[float, Field(ge=0)]
 PositiveSeconds = Annotated[float, Field(gt=0)]
 
@@ -147,6 +161,18 @@ class Settings(BaseModel):
     )
     llm_api_key: OptionalSecret = Field(None, description="Key for that model.")
     llm_base_url: OptionalText = Field(None, description="Address of an OpenAI-compatible model server.")
+
+    # MCP
+    mcp_config: OptionalServers = Field(
+        None,
+        description="MCP servers that every conversation has, before those of its user: `sse_servers`, `stdio_servers` "
+        "and `shttp_servers` as on the settings page; a table in the file, JSON in the variable.",
+    )
+    mcp_programs: bool = Field(
+        True,
+        description="Whether users may configure MCP servers that are programs. They are started on this machine, "
+        "outside of the sandboxes, with the rights of this server.",
+    )
 
     # Storage
     database_url: OptionalText = Field(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -14,6 +15,9 @@ from server.errors import ConfigurationError
 from server.settings import Settings
 
 PREFIX = "DRYDOCK_"
+_HIDDEN = re.compile("SecretStr|McpConfig")
+"""Types of settings whose values are not repeated in messages."""
+
 CONFIG_VARIABLE = "DRYDOCK_CONFIG"
 MODEL_VARIABLES = {
     "LLM_MODEL": "llm_model",
@@ -100,10 +104,10 @@ def _describe(error: ValidationError, places: Mapping[str, str]) -> str:
     lines = []
     for problem in error.errors(include_url=False, include_context=False):
         field = str(problem["loc"][0]) if problem["loc"] else "settings"
-        place = places.get(field, field)
+        place = ".".join([places.get(field, field), *map(str, problem["loc"][1:])])
         value = problem["input"]
         info = Settings.model_fields.get(field)
-        is_secret = isinstance(value, SecretStr) or (info is not None and "SecretStr" in str(info.annotation))
+        is_secret = isinstance(value, SecretStr) or (info is not None and _HIDDEN.search(str(info.annotation)))
         shown = "" if is_secret else f" {value!r}:"
         lines.append(f"{place}:{shown} {problem['msg'].removeprefix('Value error, ')}")
     return "; ".join(lines)

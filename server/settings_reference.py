@@ -46,6 +46,7 @@ _GROUPS = (
     ("Idle conversations and shutdown", "idle_unload_seconds"),
     ("Sandbox", "sandbox"),
     ("Model", "llm_model"),
+    ("MCP servers", "mcp_config"),
     ("Storage", "database_url"),
     ("Log", "log_level"),
 )

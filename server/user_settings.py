@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from server.db.user_settings import StoredSettings
+from server.mcp_config import McpConfig, agent_servers, read_config
 
 SECRET_FIELDS = ("llm_api_key", "search_api_key", "sandbox_api_key")
 KEPT_WHEN_NULL = frozenset({"llm_api_key", "llm_model", "llm_base_url", "search_api_key", "user_consents_to_analytics"})
@@ -16,55 +17,7 @@ KEPT_WHEN_EMPTY = frozenset({"search_api_key"})
 """The browser client sends "" for a key that it merely does not show; taking that for a wish would lose the key."""
 
 _MAX_TEXT = 4096
-_SCHEMES = ("http://", "https://", "ws://", "wss://")
-
 Text = Annotated[str, Field(max_length=_MAX_TEXT)]
-
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-def _server_url(value: str) -> str:
-    if not value.startswith(_SCHEMES):
-        raise ValueError(f"a server's URL begins with one of {', '.join(_SCHEMES)}")
-    return value
-
-
-def _as_object(value: object) -> object:
-    return {"url": value} if isinstance(value, str) else value
-
-
-class SseServer(_Strict):
-    """An MCP server reached by server-sent events."""
-
-    url: Text
-    api_key: Text | None = None
-
-    _check_url = field_validator("url")(_server_url)
-
-
-class ShttpServer(SseServer):
-    """An MCP server reached by streamable HTTP."""
-
-    timeout: int | None = Field(60, ge=1, le=3600)
-
-
-class StdioServer(_Strict):
-    """An MCP server started as a program."""
-
-    name: str = Field(pattern=r"^[A-Za-z0-9_-]+$", max_length=100)
-    command: str = Field(pattern=r"^\S+$", max_length=_MAX_TEXT)
-    args: list[Text] = Field(default_factory=list)
-    env: dict[str, Text] = Field(default_factory=dict)
-
-
-class McpConfig(_Strict):
-    """The MCP servers of a user."""
-
-    sse_servers: list[Annotated[SseServer, BeforeValidator(_as_object)]] = Field(default_factory=list)
-    stdio_servers: list[StdioServer] = Field(default_factory=list)
-    shttp_servers: list[Annotated[ShttpServer, BeforeValidator(_as_object)]] = Field(default_factory=list)
 
 
 class SettingsChange(BaseModel):
@@ -110,11 +63,18 @@ def merged(stored: StoredSettings | None, change: SettingsChange) -> StoredSetti
     return StoredSettings.model_validate(values)
 
 
-def public_form(settings: StoredSettings) -> dict[str, Any]:
-    """The reply of ``GET /api/settings``: no secret, but for each whether there is one (wire-protocol 7.2)."""
+def public_form(settings: StoredSettings, own_servers: McpConfig | None = None) -> dict[str, Any]:
+    """The reply of ``GET /api/settings``: no key, but for each whether there is one (wire-protocol 7.2).
+
+    The MCP servers of the whole server, `own_servers`, stand before the user's; what is secret in them is left out.
+    """
     data = settings.model_dump(mode="json") | dict.fromkeys(SECRET_FIELDS)
+    servers = data["mcp_config"]
+    if own_servers is not None:
+        servers = own_servers.without_secrets().followed_by(read_config(servers)).model_dump(mode="json")
     return {
         **data,
+        "mcp_config": servers,
         "secrets_store": {"provider_tokens": {}},
         "provider_tokens_set": {},
         "llm_api_key_set": bool(settings.llm_api_key),
@@ -125,4 +85,5 @@ def public_form(settings: StoredSettings) -> dict[str, Any]:
 def secret_values(settings: StoredSettings) -> list[str]:
     """Every stored secret, for masking."""
     values = (getattr(settings, name) for name in SECRET_FIELDS)
-    return [value.get_secret_value() for value in values if value]
+    servers = agent_servers(None, read_config(settings.mcp_config))
+    return [*(value.get_secret_value() for value in values if value), *servers.secrets]

@@ -15,9 +15,17 @@ def maybe_truncate(text: str, limit: int, notice: str = NOTICE) -> str:
     """
     if len(text) <= limit:
         return text
-    shown = notice.replace("{omitted}", str(len(text) - max(0, limit - len(notice))))
+    shown = _filled(notice, len(text), limit)
     if len(shown) >= limit:
         return shown[:limit]
     head = ceil((limit - len(shown)) / 2)
     tail = limit - len(shown) - head
     return text[:head] + shown + (text[-tail:] if tail else "")
+
+
+def _filled(notice: str, length: int, limit: int) -> str:
+    """The notice with the number of characters that are missing because of it: its own length counts."""
+    shown = notice
+    for _ in range(3):  # a longer number makes the notice longer, which is known at the latest the second time
+        shown = notice.replace("{omitted}", str(length - max(0, limit - len(shown))))
+    return shown

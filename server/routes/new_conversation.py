@@ -18,9 +18,10 @@ from server.db.conversations import ConversationRecord
 from server.db.errors import ConversationExistsError
 from server.dependencies import IdentityDependency, Services, ServicesDependency
 from server.errors import ReplyError
+from server.mcp_config import McpConfig
 from server.routes.json_route import JsonRoute
+from server.session.own_servers import OWN_SERVERS, sealed_servers
 from server.session.settings_merge import choose_model
-from server.user_settings import McpConfig
 from server.wire.errors import WireError
 from server.wire.incoming import from_wire
 
@@ -111,8 +112,6 @@ async def create_conversation(
 def _refuse_what_is_not_there(wish: NewConversation) -> None:
     if wish.replay_json is not None:
         raise ReplyError(400, _error("replay_json: this version cannot replay a trajectory; leave it out"))
-    if wish.mcp_config is not None and any(dict(wish.mcp_config).values()):
-        raise ReplyError(400, _error("mcp_config: this version does not use MCP servers; leave it out"))
     if wish.suggested_task is not None or wish.create_microagent is not None:
         name = "suggested_task" if wish.suggested_task is not None else "create_microagent"
         raise ReplyError(400, _error(f"{name}: this version knows no git providers; send initial_user_msg instead"))
@@ -147,6 +146,8 @@ async def _store(services: Services, identity: Identity, wish: NewConversation, 
     options: dict[str, Any] = {}
     if wish.conversation_instructions:
         options["conversation_instructions"] = wish.conversation_instructions
+    if wish.mcp_config is not None:
+        options[OWN_SERVERS] = sealed_servers(services.database.secrets, conversation_id, wish.mcp_config)
     now = utc_now()
     record = ConversationRecord(
         id=conversation_id,

@@ -23,7 +23,7 @@ async def read_settings(services: ServicesDependency, identity: IdentityDependen
     stored = await services.database.settings.get(identity.user_id)
     if stored is None:
         raise ReplyError(404, {"error": "Settings not found"})
-    return public_form(stored)
+    return public_form(stored, services.settings.mcp_config)
 
 
 @router.post("/settings")

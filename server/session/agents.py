@@ -23,8 +23,10 @@ from server.db.conversations import ConversationRecord
 from server.db.database import Database
 from server.db.user_settings import StoredSettings
 from server.errors import ConversationNotFoundError
+from server.mcp_config import AgentServers, agent_servers, read_config
 from server.session.deferred_sandbox import DeferredSandbox
 from server.session.experiments import ExperimentManager
+from server.session.own_servers import opened_servers
 from server.session.sandboxes import OTHER_SANDBOXES, Sandboxes
 from server.session.settings_merge import merge_settings
 from server.settings import Settings
@@ -94,7 +96,10 @@ class AgentSessions:
         user = await self._database.settings.get(record.user_id)
         if user is not None:
             self._hide(secret_values(user))
-        settings = self._experiments.chosen(record.id, record.user_id, session_settings(user, self._settings, record))
+        servers = self._servers(user, record)
+        self._hide(servers.secrets)
+        settings = session_settings(user, self._settings, record, servers)
+        settings = self._experiments.chosen(record.id, record.user_id, settings)
         if settings.llm.model != record.llm_model:
             self._database.conversations.touch(record.id, llm_model=settings.llm.model)
         sandbox = DeferredSandbox(self._sandboxes.spec(record), lambda: self._find(record.id, session))
@@ -105,6 +110,11 @@ class AgentSessions:
             sandbox=SandboxConnection(sandbox),
         )
         return session
+
+    def _servers(self, user: StoredSettings | None, record: ConversationRecord) -> AgentServers:
+        own = opened_servers(self._database.secrets, record)
+        users = own if own is not None else read_config(user.mcp_config if user is not None else None)
+        return agent_servers(self._settings.mcp_config, users, programs_allowed=self._settings.mcp_programs)
 
     async def _find(self, conversation_id: str, session: AgentSession) -> Sandbox:
         conversations = self._database.conversations
@@ -141,7 +151,9 @@ def _moved(before: str, now: str, *, is_known: bool) -> AnyEvent:
     return ForeignEvent(source="environment", name="error", is_action=False, payload=payload)
 
 
-def session_settings(user: StoredSettings | None, server: Settings, record: ConversationRecord) -> SessionSettings:
+def session_settings(
+    user: StoredSettings | None, server: Settings, record: ConversationRecord, servers: AgentServers
+) -> SessionSettings:
     """What the agent session of this conversation is given."""
     merged = merge_settings(user, server)
     model = merged.model
@@ -160,4 +172,6 @@ def session_settings(user: StoredSettings | None, server: Settings, record: Conv
         analyzer=merged.security_analyzer,
         conversation_instructions=str(record.options.get("conversation_instructions") or ""),
         secrets=tuple(secret_values(user)) if user is not None else (),
+        mcp_config=servers.servers,
+        mcp_rules=servers.rules,
     )

@@ -1,0 +1,155 @@
+"""MCP servers as the protocol configures them (wire-protocol 7.1): three lists, and what an agent is given of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, NamedTuple, Self
+from urllib.parse import urlsplit, urlunsplit
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+
+from agent_core.mcp.config import McpServer
+from agent_core.mcp.servers import McpRules
+
+_MAX_TEXT = 4096
+_SCHEMES = ("http://", "https://", "ws://", "wss://")
+
+Text = Annotated[str, Field(max_length=_MAX_TEXT)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+def _server_url(value: str) -> str:
+    if not value.startswith(_SCHEMES):
+        raise ValueError(f"a server's URL begins with one of {', '.join(_SCHEMES)}")
+    return value
+
+
+def _as_object(value: object) -> object:
+    return {"url": value} if isinstance(value, str) else value
+
+
+class SseServer(_Strict):
+    """An MCP server reached by server-sent events."""
+
+    url: Text
+    api_key: Text | None = None
+
+    _check_url = field_validator("url")(_server_url)
+
+
+class ShttpServer(SseServer):
+    """An MCP server reached by streamable HTTP; `timeout` is in seconds, for connecting and for each call."""
+
+    timeout: int | None = Field(60, ge=1, le=3600)
+
+
+class StdioServer(_Strict):
+    """An MCP server started as a program of this machine."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_-]+$", max_length=100)
+    command: str = Field(pattern=r"^\S+$", max_length=_MAX_TEXT)
+    args: list[Text] = Field(default_factory=list)
+    env: dict[str, Text] = Field(default_factory=dict)
+
+
+class McpConfig(_Strict):
+    """The MCP servers of a user, of a conversation, or of the whole server."""
+
+    sse_servers: list[Annotated[SseServer, BeforeValidator(_as_object)]] = Field(default_factory=list)
+    stdio_servers: list[StdioServer] = Field(default_factory=list)
+    shttp_servers: list[Annotated[ShttpServer, BeforeValidator(_as_object)]] = Field(default_factory=list)
+
+    def followed_by(self, other: McpConfig) -> McpConfig:
+        """These servers and then those of `other` that are not among them (by name, or by URL)."""
+        return McpConfig(
+            sse_servers=_joined(self.sse_servers, other.sse_servers, "url"),
+            stdio_servers=_joined(self.stdio_servers, other.stdio_servers, "name"),
+            shttp_servers=_joined(self.shttp_servers, other.shttp_servers, "url"),
+        )
+
+    def without_secrets(self) -> Self:
+        """The same servers without keys and without the values of variables."""
+        return self.model_copy(
+            update={
+                "sse_servers": [one.model_copy(update={"api_key": None}) for one in self.sse_servers],
+                "stdio_servers": [
+                    one.model_copy(update={"env": dict.fromkeys(one.env, "")}) for one in self.stdio_servers
+                ],
+                "shttp_servers": [one.model_copy(update={"api_key": None}) for one in self.shttp_servers],
+            }
+        )
+
+
+class AgentServers(NamedTuple):
+    """What an agent is given: the servers by name, and what they may do."""
+
+    servers: dict[str, McpServer]
+    rules: McpRules
+
+    @property
+    def secrets(self) -> list[str]:
+        """The values in them that nobody else should see."""
+        return [value for server in self.servers.values() for value in server.secrets]
+
+
+def read_config(stored: Mapping[str, Any] | None) -> McpConfig:
+    """A stored configuration; an empty one where it is missing, or of another form than today's."""
+    try:
+        return McpConfig.model_validate(stored or {})
+    except ValidationError:
+        return McpConfig()
+
+
+def agent_servers(own: McpConfig | None, users: McpConfig, *, programs_allowed: bool = True) -> AgentServers:
+    """The servers of the whole server and then the user's, as an agent takes them.
+
+    Programs of the user's are left out, with a word about it, unless they are allowed. References to variables are
+    not looked up in this process's environment: it has secrets of others.
+    """
+    first = own or McpConfig()
+    servers: dict[str, McpServer] = {}
+    unusable: dict[str, str] = {}
+    refused: set[str] = set()
+    every = first.followed_by(users)
+    own_programs = {one.name for one in first.stdio_servers}
+    for program in every.stdio_servers:
+        servers[program.name] = McpServer(command=program.command, args=program.args, env=program.env)
+        if not programs_allowed and program.name not in own_programs:
+            refused.add(program.name)
+    for transport, addresses in (("sse", every.sse_servers), ("http", every.shttp_servers)):
+        for address in addresses:
+            name = _unused(_shown(address.url), servers)
+            values: dict[str, Any] = {"url": address.url, "transport": transport}
+            values["timeout"] = getattr(address, "timeout", None)
+            if address.api_key:
+                values["auth"] = {"type": "bearer", "token": address.api_key}
+            try:
+                servers[name] = McpServer.model_validate(values)
+            except ValidationError:
+                unusable[name] = "it cannot be used: its URL is no complete address, such as https://host/mcp"
+    rules = McpRules(environment={}, unusable=unusable, refused_programs=frozenset(refused))
+    return AgentServers(servers, rules)
+
+
+def _joined(first: Iterable[Any], second: Iterable[Any], identity: str) -> list[Any]:
+    found: dict[str, Any] = {}
+    for one in (*first, *second):
+        found.setdefault(getattr(one, identity), one)
+    return list(found.values())
+
+
+def _shown(url: str) -> str:
+    """The address without what may be secret in it, as the name of a server."""
+    try:
+        parts = urlsplit(url)
+        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+    except ValueError:
+        return url.partition("?")[0]
+
+
+def _unused(name: str, taken: Mapping[str, Any]) -> str:
+    others = (f"{name} ({number})" for number in range(2, len(taken) + 3))
+    return next(one for one in (name, *others) if one not in taken)
