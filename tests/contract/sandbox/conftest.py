@@ -8,7 +8,11 @@ from collections.abc import Callable, Mapping
 import pytest
 import uvloop
 
-pytest.register_assert_rewrite("agent_core.testing.sandbox_contract", "agent_core.testing.sandbox_isolation")
+pytest.register_assert_rewrite(
+    "agent_core.testing.file_tools_contract",
+    "agent_core.testing.sandbox_contract",
+    "agent_core.testing.sandbox_isolation",
+)
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent_core.runtime.local import LocalProvider
+from agent_core.testing.file_tools_contract import FileToolsContract
 from agent_core.testing.sandbox_contract import SandboxLifecycleContract, SandboxRequestContract
 from agent_core.testing.sandbox_isolation import SandboxIsolationContract
 from agent_core.testing.sandbox_kit import SandboxKit
@@ -31,4 +32,8 @@ class TestRequests(SandboxRequestContract):
 
 
 class TestIsolation(SandboxIsolationContract):
+    pass
+
+
+class TestFileTools(FileToolsContract):
     pass

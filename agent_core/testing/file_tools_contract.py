@@ -1,0 +1,108 @@
+"""The conformance suite of the tools that search and change files: they do the same in every provider's sandboxes.
+
+A test module inherits from the class and gives it a fixture ``kit`` (`agent_core.testing.sandbox_kit`).
+"""
+
+# ruff: noqa: S101 - these are tests, with a home that users of the library can import
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from agent_core.runtime.connection import SandboxConnection
+from agent_core.runtime.standalone import AloneContext
+from agent_core.testing.sandbox_kit import SandboxKit, eventually, output, run
+from agent_core.tools.apply_patch import ApplyPatchAction, ApplyPatchExecutor, ApplyPatchObservation
+from agent_core.tools.glob import GlobAction, GlobExecutor
+from agent_core.tools.grep import GrepAction, GrepExecutor
+from agent_core.tools.plan_editor import (
+    BLANK_PLAN,
+    PlanningFileEditorAction,
+    PlanningFileEditorExecutor,
+    PlanningFileEditorObservation,
+)
+
+PROJECT = """
+mkdir -p src/deep .hidden build && cd src && git init -q .. && echo build/ > ../.gitignore
+printf 'class Boat:\\n    pass\\n' > boat.py && printf 'class Ship' > deep/ship.py && printf 'a\\0class' > deep/binary
+cp boat.py ../.hidden/ && cp boat.py ../build/ && ln -s .. deep/loop && mkfifo deep/fifo && cd ..
+touch -d '2020-01-01' src/boat.py && touch -d '2021-01-01' src/deep/ship.py
+"""
+ENDLESS = GrepAction(pattern=r"(?=((a+)+)b)x")
+"""A search that takes for ever in a line of many a."""
+
+
+class FileToolsContract:
+    """Search, plan, patch."""
+
+    async def test_files_are_found_by_content_and_name_newest_first(self, kit: SandboxKit) -> None:
+        sandbox = kit.connect()
+        await output(sandbox, PROJECT)
+        root, context = sandbox.working_dir, AloneContext(sandbox)
+        ship, boat = f"{root}/src/deep/ship.py", f"{root}/src/boat.py"
+        found = await GrepExecutor().carry_out(GrepAction(pattern="^CLASS \\w+"), context, None)
+        assert found.matches == [ship, boat]
+        assert found.text == f"Found 2 file(s) containing pattern '^CLASS \\w+' in '{root}':\n{ship}\n{boat}"
+        narrow = GrepAction(pattern="class", path=f"{root}/src", include="b*.py")
+        assert (await GrepExecutor().carry_out(narrow, context, None)).matches == [boat]
+        named = await GlobExecutor().carry_out(GlobAction(pattern="*.py"), context, None)
+        assert (named.files, named.truncated) == ([ship, boat], False)
+        for action in (GrepAction(pattern="("), GrepAction(pattern="x", path=boat)):
+            assert (await GrepExecutor().carry_out(action, context, None)).is_error
+
+    async def test_a_search_that_nobody_waits_for_any_more_is_gone(self, kit: SandboxKit) -> None:
+        sandbox = kit.connect()
+        await output(sandbox, "printf '%040d\\n' 0 | tr 0 a > a")
+        task = asyncio.create_task(GrepExecutor().carry_out(ENDLESS, AloneContext(sandbox), None))
+        await eventually(lambda: _searches(sandbox, "1"))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await eventually(lambda: _searches(sandbox, "0"))
+        assert (await GrepExecutor().carry_out(GrepAction(pattern="a"), AloneContext(sandbox), None)).matches
+
+    async def test_the_plan_is_made_and_is_all_that_can_be_changed(self, kit: SandboxKit) -> None:
+        sandbox = kit.connect()
+        await output(sandbox, "echo 'x = 1' > main.py")
+        executor, root = PlanningFileEditorExecutor(), sandbox.working_dir
+        await executor.prepare(sandbox)
+        assert await output(sandbox, "cat PLAN.md") == BLANK_PLAN.strip()
+
+        async def do(key: str | None = None, **action: object) -> PlanningFileEditorObservation:
+            return await executor.carry_out(PlanningFileEditorAction.model_validate(action), AloneContext(sandbox), key)
+
+        assert "x = 1" in (await do(command="view", path=f"{root}/main.py")).text
+        refused = await do(command="str_replace", path=f"{root}/main.py", old_str="1", new_str="2")
+        assert "not allowed" in refused.text
+        plan = {"command": "create", "path": f"{root}/PLAN.md", "file_text": "# 1. Objective\nSail.\n"}
+        first = await do("c:1", **plan)
+        assert (first.is_error, first.diff is not None) == (False, True)
+        assert await do("c:1", **plan) == first
+        assert (await do("c:2", **plan)).is_error
+        assert await output(sandbox, "cat PLAN.md main.py") == "# 1. Objective\nSail.\nx = 1"
+
+    async def test_a_patch_is_applied_whole_once_and_inside_the_workspace_only(self, kit: SandboxKit) -> None:
+        sandbox = kit.connect()
+        await output(sandbox, "printf 'one\\ntwo\\n' > a; ln -s /tmp out")
+
+        async def apply(*lines: str, key: str | None = None) -> ApplyPatchObservation:
+            action = ApplyPatchAction(patch="\n".join(["*** Begin Patch", *lines, "*** End Patch"]))
+            return await ApplyPatchExecutor().carry_out(action, AloneContext(sandbox), key)
+
+        change = ("*** Update File: a", "@@", " one", "-two", "+zwei", "*** Add File: sub/b", "+x")
+        first = await apply(*change, key="c:1")
+        assert (first.text, first.fuzz) == ("Done!\nM a\nA sub/b", 0)
+        assert "-two\n+zwei" in (first.diff or "")
+        assert await apply(*change, key="c:1") == first
+        assert (await apply("*** Delete File: a", "*** Update File: none", "@@", "-x")).is_error
+        for outside in ("../x", "/etc/x", "out/x"):
+            assert "outside the workspace" in (await apply(f"*** Add File: {outside}", "+x")).text
+        assert await output(sandbox, "cat a sub/b") == "one\nzwei\nx"
+
+
+async def _searches(sandbox: SandboxConnection, count: str) -> bool:
+    # The bracket keeps the command from counting itself.
+    found = (await run(sandbox, "pgrep -cf 'runner[ ]search' || true"))["output"].strip()
+    return bool(found == count)
