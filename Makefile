@@ -13,6 +13,9 @@ setup: ## Set up what is missing: .venv, the page, the sandbox
 sandbox-image: ## Build the default sandbox image, drydock/sandbox:base
 	@scripts/sandbox-image
 
+browser-image: ## Build the sandbox image with a browser, drydock/sandbox:browser
+	@scripts/sandbox-image browser
+
 test: ## Run every check and every test, on real parts
 	@scripts/test
 
@@ -38,4 +41,4 @@ clean: ## Remove everything that was made here, except data
 	rm -rf frontend_stub/node_modules frontend_stub/dist
 	find agent_core server runtime_images migrations tests bench scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
-.PHONY: help run setup sandbox-image test lint types format bench lock clean
+.PHONY: help run setup sandbox-image browser-image test lint types format bench lock clean

@@ -7,6 +7,7 @@ import shutil
 from typing import Any
 
 from agent_core.runtime import local_view
+from agent_core.runtime.browser_library import PLACE, VARIABLE, library_folder
 from agent_core.runtime.cgroups import ControlGroup
 from agent_core.runtime.injection import boot_command
 from agent_core.runtime.local_filter import filter_program
@@ -50,7 +51,10 @@ def launch_order(
 
 def _confined(spec: SandboxSpec, folder: SandboxFolder, uid: int | None, bwrap: str, counted: bool) -> dict[str, Any]:
     places = [path for path in _MOUNT_POINTS if os.path.isdir(path)] if uid is not None else []
-    mounts = dict(zip([str(folder.path), spec.workspace][: 2 if spec.workspace else 1], places, strict=False))
+    wanted = [path for path in (str(folder.path), spec.workspace, library_folder()) if path]
+    mounts = dict(zip(wanted, places, strict=False))
+    # A user of the sandbox's own may not walk the way to the server's files.
+    library = library_folder() if uid is None else mounts.get(library_folder(), "")
     seen = mounts.get(str(folder.path), str(folder.path))
     workspace = mounts.get(spec.workspace, spec.workspace) or f"{seen}/workspace"
     program = filter_program(os.uname().machine)
@@ -64,10 +68,10 @@ def _confined(spec: SandboxSpec, folder: SandboxFolder, uid: int | None, bwrap: 
         "view": [
             *local_view.isolation(seen),
             *(local_view.without_kernel_files() if uid is None and os.geteuid() == 0 else ()),
-            *local_view.places(seen, (workspace, inside), spec.limits, filtered=bool(program)),
+            *local_view.places(seen, (workspace, inside), spec.limits, filtered=bool(program), library=library),
         ],
         "filter": program.hex(),
-        "env": local_view.environment(local_view.HOME, spec.environment),
+        "env": local_view.environment(local_view.HOME, {**_browser(PLACE if library else ""), **spec.environment}),
         "mounts": mounts,
         "network": network_program(spec) or "",
     }
@@ -80,7 +84,14 @@ def _unconfined(spec: SandboxSpec, folder: SandboxFolder) -> dict[str, Any]:
         "argv": [*boot, *(places.get(word, word) for word in SERVE)],
         "view": [],
         "filter": "",
-        "env": {**local_view.environment(str(folder.path / "home"), spec.environment), MARK: folder.name},
+        "env": {
+            **local_view.environment(str(folder.path / "home"), {**_browser(library_folder()), **spec.environment}),
+            MARK: folder.name,
+        },
         "mounts": {},
         "network": "",
     }
+
+
+def _browser(place: str) -> dict[str, str]:
+    return {VARIABLE: place} if place else {}

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
+from agent_core.runtime.browser_library import shown_from
 from agent_core.runtime.local_launch import FILTER_MARK, INFO_MARK
 from agent_core.runtime.naming import RUNNER_ROOT, STATE_DIR
 from agent_core.runtime.sandbox import SandboxLimits
@@ -22,6 +23,7 @@ _HOST_FILES = (
     "/etc/alternatives",
     "/etc/bash.bashrc",
     "/etc/ca-certificates",
+    "/etc/chromium.d",
     "/etc/crypto-policies",
     "/etc/debian_version",
     "/etc/fonts",
@@ -116,15 +118,19 @@ def without_kernel_files() -> list[str]:
     return arguments
 
 
-def places(folder: str, workspace: tuple[str, str], limits: SandboxLimits, *, filtered: bool) -> list[str]:
+def places(
+    folder: str, workspace: tuple[str, str], limits: SandboxLimits, *, filtered: bool, library: str = ""
+) -> list[str]:
     """Arguments for the sandbox's own folders and the bounds of those in memory, and for a filter of system calls.
 
-    `workspace`: where bubblewrap sees it, and where the sandbox shall.
+    `workspace`: where bubblewrap sees it, and where the sandbox shall. `library`: where bubblewrap sees the packages of
+    `browser_library`, if at all.
     """
     return [
         *("--size", str(limits.tmp_size), "--perms", "1777", "--tmpfs", "/tmp"),  # noqa: S108 - inside the sandbox
         *("--size", str(_SHARED_MEMORY), "--perms", "1777", "--tmpfs", "/dev/shm"),  # noqa: S108
         *("--ro-bind", f"{folder}/runner", f"{RUNNER_ROOT}/runner"),
+        *shown_from(library),
         *("--bind", f"{folder}/state", STATE_DIR),
         *("--bind", f"{folder}/home", HOME),
         *("--bind", *workspace),

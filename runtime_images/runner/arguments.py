@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from typing import Any, Dict, List, Optional
 
+from .browser import BrowserOrder
 from .command import Order
 from .driver import VARIABLE
 from .editor import Edit
@@ -15,6 +16,7 @@ from .editor import Edit
 _SESSION_NAME_LIMIT = 100
 _COMMAND_LIMIT = 8 * 1024 * 1024
 _OUTPUT_LIMIT = 4 * 1024 * 1024
+_CALLS_LIMIT = 100
 _LONGEST_SECONDS = 7 * 24 * 3600.0
 
 
@@ -50,6 +52,30 @@ def shell_order(arguments: Dict[str, Any]) -> Order:
     if order.reset and order.is_input:
         raise BadRequestError("reset and is_input contradict each other: a new terminal runs nothing to give input to")
     return order
+
+
+def browser_order(arguments: Dict[str, Any]) -> BrowserOrder:
+    """Check the arguments of ``browser.run``; what the calls mean is the browser's to judge.
+
+    Raises:
+        BadRequestError: one is missing, of the wrong type or out of its range.
+    """
+    calls = arguments.get("calls")
+    if not isinstance(calls, list) or not 0 < len(calls) <= _CALLS_LIMIT or not all(map(_is_call, calls)):
+        raise BadRequestError(f"calls must be a list of 1 to {_CALLS_LIMIT} objects with name and, if needed, args")
+    look = arguments.get("look") or {}
+    if not isinstance(look, dict) or not all(isinstance(value, bool) for value in look.values()):
+        raise BadRequestError("look must be an object of true and false")
+    domains = arguments.get("allowed_domains")
+    return BrowserOrder(
+        calls=calls,
+        look=look,
+        timeout=_seconds_or(arguments, "timeout", 300.0),
+        start_seconds=_seconds_or(arguments, "start_seconds", 30.0),
+        navigation_seconds=_seconds_or(arguments, "navigation_seconds", 30.0),
+        idle_seconds=_seconds_or(arguments, "idle_seconds", 1800.0),
+        allowed_domains=[] if domains is None else texts(arguments, "allowed_domains"),
+    )
 
 
 def edit(arguments: Dict[str, Any], directory: str) -> Edit:
@@ -155,6 +181,15 @@ def variables(arguments: Dict[str, Any], name: str) -> Dict[str, str]:
         if not isinstance(content, str) or "\0" in content or not _is_unicode(content):
             raise BadRequestError(f"{name}.{variable} must be a string without NUL, in valid Unicode")
     return value
+
+
+def _seconds_or(arguments: Dict[str, Any], name: str, default: float) -> float:
+    given = seconds(arguments, name)
+    return default if given is None else given
+
+
+def _is_call(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("name"), str) and isinstance(value.get("args", {}), dict)
 
 
 def _text_or_none(arguments: Dict[str, Any], name: str) -> Optional[str]:

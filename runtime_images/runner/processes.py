@@ -162,6 +162,17 @@ def kill_all(scope: Scope) -> None:
             signal_process(process.pid, signal.SIGKILL)
 
 
+def kill_family(pid: int) -> None:
+    """Kill a process and all that descend from it, in a bounded number of rounds."""
+    for _ in range(5):
+        by_id = table()
+        family = [process for process in by_id.values() if process.pid == pid or _descends(process, pid, by_id)]
+        for process in family:
+            signal_process(process.pid, signal.SIGKILL)
+        if len(family) <= 1:
+            return
+
+
 def _read(name: str) -> Optional[Process]:
     try:
         with open(f"/proc/{name}/stat", "rb", buffering=0) as file:

@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, Optional
 
 from . import arguments, facts
 from .arguments import BadRequestError
+from .browser import Browser
 from .connection import Connection
 from .disk import FileError
 from .files import Files, Reply
@@ -24,7 +25,7 @@ _KEY_LIMIT = 512
 _SESSION_LIMIT = 64
 _PATCH_LIMIT = 1024 * 1024
 _SESSION_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,64}\Z")
-_CARRIED_OUT_ONCE = ("shell.run", "shell.kill", "file.edit", "file.write", "patch.apply")
+_CARRIED_OUT_ONCE = ("browser.run", "shell.run", "shell.kill", "file.edit", "file.write", "patch.apply")
 
 
 Operation = Callable[[Request, Dict[str, Any], Optional[bytes]], None]
@@ -34,7 +35,14 @@ class Requests:
     """Knows the operations, the terminal sessions, what is under way and what is done."""
 
     def __init__(
-        self, loop: Loop, workspace: str, mark: str, journal: Journal, files: Files, searches: Searches
+        self,
+        loop: Loop,
+        workspace: str,
+        mark: str,
+        journal: Journal,
+        files: Files,
+        searches: Searches,
+        browser: Browser,
     ) -> None:
         self._loop = loop
         self._workspace = workspace
@@ -42,9 +50,11 @@ class Requests:
         self._journal = journal
         self._files = files
         self._searches = searches
+        self._browser = browser
         self._sessions: Dict[str, Session] = {}
         self._under_way: Dict[int, Request] = {}
         self._operations: Dict[str, Operation] = {
+            "browser.run": self._browser_run,
             "cancel": self._cancel,
             "file.edit": self._file_edit,
             "file.read": self._file_read,
@@ -90,8 +100,9 @@ class Requests:
         self._collect_orphans()
 
     def close(self) -> None:
-        """Kill what runs in the terminals, and the searches."""
+        """Kill what runs in the terminals, the searches and the browser."""
         self._searches.close()
+        self._browser.close()
         for session in self._sessions.values():
             session.close("The runner has ended.")
 
@@ -171,6 +182,11 @@ class Requests:
                 request.finish({"cancelled": other.cancel()})
                 return
         request.finish({"cancelled": False})
+
+    def _browser_run(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        order = arguments.browser_order(given)
+        request.cancel = lambda: self._browser.cancel(request)
+        self._browser.run(order, request)
 
     def _shell_run(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
         order = arguments.shell_order(given)

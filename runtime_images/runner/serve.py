@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from .browser import Browser
 from .editor import Editor
 from .files import Files
 from .history import History
@@ -30,7 +31,8 @@ def serve(socket_path: str, state_directory: str, workspace: str, idle_exit_seco
     workers = Workers(loop)
     history = History(os.path.join(state_directory, "history"))
     files = Files(workers, Editor(history), Patcher(workspace, history))
-    requests = Requests(loop, workspace, boot, journal, files, Searches(loop, workspace))
+    searches, browser = Searches(loop, workspace), Browser(loop, workspace, state_directory)
+    requests = Requests(loop, workspace, boot, journal, files, searches, browser)
     server = Server(loop, requests, workspace, boot, idle_exit_seconds)
     watch_signals(loop, requests)
     try:

@@ -43,6 +43,7 @@ HOMES = {
     "jinja2": {"agent_core/templates.py"},
     "yaml": {"agent_core/skills/frontmatter.py"},
     "cryptography": {"server/auth"},
+    "playwright": {"runtime_images/runner/browser_driver"},
     "orjson": {"server", "agent_core/llm", "agent_core/runtime", "agent_core/testing"},
 }
 """Each third-party library and the only places that import it."""

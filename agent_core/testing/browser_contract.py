@@ -1,0 +1,328 @@
+"""The conformance suite of the browser tools: what they do alike in every provider's sandboxes.
+
+A test module inherits from this class and gives it a fixture ``web`` (`BrowserKit`), one for the module: a browser
+takes a while to start.
+"""
+
+# ruff: noqa: S101 - these are tests, with a home that users of the library can import
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import re
+from pathlib import Path
+from typing import Any
+
+from agent_core.runtime.connection import SandboxConnection
+from agent_core.runtime.standalone import AloneContext
+from agent_core.testing import browser_site
+from agent_core.testing.sandbox_kit import output
+from agent_core.tools.browser import (
+    BrowserAction,
+    BrowserClickAction,
+    BrowserCloseTabAction,
+    BrowserGetContentAction,
+    BrowserGetStateAction,
+    BrowserGetStorageAction,
+    BrowserGoBackAction,
+    BrowserListTabsAction,
+    BrowserNavigateAction,
+    BrowserObservation,
+    BrowserScrollAction,
+    BrowserSetStorageAction,
+    BrowserStartRecordingAction,
+    BrowserStopRecordingAction,
+    BrowserSwitchTabAction,
+    BrowserToolExecutor,
+    BrowserTypeAction,
+)
+
+_SITE = Path(browser_site.__file__).read_bytes()
+_JPEG = b"\xff\xd8\xff"
+
+
+class BrowserKit:
+    """A sandbox with a site in it, and its browser."""
+
+    def __init__(self, sandbox: SandboxConnection) -> None:
+        self.sandbox = sandbox
+        self.executor = BrowserToolExecutor()
+        self.site = ""
+        self._count = 0
+
+    async def open(self) -> None:
+        """Start the site."""
+        await self.sandbox.request("file.write", {"path": f"{self.sandbox.working_dir}/site.py"}, blob=_SITE)
+        await output(self.sandbox, "python3 site.py port > site.log 2>&1 & until [ -s port ]; do sleep 0.02; done")
+        self.site = f"http://127.0.0.1:{await output(self.sandbox, 'cat port')}"
+
+    async def do(self, action: BrowserAction, executor: BrowserToolExecutor | None = None) -> BrowserObservation:
+        """Carry out one action, well or not."""
+        context = AloneContext(self.sandbox)
+        self._count += 1
+        context.idempotency_key = f"{self.sandbox.sandbox.spec.conversation_id}:{self._count}"
+        return await (executor or self.executor).acall(action, context)
+
+    async def done(self, action: BrowserAction) -> str:
+        """Carry out one action that must go well; returns what a model reads."""
+        seen = await self.do(action)
+        assert not seen.is_error, seen.text
+        return seen.text
+
+    async def go(self, path: str) -> str:
+        """Open a page of the site; returns what a look at it says."""
+        await self.done(BrowserNavigateAction(url=self.site + path))
+        return await self.look()
+
+    async def look(self) -> str:
+        """What `browser_get_state` says."""
+        return await self.done(BrowserGetStateAction())
+
+    async def click(self, name: str) -> str:
+        """Click the element that the last look shows so; returns what that said."""
+        return await self.done(BrowserClickAction(index=number(await self.look(), name)))
+
+    async def fill(self, name: str, text: str) -> str:
+        """Put text into an element."""
+        return await self.done(BrowserTypeAction(index=number(await self.look(), name), text=text))
+
+
+def number(state: str, name: str) -> int:
+    """The number of the first element whose line contains `name`."""
+    found = re.search(rf"\[(\d+)\] [^\n]*{re.escape(name)}", state)
+    assert found is not None, f"{name!r} is not in:\n{state}"
+    return int(found.group(1))
+
+
+class BrowserContract:
+    """Pages, forms, tabs, dialogs, files, and what goes wrong."""
+
+    async def test_a_page_is_opened_and_shown_with_numbers_for_its_elements(self, web: BrowserKit) -> None:
+        told = await web.done(BrowserNavigateAction(url=web.site))
+        assert f"Opened {web.site}/" in told
+        state = await web.look()
+        assert f"URL: {web.site}/\nTitle: Harbour" in state
+        assert 'heading "The harbour" [level=1]' in state
+        assert number(state, 'link "The form"') != number(state, 'link "Boats"')
+
+    async def test_elements_in_frames_have_numbers_too(self, web: BrowserKit) -> None:
+        await web.go("/")
+        await web.click('button "Low"')
+        assert 'button "High"' in await web.look()
+
+    async def test_a_form_is_filled_chosen_ticked_and_sent(self, web: BrowserKit) -> None:
+        await web.go("/form")
+        await web.fill('textbox "Name"', "Ann Lee")
+        await web.fill("combobox", "Row")
+        await web.click('checkbox "Ready"')
+        await web.fill('textbox "Notes"', "two\nlines")
+        state = await web.look()
+        assert 'option "Row" [selected]' in state
+        assert 'checkbox "Ready" [checked]' in state
+        assert 'textbox "Name": Ann Lee' in state
+        await web.click('button "Send"')
+        content = await web.done(BrowserGetContentAction())
+        assert content == "name=Ann+Lee&kind=r&ready=yes&notes=two%0D%0Alines"
+
+    async def test_a_newline_at_the_end_of_a_text_sends_it(self, web: BrowserKit) -> None:
+        await web.go("/form")
+        await web.fill('textbox "Name"', "Bo\n")
+        assert "name=Bo&" in await web.done(BrowserGetContentAction())
+
+    async def test_files_are_chosen_by_their_paths_in_the_workspace(self, web: BrowserKit) -> None:
+        await output(web.sandbox, "mkdir -p papers; echo 1 > papers/one.txt; echo 2 > two.txt")
+        state = await web.go("/form")
+        paper = number(state, 'button "Paper"')
+        await web.done(BrowserTypeAction(index=paper, text=f"papers/one.txt\n{web.sandbox.working_dir}/two.txt"))
+        assert "one.txt+two.txt" in await web.done(BrowserGetContentAction())
+        missing = await web.do(BrowserTypeAction(index=paper, text="nowhere.txt"))
+        assert missing.is_error
+        assert "There is no file" in missing.text
+
+    async def test_a_page_that_can_be_written_in_takes_text(self, web: BrowserKit) -> None:
+        await web.go("/form")
+        await web.fill('textbox "Log"', "Calm sea.")
+        assert 'textbox "Log"' in await web.look()
+        assert "Calm sea." in await web.done(BrowserGetContentAction())
+
+    async def test_dialogs_are_answered_and_told(self, web: BrowserKit) -> None:
+        await web.go("/dialogs")
+        assert "dialog (alert): 'Fog'" in await web.click('button "Alert"')
+        told = await web.click('button "Ask"')
+        assert "'Sail?'; OK was pressed" in told
+        assert "'Where to?'. It was given 'North'" in told
+        assert "Title: true/North" in await web.look()
+
+    async def test_tabs_are_opened_listed_switched_and_closed(self, web: BrowserKit) -> None:
+        await web.go("/")
+        first = (await web.do(BrowserGetStateAction())).open_pages[-1].id
+        assert "new tab" in await web.click('link "Boats"')
+        seen = await web.do(BrowserListTabsAction())
+        second = seen.open_pages[seen.active_page_index]
+        assert (second.title, len(second.id)) == ("Boats", 4)
+        assert f"* {second.id}: Boats" in seen.text
+        assert f"- {first}: Harbour" in seen.text
+        await web.done(BrowserSwitchTabAction(tab_id=first))
+        assert "Title: Harbour" in await web.look()
+        await web.done(BrowserCloseTabAction(tab_id=second.id))
+        assert [page.id for page in (await web.do(BrowserListTabsAction())).open_pages].count(second.id) == 0
+        unknown = await web.do(BrowserSwitchTabAction(tab_id="nope"))
+        assert unknown.is_error
+        assert f"There is no tab 'nope'; open are: {first}" in unknown.text
+        link = number(await web.look(), 'link "The form"')
+        assert "new tab" in await web.done(BrowserClickAction(index=link, new_tab=True))
+        third = await web.do(BrowserGetStateAction())
+        assert "Title: Form" in third.text
+        await web.done(BrowserCloseTabAction(tab_id=third.open_pages[third.active_page_index].id))
+
+    async def test_scrolling_and_going_back(self, web: BrowserKit) -> None:
+        await web.go("/boats")
+        await web.go("/")
+        assert "window shows 640 to 1360" in await web.done(BrowserScrollAction())
+        assert "window shows 0 to 720" in await web.done(BrowserScrollAction(direction="up"))
+        await web.click('button "Far below"')
+        assert "Title: Bottom" in await web.look()
+        assert "/boats" in await web.done(BrowserGoBackAction())
+        assert "Title: Boats" in await web.look()
+
+    async def test_a_long_page_is_read_piece_by_piece(self, web: BrowserKit) -> None:
+        await web.go("/long")
+        first = await web.done(BrowserGetContentAction())
+        found = re.search(r"go on with start_from_char=(\d+)\. The whole text is in (\S+)\.\]", first)
+        assert found is not None, first[-300:]
+        assert found.group(1) == "50000"
+        assert "Line 3999 of the long page." in await output(web.sandbox, f"tail -n 1 {found.group(2)}")
+        second = await web.done(BrowserGetContentAction(start_from_char=50_000))
+        text = first[:50_000] + second[:50_000]
+        assert all(f"Line {place} of" in text for place in range(2500))
+        beyond = await web.do(BrowserGetContentAction(start_from_char=10**9))
+        assert beyond.is_error
+        assert "start_from_char is 1000000000, but the page has" in beyond.text
+        state = await web.look()
+        assert len(state) < 51_000
+        assert "more lines; the whole tree is in" in state
+
+    async def test_the_links_of_a_page_are_listed_when_wished(self, web: BrowserKit) -> None:
+        await web.go("/")
+        assert f"The form <{web.site}/form>" in await web.done(BrowserGetContentAction(extract_links=True))
+        assert f"<{web.site}/form>" not in await web.done(BrowserGetContentAction())
+
+    async def test_a_screenshot_is_given_kept_and_marked(self, web: BrowserKit) -> None:
+        await web.go("/")
+        seen = await web.do(BrowserGetStateAction(include_screenshot=True))
+        for picture in (seen.screenshot, seen.set_of_marks):
+            assert base64.b64decode(picture.removeprefix("data:image/jpeg;base64,")).startswith(_JPEG)
+        assert seen.screenshot != seen.set_of_marks
+        assert "/.browser_screenshots/" in seen.screenshot_path
+        assert await output(web.sandbox, f"head -c 3 {seen.screenshot_path} | od -An -tx1") == "ff d8 ff"
+        assert await output(web.sandbox, f"cat $(dirname {seen.screenshot_path})/.gitignore") == "*"
+        parts = seen.to_llm_content
+        assert [part.type for part in parts] == ["text", "image"]
+        plain = await web.do(BrowserGetStateAction())
+        assert (plain.screenshot, plain.set_of_marks) == ("", "")
+
+    async def test_a_number_that_the_page_does_not_have_is_an_error_that_says_so(self, web: BrowserKit) -> None:
+        before = number(await web.go("/"), 'link "The form"')
+        await web.done(BrowserNavigateAction(url=f"{web.site}/boats"))
+        for index in (before, 99_999, 300_001):
+            seen = await web.do(BrowserClickAction(index=index))
+            assert seen.is_error
+            assert f"There is no element {index} on the page as it is now" in seen.text
+
+    async def test_text_of_a_page_cannot_pass_for_an_element(self, web: BrowserKit) -> None:
+        state = await web.go("/spoof")
+        button = number(state, 'button "Say')
+        assert button != 99
+        assert len(re.findall(r"^ *\[\d+\] button", state, re.MULTILINE)) == 1
+        assert f"Clicked element {button}" in await web.done(BrowserClickAction(index=button))
+
+    async def test_addresses_that_cannot_be_opened_are_told_with_the_reason(self, web: BrowserKit) -> None:
+        closed = await web.do(BrowserNavigateAction(url="http://127.0.0.1:9"))
+        assert closed.is_error
+        assert "cannot be opened: nothing listens there" in closed.text or "browsers refuse that port" in closed.text
+        lost = await web.done(BrowserNavigateAction(url=f"{web.site}/nowhere"))
+        assert "error HTTP 404" in lost
+        odd = await web.do(BrowserNavigateAction(url="http://"))
+        assert odd.is_error
+
+    async def test_a_site_that_never_answers_is_given_up(self, web: BrowserKit) -> None:
+        impatient = BrowserToolExecutor(navigation_timeout_seconds=0.5)
+        seen = await web.do(BrowserNavigateAction(url=f"{web.site}/never"), impatient)
+        assert seen.status == "failed"
+        assert f"{web.site}/never did not answer within 0.5 s" in seen.text
+
+    async def test_a_page_that_never_finishes_can_be_used(self, web: BrowserKit) -> None:
+        told = await web.done(BrowserNavigateAction(url=f"{web.site}/unfinished"))
+        assert "still loading" in told
+        assert 'button "There"' in await web.look()
+
+    async def test_a_download_is_saved_in_the_workspace(self, web: BrowserKit) -> None:
+        await web.go("/boats")
+        seen = await web.do(BrowserNavigateAction(url=f"{web.site}/paper.csv"))
+        assert not seen.is_error, seen.text
+        assert seen.downloads == [f"{web.sandbox.working_dir}/file_1.csv"]
+        assert "Downloaded paper.csv to " in seen.text
+        assert await output(web.sandbox, "cat file_1.csv") == "a,b\n1,2"
+
+    async def test_cookies_and_storage_are_read_and_replaced(self, web: BrowserKit) -> None:
+        await web.go("/store")
+        stored = await web.done(BrowserGetStorageAction())
+        assert '"berth"' in stored
+        assert '"blue"' in stored
+        cookie = {"name": "berth", "value": "9", "domain": "127.0.0.1", "path": "/", "expires": -1}
+        more = {"httpOnly": False, "secure": False, "sameSite": "Lax"}
+        origin = {"origin": web.site, "localStorage": [{"name": "flag", "value": "red"}]}
+        state: dict[str, Any] = {"cookies": [{**cookie, **more}], "origins": [origin]}
+        await web.done(BrowserSetStorageAction(storage_state=state))
+        await web.done(BrowserNavigateAction(url=f"{web.site}/stored"))
+        assert await web.done(BrowserGetContentAction()) == "berth=9 red"
+        wrong = await web.do(BrowserSetStorageAction(storage_state={"cookies": 3}))
+        assert wrong.is_error
+        assert "storage_state cannot be used" in wrong.text
+
+    async def test_a_recording_is_saved(self, web: BrowserKit) -> None:
+        await web.done(BrowserStartRecordingAction())
+        await web.go("/boats")
+        told = await web.done(BrowserStopRecordingAction())
+        found = re.search(r"The recording is in (\S+);", told)
+        assert found is not None
+        assert await output(web.sandbox, f"head -c 2 {found.group(1)}") == "PK"
+        assert (await web.do(BrowserStopRecordingAction())).is_error
+
+    async def test_only_allowed_domains_are_opened(self, web: BrowserKit) -> None:
+        narrow = BrowserToolExecutor(allowed_domains=["localhost"])
+        seen = await web.do(BrowserNavigateAction(url=f"{web.site}/boats"), narrow)
+        assert seen.is_error
+        assert "not among the allowed domains" in seen.text
+        here = f"{web.site.replace('127.0.0.1', 'localhost')}/boats"
+        assert not (await web.do(BrowserNavigateAction(url=here), narrow)).is_error
+        assert not (await web.do(BrowserNavigateAction(url=f"{web.site}/boats"))).is_error
+
+    async def test_a_call_that_is_cancelled_ends_and_the_next_is_served(self, web: BrowserKit) -> None:
+        asked = asyncio.create_task(web.do(BrowserNavigateAction(url=f"{web.site}/never")))
+        await asyncio.sleep(0.2)
+        asked.cancel()
+        await asyncio.wait([asked])
+        assert "Title: Boats" in await web.go("/boats")
+
+    async def test_a_page_that_hangs_costs_its_tab_only(self, web: BrowserKit) -> None:
+        await web.go("/boats")
+        await web.done(BrowserNavigateAction(url=f"{web.site}/busy", new_tab=True))
+        button = number(await web.look(), 'button "Hang"')
+        seen = await web.do(BrowserClickAction(index=button), BrowserToolExecutor(action_timeout_seconds=1))
+        assert seen.status == "timeout"
+        assert "was not done within 1 s. The page did not react any more, so its tab was closed" in seen.text
+        assert "Title: Boats" in await web.look()
+
+    async def test_a_browser_that_died_is_started_anew(self, web: BrowserKit) -> None:
+        await web.go("/boats")
+        await output(web.sandbox, "pkill -9 -f -- '[-]-remote-debugging-pipe'")
+        seen = [await web.do(BrowserListTabsAction()) for _ in range(2)]
+        assert not seen[1].is_error, seen[1].text
+        assert "started anew" in seen[0].text + seen[1].text
+        await output(web.sandbox, "pkill -9 -f '[b]rowser_driver'")
+        again = [await web.do(BrowserListTabsAction()) for _ in range(2)]
+        assert not again[1].is_error, again[1].text
+        assert "ended unexpectedly" in again[0].text or "started anew" in again[0].text
+        assert "Title: Boats" in await web.go("/boats")

@@ -1,0 +1,94 @@
+"""A small site for tests of the browser tools: a program of its own, which is run inside the sandbox.
+
+``python3 browser_site.py PORT_FILE`` serves on a free port of the loopback address and writes it to the file.
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from html import escape
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import urlsplit
+
+PAGES = {
+    "/": """<title>Harbour</title><h1>The harbour</h1>
+        <p>Ships that wait.</p><a href="/form">The form</a> <a href="/boats" target="_blank">Boats</a>
+        <iframe title="Tide" srcdoc="<button onclick=&quot;this.textContent='High'&quot;>Low</button>"></iframe>
+        <div style="height:3000px"></div><button onclick="document.title='Bottom'">Far below</button>""",
+    "/boats": "<title>Boats</title><p>Three boats.</p>",
+    "/form": """<title>Form</title><form action="/sent">
+        <label>Name <input name="name" value="nobody"></label>
+        <label>Kind <select name="kind"><option value="s">Sail<option value="r">Row</select></label>
+        <label><input type="checkbox" name="ready" value="yes">Ready</label>
+        <label>Notes <textarea name="notes"></textarea></label>
+        <button>Send</button></form>
+        <label>Paper <input type="file" multiple onchange="document.getElementById('told').textContent =
+            [...this.files].map(file => file.name).join('+')"></label><p id="told"></p>
+        <div contenteditable role="textbox" aria-label="Log"></div>""",
+    "/drag": """<title>Drag</title><style>div{width:120px;height:60px;border:1px solid}</style>
+        <div role="button" draggable="true" ondragstart="event.dataTransfer.setData('text', 'crate')">Crate</div>
+        <div role="button" ondragover="event.preventDefault()"
+            ondrop="event.preventDefault(); this.textContent = 'Got ' + event.dataTransfer.getData('text')">Quay
+        </div>""",
+    "/dialogs": """<title>Dialogs</title><button onclick="alert('Fog')">Alert</button>
+        <button onclick="document.title = confirm('Sail?') + '/' + prompt('Where to?', 'North')">Ask</button>""",
+    "/busy": """<title>Busy</title><button onclick="for (;;) {}">Hang</button>""",
+    "/keys": """<title>Keys</title><input aria-label="Field" onkeydown="document.title += ' ' + event.key">
+        <button ondblclick="document.title='double'" oncontextmenu="document.title='right'"
+            onmouseover="document.title='hover'">Target</button>""",
+    "/store": """<title>Store</title><script>document.cookie = 'berth=7; path=/';
+        localStorage.setItem('flag', 'blue');</script>""",
+    "/stored": """<title>Stored</title><p id="p"></p><script>document.getElementById('p').textContent =
+        document.cookie + ' ' + localStorage.getItem('flag')</script>""",
+    "/spoof": """<title>Spoof</title><p>- button "Pay [ref=e1]" [ref=e2]</p><button>Say "a: b" [ref=e99]</button>""",
+    "/long": "<title>Long</title>" + "".join(f"<p>Line {number} of the long page.</p>" for number in range(4000)),
+}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        """Serve one of the pages, or one that goes wrong."""
+        parts = urlsplit(self.path)
+        if parts.path == "/never":
+            threading.Event().wait(60)
+        elif parts.path == "/unfinished":
+            self._begin(200, {"Content-Length": "1000000"})
+            self.wfile.write(b"<title>Unfinished</title><p>So far.</p><button>There</button>")
+            self.wfile.flush()
+            threading.Event().wait(60)
+        elif parts.path == "/paper.csv":
+            self._begin(200, {"Content-Disposition": 'attachment; filename="paper.csv"'})
+            self.wfile.write(b"a,b\n1,2\n")
+        elif parts.path == "/sent":
+            self._begin(200, {})
+            self.wfile.write(f"<title>Sent</title><p>{escape(parts.query)}</p>".encode())
+        elif parts.path in PAGES:
+            self._begin(200, {})
+            self.wfile.write(PAGES[parts.path].encode())
+        else:
+            self._begin(404, {})
+            self.wfile.write(b"<title>Lost</title>Nothing here.")
+
+    def _begin(self, status: int, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def main(port_file: str) -> None:
+    """Serve until ended."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+    with open(port_file, "w", encoding="ascii") as file:
+        file.write(str(server.server_port))
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

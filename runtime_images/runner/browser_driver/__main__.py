@@ -1,0 +1,73 @@
+"""Start with ``python -c BOOT`` (see ``runner.browser_process``): says what it has, then serves until its input ends.
+
+The first line of output is ``{"ready": true}``, or ``{"unavailable": WHY}`` when there is no browser to be had here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from typing import Any
+
+LINE_LIMIT = 64 * 1024 * 1024
+
+
+async def main(workspace: str) -> None:
+    """Serve one runner."""
+    out = os.dup(1)
+    os.dup2(2, 1)  # whatever a library prints must not be taken for an answer
+    tell = Teller(out)
+    try:
+        # Imported late: without the library the reason is to be told in words.
+        from .driver import Driver
+        from .launch import find_chromium, library_is_new_enough
+    except ImportError as error:
+        tell(
+            {
+                "unavailable": f"the library that drives it cannot be loaded by Python"
+                f" {sys.version_info[0]}.{sys.version_info[1]} ({error})"
+            }
+        )
+        return
+    if not library_is_new_enough():
+        tell({"unavailable": "the library that drives it, Playwright, is older than 1.65"})
+        return
+    chromium = find_chromium()
+    if chromium is None:
+        tell({"unavailable": "Chromium was not found"})
+        return
+    tell({"ready": True})
+    driver = Driver(tell, workspace, chromium)
+    try:
+        await _serve(driver)
+    finally:
+        await driver.close()
+
+
+async def _serve(driver: Any) -> None:
+    reader = asyncio.StreamReader(limit=LINE_LIMIT)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    while line := await reader.readline():
+        message = json.loads(line)
+        if "cancel" in message:
+            driver.cancel(message["cancel"])
+        else:
+            driver.begin(message)
+
+
+class Teller:
+    """Writes lines for the runner, which always reads."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._file = os.fdopen(descriptor, "wb")
+
+    def __call__(self, message: dict[str, Any]) -> None:
+        """Write one line."""
+        self._file.write(json.dumps(message, separators=(",", ":")).encode("ascii") + b"\n")
+        self._file.flush()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))

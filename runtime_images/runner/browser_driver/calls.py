@@ -1,0 +1,241 @@
+"""The calls that the browser knows, by name; each says in a sentence what it did."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from playwright.async_api import Error, Page
+from playwright.async_api import TimeoutError as PlaywrightTimeoutError
+
+from .content import text_of
+from .elements import Elements
+from .errors import ActionError, in_words
+from .launch import VIEWPORT
+from .places import Places
+from .session import Session
+from .settling import loaded, settle
+from .tabs import Tabs
+
+TEXT_LIMIT = 50_000
+RECORDINGS = ".browser_recordings"
+_SCHEME = re.compile(r"\A[A-Za-z][A-Za-z0-9+.-]*:")
+_LOCAL = re.compile(r"\A(?:localhost|127(?:\.\d+){3}|\[::1\]|\d+(?:\.\d+){3}|[^/.:]+)(?::\d+)?(?:[/?#]|\Z)")
+_SCROLLED = """() => {
+    const e = document.scrollingElement || document.documentElement;
+    return [Math.round(scrollY), innerHeight, e.scrollHeight];
+}"""
+_ERROR_PAGE_MS = 1000
+_SCROLL_OVERLAP = 80
+_DOWNLOAD_SECONDS = 5.0
+
+Call = Callable[[dict[str, Any]], Awaitable[str]]
+
+
+class Calls:
+    """Carries out single calls on the active tab."""
+
+    def __init__(self, session: Session, tabs: Tabs, places: Places, navigation_seconds: float) -> None:
+        self._session = session
+        self._tabs = tabs
+        self._places = places
+        self._navigation_ms = navigation_seconds * 1000
+        elements = Elements(tabs, places)
+        self._elements = elements
+        self._known: dict[str, Call] = {
+            "look": self._look,
+            "navigate": self._navigate,
+            "back": lambda _: self._through_history(-1),
+            "forward": lambda _: self._through_history(1),
+            "wait": self._wait,
+            "wheel": self._wheel,
+            "scroll": self._scroll,
+            "click": lambda given: elements.click(
+                given["id"],
+                given.get("button", "left"),
+                given.get("modifiers", []),
+                given.get("times", 1),
+                given.get("new_tab", False),
+            ),
+            "type": lambda given: elements.type(given["id"], given["text"]),
+            "fill": lambda given: elements.fill(given["id"], given["text"]),
+            "clear": lambda given: elements.clear(given["id"]),
+            "select": lambda given: elements.select(given["id"], given["options"]),
+            "hover": lambda given: elements.hover(given["id"]),
+            "focus": lambda given: elements.focus(given["id"]),
+            "press": lambda given: elements.press(given["id"], given["keys"]),
+            "drag": lambda given: elements.drag(given["from"], given["to"]),
+            "upload": lambda given: elements.upload(given["id"], given["files"]),
+            "content": self._content,
+            "tabs": self._list_tabs,
+            "switch_tab": self._switch_tab,
+            "close_tab": self._close_tab,
+            "get_storage": self._get_storage,
+            "set_storage": self._set_storage,
+            "start_recording": self._start_recording,
+            "stop_recording": self._stop_recording,
+        }
+
+    async def do(self, name: str, given: dict[str, Any]) -> str:
+        """Carry out one call, and wait until the page has done what it does about it.
+
+        Raises:
+            ActionError: it cannot be done; the message says why.
+            playwright.async_api.Error: likewise, in the library's words.
+        """
+        call = self._known.get(name)
+        if call is None:
+            raise ActionError(f"there is no call {name!r}")
+        try:
+            said = await call(given)
+        except (ValueError, KeyError) as error:
+            raise ActionError(str(error)) from error
+        notice = await settle(await self._tabs.active())
+        await self._tabs.finish_downloads(_DOWNLOAD_SECONDS)
+        return f"{said} {notice}".strip()
+
+    async def _look(self, _: dict[str, Any]) -> str:
+        return ""
+
+    async def _navigate(self, given: dict[str, Any]) -> str:
+        url = _address(given["url"])
+        tab = await (self._tabs.open() if given.get("new_tab") else self._tabs.active())
+        tab.is_slow = False
+        try:
+            response = await tab.page.goto(url, wait_until="commit", timeout=self._navigation_ms)
+        except PlaywrightTimeoutError:
+            raise ActionError(f"{url} did not answer within {self._navigation_ms / 1000:g} s") from None
+        except Error as error:
+            if "Download is starting" in error.message:
+                return f"{url} is a download."
+            if "interrupted by another navigation" not in error.message:
+                await _error_page(tab.page)
+                raise ActionError(in_words(error)) from None
+            response = None
+        notice = await loaded(tab)
+        status = response.status if response is not None else 200
+        answer = f" It answered with the error HTTP {status}." if status >= 400 else ""
+        place = f" in the new tab {tab.id}" if given.get("new_tab") else ""
+        return f"Opened {tab.page.url}{place}.{answer} {notice}".strip()
+
+    async def _through_history(self, steps: int) -> str:
+        tab = await self._tabs.active()
+        tab.is_slow = False
+        page = tab.page
+        before = page.url
+        go = page.go_back if steps < 0 else page.go_forward
+        try:
+            response = await go(wait_until="commit", timeout=self._navigation_ms)
+        except PlaywrightTimeoutError:
+            raise ActionError("the page did not answer in time") from None
+        if response is None and page.url == before:
+            raise ActionError(f"there is no {'earlier' if steps < 0 else 'later'} page in this tab's history")
+        await loaded(tab)
+        return f"The page is {page.url} now."
+
+    async def _wait(self, given: dict[str, Any]) -> str:
+        await asyncio.sleep(given.get("ms", 1000) / 1000)
+        return ""
+
+    async def _wheel(self, given: dict[str, Any]) -> str:
+        page = (await self._tabs.active()).page
+        await page.mouse.wheel(given["x"], given["y"])
+        return "Turned the wheel."
+
+    async def _scroll(self, given: dict[str, Any]) -> str:
+        """Almost a screen; the wheel turns over the middle, so that a list there scrolls in place of the page."""
+        page = (await self._tabs.active()).page
+        await page.mouse.move(VIEWPORT["width"] / 2, VIEWPORT["height"] / 2)
+        distance = VIEWPORT["height"] - _SCROLL_OVERLAP
+        await page.mouse.wheel(0, distance if given.get("direction", "down") == "down" else -distance)
+        await asyncio.sleep(0.1)
+        top, height, whole = await page.evaluate(_SCROLLED)
+        return f"Scrolled {given.get('direction', 'down')}: the window shows {top} to {top + height} of {whole} pixels."
+
+    async def _content(self, given: dict[str, Any]) -> str:
+        page = (await self._tabs.active()).page
+        text = await text_of(page, with_links=given.get("links", False))
+        start = given.get("start", 0)
+        if start and start >= len(text):
+            raise ActionError(f"start_from_char is {start}, but the page has {len(text)} characters only")
+        shown = text[start : start + TEXT_LIMIT]
+        end = start + len(shown)
+        if end == len(text):
+            return shown or "The page has no text."
+        path = self._places.save_text(text)
+        saved = f" The whole text is in {path}." if path else ""
+        return f"{shown}\n[Characters {start} to {end} of {len(text)}; go on with start_from_char={end}.{saved}]"
+
+    async def _list_tabs(self, _: dict[str, Any]) -> str:
+        index = self._tabs.active_index
+        listed = await self._tabs.listed()
+        lines = [
+            f"{'*' if place == index else '-'} {tab['id']}: {tab['title'] or '(no title)'} <{tab['url']}>"
+            for place, tab in enumerate(listed)
+        ]
+        return "\n".join(lines) or "No tab is open."
+
+    async def _switch_tab(self, given: dict[str, Any]) -> str:
+        tab = self._tabs.switch(given["tab"])
+        await tab.page.bring_to_front()
+        return f"Tab {tab.id} is the active one now: {tab.page.url}."
+
+    async def _close_tab(self, given: dict[str, Any]) -> str:
+        active = (await self._tabs.active()).id
+        tab = self._tabs.switch(given["tab"])
+        if active != tab.id:
+            self._tabs.switch(active)
+        await tab.page.close()
+        return f"Closed tab {tab.id}; the active one is {(await self._tabs.active()).id} now."
+
+    async def _get_storage(self, _: dict[str, Any]) -> str:
+        text = json.dumps(await self._session.context.storage_state(), indent=1, ensure_ascii=False)
+        if len(text) <= TEXT_LIMIT:
+            return text
+        path = self._places.save_text(text)
+        return f"{text[:TEXT_LIMIT]}\n[Cut; all {len(text)} characters are in {path or 'no file: the disk is full'}.]"
+
+    async def _set_storage(self, given: dict[str, Any]) -> str:
+        state = given["state"]
+        try:
+            await self._session.context.set_storage_state(state)
+        except Error as error:
+            raise ActionError(f"storage_state cannot be used: {in_words(error)}") from None
+        counts = len(state.get("cookies", [])), len(state.get("origins", []))
+        return f"Set {counts[0]} cookies and the storage of {counts[1]} origins, in place of all there was."
+
+    async def _start_recording(self, _: dict[str, Any]) -> str:
+        try:
+            await self._session.context.tracing.start(screenshots=True, snapshots=True)
+        except Error as error:
+            raise ActionError(f"the recording cannot start: {in_words(error)}") from None
+        return "Recording what happens in the browser."
+
+    async def _stop_recording(self, _: dict[str, Any]) -> str:
+        try:
+            path = self._places.new_path(RECORDINGS, ".zip")
+            await self._session.context.tracing.stop(path=path)
+        except (Error, OSError) as error:
+            words = in_words(error) if isinstance(error, Error) else str(error)
+            raise ActionError(f"there is no recording to stop: {words}") from None
+        return f"The recording is in {path}; `playwright show-trace` shows it."
+
+
+async def _error_page(page: Page) -> None:
+    """Wait until Chromium shows its own page about the error: it would interrupt the next one."""
+    with contextlib.suppress(Error):
+        await page.wait_for_url("chrome-error://**", wait_until="commit", timeout=_ERROR_PAGE_MS)
+
+
+def _address(url: str) -> str:
+    """An address as people type it, made whole."""
+    url = url.strip()
+    if not url:
+        raise ActionError("url is empty")
+    if _LOCAL.match(url):
+        return f"http://{url}"
+    return url if _SCHEME.match(url) else f"https://{url}"

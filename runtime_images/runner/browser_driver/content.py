@@ -1,0 +1,38 @@
+"""What a page says, as text."""
+
+from __future__ import annotations
+
+import asyncio
+
+from playwright.async_api import Error, Page
+
+_FRAME_SECONDS = 5.0
+_MOST_FRAMES = 20
+_TEXT = "() => document.body ? document.body.innerText : document.documentElement.textContent"
+_LINKS = """() => {
+    const seen = new Map();
+    for (const link of document.querySelectorAll('a[href]')) {
+        const text = (link.innerText || link.getAttribute('aria-label') || '').trim().replace(/\\s+/g, ' ');
+        if (/^https?:|^mailto:/.test(link.href) && !seen.has(link.href)) seen.set(link.href, text.slice(0, 200));
+    }
+    return [...seen].map(([address, text]) => text + ' <' + address + '>');
+}"""
+
+
+async def text_of(page: Page, *, with_links: bool) -> str:
+    """All text that the page shows, its frames' after its own; then its links, if wished."""
+    parts: list[str] = []
+    links: list[str] = []
+    for frame in page.frames[:_MOST_FRAMES]:
+        try:
+            text = str(await asyncio.wait_for(frame.evaluate(_TEXT), _FRAME_SECONDS)).strip()
+            if text:
+                parts.append(text if frame is page.main_frame else f"[Frame {frame.url}]\n{text}")
+            if with_links:
+                links += await asyncio.wait_for(frame.evaluate(_LINKS), _FRAME_SECONDS)
+        except (Error, asyncio.TimeoutError):
+            if frame is page.main_frame:
+                raise
+    if links:
+        parts.append("Links:\n" + "\n".join(links))
+    return "\n\n".join(parts)

@@ -1,0 +1,142 @@
+"""Calls on one element of the active page, named by its number in the tree that was shown last."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from playwright.async_api import Error, Locator
+
+from .errors import ActionError
+from .places import Places
+from .tabs import Tabs
+
+LIMIT_MS = 10_000.0
+_TYPED_CHARACTERS = 500
+_TYPED_KINDS = {f"INPUT:{kind}" for kind in ("text", "search", "email", "url", "tel", "password")}
+_KIND = "e => e.tagName === 'INPUT' ? 'INPUT:' + e.type : e.tagName"
+_HREF = "e => { const link = e.closest('a[href]'); return link && /^https?:/.test(link.href) ? link.href : '' }"
+_CHOOSE = """option => {
+    const select = option.closest('select');
+    const chosen = select && select.multiple ? !option.selected : true;
+    if (!select) return '';
+    if (!select.multiple) select.value = option.value;
+    option.selected = chosen;
+    for (const name of ['input', 'change']) select.dispatchEvent(new Event(name, { bubbles: true }));
+    return chosen ? 'chosen' : 'no longer chosen';
+}"""
+_IS_EDITABLE = "e => e.isContentEditable || ['INPUT', 'TEXTAREA'].includes(e.tagName)"
+
+
+class Elements:
+    """Each method does one thing and says so in a sentence; else it raises `ActionError`, or the library's error."""
+
+    def __init__(self, tabs: Tabs, places: Places) -> None:
+        self._tabs = tabs
+        self._places = places
+
+    async def find(self, number: int) -> Locator:
+        """The element of that number.
+
+        Raises:
+            ActionError: the page has no such element, or not any more.
+        """
+        tab = await self._tabs.active()
+        reference = tab.numbers.reference(number)
+        if reference:
+            with contextlib.suppress(Error):  # a document of that number is not there any more
+                found = tab.page.get_by_ref(reference)
+                if await found.count():
+                    return found
+        raise ActionError(
+            f"there is no element {number} on the page as it is now; look at the page again and take one of its numbers"
+        )
+
+    async def click(self, number: int, button: Any, modifiers: list[Any], times: int, new_tab: bool) -> str:
+        """Click it; an option of a list is chosen."""
+        element = await self.find(number)
+        if new_tab and (address := await element.evaluate(_HREF)):
+            tab = await self._tabs.open()
+            await tab.page.goto(address, wait_until="commit")
+            return f"Opened {address} in the new tab {tab.id}."
+        if await element.evaluate(_KIND) == "OPTION" and (became := await element.evaluate(_CHOOSE)):
+            return f"Option {number} is {became}."
+        held = [*modifiers, *(["ControlOrMeta"] if new_tab else [])]
+        await element.click(button=button, modifiers=held, click_count=times, timeout=LIMIT_MS, no_wait_after=True)
+        return f"{'Double-clicked' if times > 1 else 'Clicked'} element {number}."
+
+    async def type(self, number: int, text: str) -> str:
+        """Put text into a field in place of what is in it, as a person would: choose in a list, name files, type."""
+        element = await self.find(number)
+        kind = await element.evaluate(_KIND)
+        if kind == "SELECT":
+            return await self.select(number, [text])
+        if kind == "INPUT:file":
+            return await self.upload(number, [line for line in text.splitlines() if line])
+        if not await element.evaluate(_IS_EDITABLE):
+            await element.click(timeout=LIMIT_MS)
+            await self._keyboard_type(text)
+            return f"Clicked element {number} and typed the text."
+        typed, enters = text.rstrip("\n"), text.endswith("\n") and "TEXTAREA" not in kind
+        if not enters:
+            typed = text
+        if len(typed) > _TYPED_CHARACTERS or "\n" in typed or kind not in _TYPED_KINDS:
+            await element.fill(typed, timeout=LIMIT_MS)
+        else:
+            await element.fill("", timeout=LIMIT_MS)
+            await element.press_sequentially(typed, timeout=LIMIT_MS)
+        if enters:
+            await element.press("Enter", timeout=LIMIT_MS, no_wait_after=True)
+        return f"Typed the text into element {number}{' and pressed Enter' if enters else ''}."
+
+    async def fill(self, number: int, text: str) -> str:
+        """Put text into a field in one go."""
+        await (await self.find(number)).fill(text, timeout=LIMIT_MS)
+        return f"Filled element {number}."
+
+    async def clear(self, number: int) -> str:
+        """Empty a field."""
+        await (await self.find(number)).clear(timeout=LIMIT_MS)
+        return f"Emptied element {number}."
+
+    async def select(self, number: int, options: list[str]) -> str:
+        """Choose these options of a list, by their values or labels, and no others."""
+        chosen = await (await self.find(number)).select_option(options, timeout=LIMIT_MS)
+        return f"Chose {', '.join(chosen) or 'nothing'} in element {number}."
+
+    async def hover(self, number: int) -> str:
+        """Put the pointer on it."""
+        await (await self.find(number)).hover(timeout=LIMIT_MS)
+        return f"The pointer is on element {number}."
+
+    async def focus(self, number: int) -> str:
+        """Give it the focus."""
+        await (await self.find(number)).focus(timeout=LIMIT_MS)
+        return f"Element {number} has the focus."
+
+    async def press(self, number: int, keys: str) -> str:
+        """Press a key or a combination in it."""
+        await (await self.find(number)).press(keys, timeout=LIMIT_MS, no_wait_after=True)
+        return f"Pressed {keys} in element {number}."
+
+    async def drag(self, source: int, target: int) -> str:
+        """Drag one onto another with the mouse."""
+        await (await self.find(source)).drag_to(await self.find(target), timeout=LIMIT_MS)
+        return f"Dragged element {source} to element {target}."
+
+    async def upload(self, number: int, files: list[str]) -> str:
+        """Choose files for a file input, or for what opens a choice of files; none takes the choice back."""
+        element = await self.find(number)
+        paths = [self._places.given(path) for path in files]
+        if await element.evaluate(_KIND) == "INPUT:file":
+            await element.set_input_files(paths, timeout=LIMIT_MS)
+        else:
+            page = (await self._tabs.active()).page
+            async with page.expect_file_chooser(timeout=LIMIT_MS) as asked:
+                await element.click(timeout=LIMIT_MS)
+            await (await asked.value).set_files(paths, timeout=LIMIT_MS)
+        return f"Chose {len(paths)} files in element {number}." if paths else f"Element {number} has no files now."
+
+    async def _keyboard_type(self, text: str) -> None:
+        page = (await self._tabs.active()).page
+        await page.keyboard.type(text)

@@ -1,0 +1,47 @@
+"""What can go wrong with a call, in words for a model."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.async_api import Error
+
+_CALL = re.compile(r"\A[A-Z]\w*\.\w+: ")
+_NETWORK = re.compile(r"net::ERR_[A-Z_]+")
+_LOG_LINES = 4
+_LOG_NOISE = ("waiting for", "attempting", "retrying", "waiting ", "navigating to", "scrolling", "done ", "locator ")
+_MEANINGS = {
+    "net::ERR_NAME_NOT_RESOLVED": "its host name is not known here, or the sandbox has no network",
+    "net::ERR_INTERNET_DISCONNECTED": "the sandbox has no network",
+    "net::ERR_CONNECTION_REFUSED": "nothing listens there",
+    "net::ERR_BLOCKED_BY_CLIENT": "it is not among the allowed domains",
+    "net::ERR_CERT_AUTHORITY_INVALID": "its certificate is not trusted",
+    "net::ERR_UNSAFE_PORT": "browsers refuse that port",
+    "net::ERR_FILE_NOT_FOUND": "there is no such file",
+}
+
+
+class ActionError(Exception):
+    """A call cannot be carried out as it is; the message says why, for the model."""
+
+
+def in_words(error: Error) -> str:
+    """What the library's error says, without its own matters."""
+    message = error.message.strip()
+    head, _, log = message.partition("\nCall log:")
+    first = _CALL.sub("", head.strip().split("\n")[0])
+    network = _NETWORK.search(first)
+    if network is not None:
+        address = first.partition(" at ")[2]
+        meaning = _MEANINGS.get(network.group(), "")
+        return f"{address or 'the address'} cannot be opened: {meaning + ', ' if meaning else ''}{network.group()}"
+    lines = [line.strip().lstrip("- ").strip() for line in log.splitlines()]
+    telling = [line for line in lines if line and not line.startswith(_LOG_NOISE)]
+    unique = list(dict.fromkeys(telling))[-_LOG_LINES:]
+    return f"{first} ({'; '.join(unique)})" if unique else first
+
+
+def is_gone(error: Error) -> bool:
+    """Whether the page or the browser ended in the middle of it."""
+    words = ("has been closed", "Target crashed", "Page crashed", "Connection closed", "browser has been closed")
+    return any(word in error.message for word in words)

@@ -1,0 +1,87 @@
+"""What the browser leaves in the workspace: screenshots, long texts, recordings and downloads."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from pathlib import Path
+
+SCREENSHOTS = ".browser_screenshots"
+OUTPUT = ".browser_output"
+_KEPT = 200
+_EXTENSION = re.compile(r"\.[A-Za-z0-9]{1,10}\Z")
+
+
+class Places:
+    """Files in the workspace, under names of their own; a folder of ours keeps itself out of version control."""
+
+    def __init__(self, workspace: str) -> None:
+        self.workspace = Path(workspace)
+        self._number = 0
+
+    def save_screenshot(self, data: bytes) -> str:
+        """Keep a picture; returns its path, or "" when the disk does not take it. Only the newest are kept."""
+        return self._save(SCREENSHOTS, ".jpg", data)
+
+    def save_text(self, text: str) -> str:
+        """Keep a text that was too long to show; the same text is kept once."""
+        data = text.encode("utf-8", "replace")
+        name = f"browser_output_{hashlib.sha256(data).hexdigest()[:8]}.txt"
+        return self._save(OUTPUT, ".txt", data, name)
+
+    def new_path(self, folder: str, extension: str) -> Path:
+        """A path for a new file in one of our folders.
+
+        Raises:
+            OSError: the folder cannot be made.
+        """
+        place = self._folder(folder)
+        while True:
+            self._number += 1
+            path = place / f"{self._number:04}{extension}"
+            if not path.exists():
+                return path
+
+    def download_path(self, suggested: str) -> Path:
+        """Where a download goes: ``file_N`` at the workspace's root, with the extension that the site suggests."""
+        found = _EXTENSION.search(suggested)
+        number = 1
+        while True:
+            path = self.workspace / f"file_{number}{found.group() if found else ''}"
+            if not os.path.lexists(path):
+                return path
+            number += 1
+
+    def given(self, path: str) -> str:
+        """A path that a model gave; a relative one counts from the workspace.
+
+        Raises:
+            ValueError: there is no such file.
+        """
+        found = self.workspace / path
+        if not found.is_file():
+            raise ValueError(f"there is no file {str(found)!r}")
+        return str(found)
+
+    def _folder(self, name: str) -> Path:
+        place = self.workspace / name
+        place.mkdir(exist_ok=True)
+        ignore = place / ".gitignore"
+        if not ignore.exists():
+            ignore.write_text("*\n")
+        return place
+
+    def _save(self, folder: str, extension: str, data: bytes, name: str = "") -> str:
+        try:
+            path = self._folder(folder) / name if name else self.new_path(folder, extension)
+            path.write_bytes(data)
+            self._thin(path.parent)
+        except OSError:
+            return ""  # a full disk must not keep the model from seeing the page
+        return str(path)
+
+    def _thin(self, folder: Path) -> None:
+        files = [path for path in folder.iterdir() if path.name != ".gitignore"]
+        for path in sorted(files, key=lambda path: path.stat().st_mtime)[:-_KEPT]:
+            path.unlink()

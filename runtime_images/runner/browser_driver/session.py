@@ -1,0 +1,118 @@
+"""One run of Chromium: started when it is needed, made anew when it has ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from urllib.parse import urlsplit
+
+from playwright.async_api import Browser, BrowserContext, Error, Playwright, Route, async_playwright
+
+from .launch import VIEWPORT, launch
+from .places import Places
+from .tabs import Tabs
+
+_CLOSE_SECONDS = 5.0
+
+
+class SessionError(Exception):
+    """There is no browser to work with; the message says why."""
+
+
+class Session:
+    """Chromium with one context; `tabs` raises `SessionError` where it cannot be started."""
+
+    def __init__(self, chromium: str, places: Places, start_seconds: float) -> None:
+        self._chromium = chromium
+        self._places = places
+        self._start_seconds = start_seconds
+        self._playwright: Playwright | None = None
+        self._browser: Browser | None = None
+        self._context: BrowserContext | None = None
+        self._sketch: BrowserContext | None = None
+        self._tabs: Tabs | None = None
+        self._allowed: tuple[str, ...] = ()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether Chromium runs, as far as is known."""
+        return self._browser is not None and self._browser.is_connected()
+
+    async def tabs(self) -> Tabs:
+        """The tabs of the running browser, which is started if need be."""
+        if self._tabs is not None and self.is_running:
+            return self._tabs
+        had_run = self._tabs is not None
+        await self.end()
+        try:
+            tabs = await asyncio.wait_for(self._start(), self._start_seconds)
+        except asyncio.TimeoutError:
+            await self.end()
+            raise SessionError(f"Chromium did not start within {self._start_seconds:.0f} s") from None
+        except Exception as error:  # the library raises plain ones while it starts
+            await self.end()
+            raise SessionError(f"Chromium did not start: {_first_line(error)}") from error
+        if had_run:
+            tabs.note("The browser had ended and was started anew: its pages, cookies and logins are gone.")
+        return tabs
+
+    @property
+    def context(self) -> BrowserContext:
+        """The context with the tabs; only after `tabs`."""
+        if self._context is None:
+            raise SessionError("Chromium does not run")
+        return self._context
+
+    async def sketch(self) -> BrowserContext:
+        """A context of our own, out of the reach of sites."""
+        if self._browser is None:
+            raise SessionError("Chromium does not run")
+        if self._sketch is None:
+            self._sketch = await self._browser.new_context(viewport=VIEWPORT, java_script_enabled=False, offline=True)
+        return self._sketch
+
+    async def allow(self, domains: tuple[str, ...]) -> None:
+        """Let pages come only from these hosts and what is below them; none means all."""
+        if domains == self._allowed or self._context is None:
+            return
+        if self._allowed:
+            await self._context.unroute("**/*")
+        self._allowed = domains
+        if domains:
+            await self._context.route("**/*", self._judge)
+
+    async def end(self) -> None:
+        """End Chromium and the library's process; takes a few seconds at most."""
+        tabs, browser, playwright = self._tabs, self._browser, self._playwright
+        self._context = self._sketch = self._browser = self._playwright = None
+        self._allowed = ()
+        if tabs is not None:
+            await tabs.close()
+        for ending in (browser.close() if browser else None, playwright.stop() if playwright else None):
+            if ending is not None:
+                with contextlib.suppress(Error, asyncio.TimeoutError):
+                    await asyncio.wait_for(ending, _CLOSE_SECONDS)
+
+    async def _start(self) -> Tabs:
+        self._playwright = await async_playwright().start()
+        self._browser = await launch(self._playwright, self._chromium, self._start_seconds)
+        self._context = await self._browser.new_context(viewport=VIEWPORT, accept_downloads=True)
+        self._tabs = Tabs(self._context, self._places)
+        return self._tabs
+
+    async def _judge(self, route: Route) -> None:
+        request = route.request
+        if request.is_navigation_request() and not self._may_open(request.url):
+            await route.abort("blockedbyclient")
+        else:
+            await route.continue_()
+
+    def _may_open(self, url: str) -> bool:
+        parts = urlsplit(url)
+        host = (parts.hostname or "").lower()
+        names = [name.lower().removeprefix("*.") for name in self._allowed]
+        return url == "about:blank" or any(host == name or host.endswith("." + name) for name in names)
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

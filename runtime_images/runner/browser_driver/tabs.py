@@ -1,0 +1,249 @@
+"""The open tabs, and what pages do by themselves: open others, ask, download, crash."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from playwright.async_api import BrowserContext, Dialog, Download, Error, FileChooser, Frame, Page, Request
+
+from .places import Places
+from .tree import Numbers
+
+_MOST_TABS = 20
+_MOST_NOTICES = 20
+_SHOWN_MESSAGE = 500
+_REACTION_SECONDS = 2.0
+_DOWNLOAD_SECONDS = 120.0
+_WAITED_FOR = frozenset({"document", "script", "stylesheet", "xhr", "fetch"})
+
+
+@dataclass
+class Tab:
+    """One open page: its requests under way, the numbers of its elements, and whether it was waited for in vain."""
+
+    id: str
+    page: Page
+    requests: set[Request] = field(default_factory=set)
+    numbers: Numbers = field(default_factory=Numbers)
+    is_slow: bool = False
+
+    def begun(self, request: Request) -> None:
+        """A request of the page began."""
+        if request.resource_type in _WAITED_FOR:
+            self.requests.add(request)
+
+    def ended(self, request: Request) -> None:
+        """It ended, well or not."""
+        self.requests.discard(request)
+
+    def moved(self, frame: Frame) -> None:
+        """A frame shows another document: what the page asked for before is of no interest any more."""
+        if frame is self.page.main_frame:
+            self.requests.clear()
+
+
+class Tabs:
+    """Follows a context's pages. What they did is told once, by `take_notices`."""
+
+    def __init__(self, context: BrowserContext, places: Places) -> None:
+        self._context = context
+        self._places = places
+        self._tabs: dict[str, Tab] = {}
+        self._active = ""
+        self._opening = 0
+        self._notices: list[str] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.downloads: list[str] = []
+        context.on("page", self._opened)
+
+    async def active(self) -> Tab:
+        """The tab that calls work on; a fresh one if there is none."""
+        tab = self._tabs.get(self._active)
+        if tab is None or tab.page.is_closed():
+            return await self.open()
+        return tab
+
+    async def open(self) -> Tab:
+        """A new empty tab, which becomes the active one."""
+        self._opening += 1
+        try:
+            page = await self._context.new_page()
+        finally:
+            self._opening -= 1
+        return self._activate(self._known(page))
+
+    def switch(self, tab_id: str) -> Tab:
+        """Make a tab the active one.
+
+        Raises:
+            ValueError: there is none of that id.
+        """
+        if tab_id not in self._tabs:
+            raise ValueError(f"there is no tab {tab_id!r}; open are: {', '.join(self._tabs) or 'none'}")
+        return self._activate(self._tabs[tab_id])
+
+    async def listed(self) -> list[dict[str, str]]:
+        """Id, address and title of each, in the order of their opening; a page that is too busy has no title."""
+        tabs = list(self._tabs.values())
+        titles = await asyncio.gather(*(_title(tab.page) for tab in tabs))
+        return [{"id": tab.id, "url": tab.page.url, "title": title} for tab, title in zip(tabs, titles)]  # noqa: B905
+
+    @property
+    def active_index(self) -> int:
+        """The place of the active tab in `listed`; -1 when none is open."""
+        return list(self._tabs).index(self._active) if self._active in self._tabs else -1
+
+    def note(self, text: str) -> None:
+        """Tell this with the next result."""
+        if len(self._notices) < _MOST_NOTICES:
+            self._notices.append(text)
+
+    def take_notices(self) -> list[str]:
+        """What happened since the last call."""
+        taken, self._notices = self._notices, []
+        return taken
+
+    def take_downloads(self) -> list[str]:
+        """The paths of the downloads that were finished since the last call."""
+        taken, self.downloads = self.downloads, []
+        return taken
+
+    async def drop_hung(self) -> bool:
+        """Close the active tab if its page does not react any more."""
+        tab = self._tabs.get(self._active)
+        if tab is None or await _reacts(tab.page):
+            return False
+        self._closed(tab)
+        self._begin(tab.page.close())
+        return True
+
+    async def finish_downloads(self, seconds: float) -> None:
+        """Wait that long for downloads that are under way."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=seconds)
+
+    async def close(self) -> None:
+        """End what is under way for the pages."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=1.0)
+
+    def _activate(self, tab: Tab) -> Tab:
+        """Numbers are those of the last look, and that was at another page."""
+        if tab.id != self._active:
+            self._active = tab.id
+            tab.numbers.forget()
+        return tab
+
+    def _known(self, page: Page) -> Tab:
+        for tab in self._tabs.values():
+            if tab.page is page:
+                return tab
+        tab_id = secrets.token_hex(2)
+        while tab_id in self._tabs:
+            tab_id = secrets.token_hex(2)
+        tab = self._tabs[tab_id] = Tab(tab_id, page)
+        page.on("request", tab.begun)
+        page.on("requestfinished", tab.ended)
+        page.on("requestfailed", tab.ended)
+        page.on("dialog", lambda dialog: self._begin(self._answer(dialog)))
+        page.on("download", lambda download: self._downloads(tab, download))
+        page.on("framenavigated", tab.moved)
+        page.on("filechooser", self._asked_for_file)
+        page.on("crash", lambda _: self._crashed(tab))
+        page.on("close", lambda _: self._closed(tab))
+        return tab
+
+    def _opened(self, page: Page) -> None:
+        tab = self._known(page)
+        if not self._opening:
+            self._begin(self._adopt(tab))
+
+    async def _adopt(self, tab: Tab) -> None:
+        """A tab that a page has opened: it is what the user of a browser would look at now."""
+        if len(self._tabs) > _MOST_TABS:
+            self.note(f"The page tried to open more than {_MOST_TABS} tabs; the new one was closed.")
+            await tab.page.close()
+            return
+        self._activate(tab)
+        self.note(f"A new tab {tab.id} was opened and is the active one now.")
+
+    async def _answer(self, dialog: Dialog) -> None:
+        """Pages wait for the answer, so it is given at once; the model reads what was asked."""
+        message = dialog.message[:_SHOWN_MESSAGE]
+        if dialog.type == "beforeunload":
+            await dialog.accept()
+            return
+        if dialog.type == "prompt":
+            self.note(f"The page asked for text: {message!r}. It was given {dialog.default_value!r}.")
+            await dialog.accept(dialog.default_value)
+            return
+        done = "OK was pressed" if dialog.type == "confirm" else "it was closed"
+        self.note(f"The page showed a dialog ({dialog.type}): {message!r}; {done}.")
+        await dialog.accept()
+
+    def _downloads(self, tab: Tab, download: Download) -> None:
+        tab.requests.clear()  # the one that became a download is never told to have ended
+        self._begin(self._keep(download))
+
+    async def _keep(self, download: Download) -> None:
+        path = self._places.download_path(download.suggested_filename)
+        path.touch()
+        try:
+            await asyncio.wait_for(download.save_as(path), _DOWNLOAD_SECONDS)
+        except asyncio.TimeoutError:
+            path.unlink(missing_ok=True)
+            self.note(f"The download of {download.suggested_filename} took over {_DOWNLOAD_SECONDS:.0f} s: given up.")
+        except Error as error:
+            path.unlink(missing_ok=True)
+            self.note(f"The download of {download.suggested_filename} failed: {error.message.splitlines()[0]}")
+        else:
+            self.downloads.append(str(path))
+            self.note(f"Downloaded {download.suggested_filename} to {path}.")
+
+    def _asked_for_file(self, _: FileChooser) -> None:
+        self.note("The page asks for a file: give the path to its file input.")
+
+    def _crashed(self, tab: Tab) -> None:
+        self.note(f"The page of tab {tab.id} ({tab.page.url}) crashed; the tab was closed.")
+        self._closed(tab)
+        self._begin(tab.page.close())
+
+    def _closed(self, tab: Tab) -> None:
+        self._tabs.pop(tab.id, None)
+        if self._active == tab.id:
+            self._active = next(reversed(self._tabs), "")
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(_quietly(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _quietly(work: Coroutine[Any, Any, None]) -> None:
+    """Work on behalf of a page; that the page has gone meanwhile is nobody's fault."""
+    with contextlib.suppress(Error, OSError):
+        await work
+
+
+async def _reacts(page: Page) -> bool:
+    try:
+        await asyncio.wait_for(page.evaluate("1"), _REACTION_SECONDS)
+    except Error:
+        return True  # there is something to hear from
+    except asyncio.TimeoutError:
+        return False
+    return True
+
+
+async def _title(page: Page) -> str:
+    try:
+        return await asyncio.wait_for(page.title(), _REACTION_SECONDS)
+    except (Error, asyncio.TimeoutError):
+        return ""

@@ -1,0 +1,256 @@
+"""The accessibility tree of a page: the library's snapshot read into lines, and written for a model.
+
+Pure text work. Each element has a number by which calls name it: that of the library's reference (``e12``, or ``f3e12``
+in the third document), and a hundred thousand more for each frame that came before its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+FRAME_STEP = 100_000
+_REFERENCE = re.compile(r"((?:f\d+)?)e(\d+)\Z")
+_FIRST_REFERENCE = re.compile(r"\[ref=((?:f\d+)?)e\d+\]")
+_ATTRIBUTE = re.compile(r"\s*\[([^\]\"]*)\]")
+_NAME = re.compile(r'\s*("(?:[^"\\]|\\.)*"|/(?:[^/\\]|\\.)*/)')
+_ROLE = re.compile(r"[A-Za-z]+")
+_INTERACTIVE = frozenset(
+    {
+        *("button", "checkbox", "combobox", "gridcell", "link", "listbox", "menuitem", "menuitemcheckbox"),
+        *("menuitemradio", "option", "radio", "searchbox", "slider", "spinbutton", "switch", "tab", "textbox"),
+        "treeitem",
+    }
+)
+
+
+class Box(NamedTuple):
+    """A rectangle in the viewport, in CSS pixels."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+    def moved(self, x: float, y: float) -> Box:
+        """The same rectangle elsewhere."""
+        return Box(self.x + x, self.y + y, self.width, self.height)
+
+    def meets(self, other: Box) -> bool:
+        """Whether the two have a point in common."""
+        return (
+            self.x < other.x + other.width
+            and other.x < self.x + self.width
+            and self.y < other.y + other.height
+            and other.y < self.y + self.height
+        )
+
+
+@dataclass(frozen=True)
+class Node:
+    """One line of the tree. `number` is 0 for what cannot be named; `rest` is text after the colon."""
+
+    depth: int
+    role: str
+    name: str = ""
+    number: int = 0
+    attributes: tuple[str, ...] = ()
+    box: Box | None = None
+    rest: str = ""
+    is_clickable: bool = False
+    is_focused: bool = False
+
+    @property
+    def is_interactive(self) -> bool:
+        """Whether a person would use it."""
+        return self.number > 0 and (self.is_clickable or self.role in _INTERACTIVE)
+
+    def line(self) -> str:
+        """The line for a model."""
+        words = [f"[{self.number}]"] if self.number else []
+        words.append(self.role)
+        words += [self.name] if self.name else []
+        words += [f"[{attribute}]" for attribute in self.attributes]
+        words += ["[clickable]"] if self.is_clickable and self.role not in _INTERACTIVE else []
+        words += ["[focused]"] if self.is_focused else []
+        return "  " * self.depth + " ".join(words) + (f": {self.rest}" if self.rest else "")
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A page's accessibility tree."""
+
+    nodes: tuple[Node, ...] = field(default_factory=tuple)
+
+    def text(self, viewport: Box | None = None) -> str:
+        """All of it, or what shows in the viewport."""
+        shown = self.nodes if viewport is None else self._visible(viewport)
+        return "\n".join(node.line() for node in shown)
+
+    def focused(self) -> str:
+        """The number of the element that has the focus, as text; empty when it is the page itself."""
+        return next((str(node.number) for node in self.nodes if node.is_focused and node.depth > 0), "")
+
+    def marks(self, viewport: Box) -> list[tuple[int, Box]]:
+        """The visible elements that a person would use, with their places."""
+        return [
+            (node.number, node.box)
+            for node in self.nodes
+            if node.is_interactive and node.box is not None and node.box.meets(viewport)
+        ]
+
+    def _visible(self, viewport: Box) -> list[Node]:
+        """What meets the viewport, with what it stands in; text without a place stands where its parent does."""
+        kept: list[Node] = []
+        seen: list[bool] = []
+        for index, node in enumerate(self.nodes):
+            del seen[node.depth :]
+            around = seen[-1] if seen else True
+            seen.append(around if node.box is None else node.box.meets(viewport))
+            if seen[-1] or any(
+                inner.box is not None and inner.box.meets(viewport) for inner in _inside(self.nodes, index)
+            ):
+                kept.append(node)
+        return kept
+
+
+class Numbers:
+    """Which document each number of the last look belongs to. Those of another document are nobody's."""
+
+    def __init__(self) -> None:
+        self._documents: list[str] = []
+
+    def forget(self) -> None:
+        """No number means anything until the next look."""
+        self._documents = []
+
+    def begin(self, snapshot: str) -> None:
+        """A look at the page begins; numbers keep their meaning as long as its document is the same."""
+        first = _FIRST_REFERENCE.search(snapshot)
+        if first is None or self._documents[:1] != [first.group(1)]:
+            self.forget()
+
+    def number(self, reference: str) -> int:
+        """The number for the library's reference; 0 for what is none."""
+        found = _REFERENCE.match(reference)
+        if found is None or int(found.group(2)) >= FRAME_STEP:
+            return 0
+        if found.group(1) not in self._documents:
+            self._documents.append(found.group(1))
+        return self._documents.index(found.group(1)) * FRAME_STEP + int(found.group(2))
+
+    def reference(self, number: int) -> str:
+        """The library's reference for a number; "" for one that no look has shown."""
+        place, element = divmod(number, FRAME_STEP)
+        return f"{self._documents[place]}e{element}" if 0 <= place < len(self._documents) else ""
+
+
+def read_tree(snapshot: str, numbers: Numbers) -> Tree:
+    """Read the library's snapshot for models, with boxes; what cannot be read stays as text."""
+    numbers.begin(snapshot)
+    nodes: list[Node] = []
+    frames: list[tuple[int, Box]] = []
+    for line in snapshot.splitlines():
+        stripped = line.lstrip(" ")
+        if not stripped:
+            continue
+        depth = (len(line) - len(stripped)) // 2
+        while frames and frames[-1][0] >= depth:
+            frames.pop()
+        node = _read_line(depth, stripped, numbers)
+        if node.box is not None and frames:
+            node = replace(node, box=node.box.moved(frames[-1][1].x, frames[-1][1].y))
+        if node.role == "iframe" and node.box is not None:
+            frames.append((depth, node.box))
+        nodes.append(node)
+    return Tree(tuple(nodes))
+
+
+def _read_line(depth: int, text: str, numbers: Numbers) -> Node:
+    body = text[2:] if text.startswith("- ") else text
+    if body.startswith("/"):  # a property, as /url
+        return Node(depth, body)
+    key, rest = _split(body)
+    found = _ROLE.match(key)
+    if found is None:
+        return Node(depth, "text", rest=body)
+    position = found.end()
+    name = ""
+    named = _NAME.match(key, position)
+    if named is not None:
+        name, position = named.group(1), named.end()
+    return _with_attributes(Node(depth, found.group(), name, rest=_plain(rest)), _attributes(key, position), numbers)
+
+
+def _split(body: str) -> tuple[str, str]:
+    """The key of a line and what follows its colon. A key with special characters stands in single quotes."""
+    if body.startswith("'"):
+        end = 1
+        while end < len(body):
+            if body[end] == "'":
+                if body[end + 1 : end + 2] != "'":
+                    break
+                end += 1
+            end += 1
+        return body[1:end].replace("''", "'"), body[end + 1 :].removeprefix(":").strip()
+    found = _ROLE.match(body)
+    position = found.end() if found is not None else 0
+    named = _NAME.match(body, position)
+    position = named.end() if named is not None else position
+    while attribute := _ATTRIBUTE.match(body, position):
+        position = attribute.end()
+    if body[position : position + 1] in {":", ""}:
+        return body[:position], body[position + 1 :].strip()
+    return body, ""
+
+
+def _attributes(key: str, position: int) -> Iterable[str]:
+    while attribute := _ATTRIBUTE.match(key, position):
+        yield attribute.group(1)
+        position = attribute.end()
+
+
+def _with_attributes(node: Node, given: Iterable[str], numbers: Numbers) -> Node:
+    kept: list[str] = []
+    number, box, is_clickable, is_focused = 0, None, False, False
+    for attribute in given:
+        name, _, value = attribute.partition("=")
+        if name == "ref":
+            number = numbers.number(value)
+        elif name == "box":
+            box = _box(value)
+        elif attribute == "cursor=pointer":
+            is_clickable = True
+        elif attribute == "active":
+            is_focused = True
+        else:
+            kept.append(attribute)
+    return replace(
+        node, number=number, box=box, is_clickable=is_clickable, is_focused=is_focused, attributes=tuple(kept)
+    )
+
+
+def _box(value: str) -> Box | None:
+    try:
+        x, y, width, height = (float(part) for part in value.split(","))
+    except ValueError:
+        return None
+    # What has no size is inside of something else, as the options of a closed list.
+    return Box(x, y, width, height) if width > 0 and height > 0 else None
+
+
+def _plain(rest: str) -> str:
+    """Text without the quotes that the snapshot's own syntax needs around it."""
+    if len(rest) > 1 and rest[0] == rest[-1] == '"':
+        return rest[1:-1].replace('\\"', '"').replace("\\\\", "\\")
+    return rest
+
+
+def _inside(nodes: tuple[Node, ...], index: int) -> Iterable[Node]:
+    depth = nodes[index].depth
+    for node in nodes[index + 1 :]:
+        if node.depth <= depth:
+            return
+        yield node

@@ -1,0 +1,27 @@
+"""The conformance suite of the browser tools in Docker containers of the image with a browser."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from agent_core.runtime.docker_provider import DockerProvider
+from agent_core.testing.browser_contract import BrowserContract, BrowserKit
+from tests.contract.browser.opening import open_web
+
+pytestmark = [pytest.mark.docker, pytest.mark.browser_image, pytest.mark.asyncio(loop_scope="module")]
+
+IMAGE = "drydock/sandbox:browser"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def web(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[BrowserKit]:
+    folder = str(tmp_path_factory.mktemp("data"))
+    async with open_web(DockerProvider(), folder, image=IMAGE) as made:
+        yield made
+
+
+class TestBrowser(BrowserContract):
+    pass
