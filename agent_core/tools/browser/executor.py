@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from agent_core.tools.browser.actions import BrowserAction, Call, Look
 from agent_core.tools.browser.observation import BrowserObservation, observed, state_text
-from agent_core.tools.execution import ToolExecutor, present_call
-from agent_core.tools.own_sandbox import OwnSandbox, open_own_sandbox
+from agent_core.tools.sandbox_executor import SandboxExecutor
 from agent_core.tools.spec import ToolContext
 
 START_SECONDS = 30.0
@@ -19,10 +17,8 @@ NAVIGATION_SECONDS = 30.0
 IDLE_MINUTES = 30.0
 _OUTER_MARGIN_SECONDS = 120.0
 
-Say = Callable[[dict[str, Any], Look], str]
 
-
-class BrowserToolExecutor(ToolExecutor[BrowserAction, BrowserObservation]):
+class BrowserToolExecutor(SandboxExecutor[BrowserAction, BrowserObservation]):
     """One browser for as many tools as share it. It is started with the first call, in the sandbox.
 
     Inside a conversation that is the conversation's sandbox; without one, a sandbox of its own on `working_dir`. All
@@ -51,6 +47,7 @@ class BrowserToolExecutor(ToolExecutor[BrowserAction, BrowserObservation]):
         session_timeout_minutes: float = IDLE_MINUTES,
         working_dir: str = "",
     ) -> None:
+        super().__init__(working_dir)
         times = {
             "init_timeout_seconds": init_timeout_seconds,
             "action_timeout_seconds": action_timeout_seconds,
@@ -63,7 +60,6 @@ class BrowserToolExecutor(ToolExecutor[BrowserAction, BrowserObservation]):
         domains = list(allowed_domains or [])
         if isinstance(allowed_domains, str) or not all(isinstance(name, str) and name.strip() for name in domains):
             raise ValueError(f"allowed_domains is {allowed_domains!r}; it must be a list of host names")
-        self.working_dir = working_dir
         self._options = {
             "timeout": action_timeout_seconds,
             "start_seconds": init_timeout_seconds,
@@ -72,51 +68,20 @@ class BrowserToolExecutor(ToolExecutor[BrowserAction, BrowserObservation]):
             "allowed_domains": [name.strip() for name in domains],
         }
         self._limit_seconds = action_timeout_seconds + init_timeout_seconds + _OUTER_MARGIN_SECONDS
-        self._own: OwnSandbox | None = None
 
-    def __call__(self, action: BrowserAction, conversation: ToolContext | None = None) -> BrowserObservation:
-        """Do it and wait.
-
-        Raises:
-            SandboxError: the sandbox cannot be had; the message says why and what to do.
-        """
-        call = present_call()
-        if call is not None:
-            return call.do(lambda context: self._run(action, context, key=None))
-        return self._alone().submit(lambda context: self._run(action, context, key=None)).result()
-
-    async def acall(self, action: BrowserAction, conversation: ToolContext | None = None) -> BrowserObservation:
-        """Do it as a conversation's action, which it does at most once."""
-        if conversation is None:
-            return await asyncio.wrap_future(self._alone().submit(lambda context: self._run(action, context, key=None)))
-        return await self._run(action, conversation, key=conversation.idempotency_key)
-
-    def close(self) -> None:
-        """End the sandbox of its own, if it made one."""
-        own, self._own = self._own, None
-        if own is not None:
-            own.close()
-
-    def _alone(self) -> OwnSandbox:
-        if self._own is None:
-            self._own = open_own_sandbox(self.working_dir)
-        return self._own
-
-    async def _run(self, action: BrowserAction, conversation: ToolContext, *, key: str | None) -> BrowserObservation:
+    async def carry_out(self, action: BrowserAction, context: ToolContext, key: str | None) -> BrowserObservation:
         calls, look = action.calls(), action.look()
-        result = await self.ask(calls, look, conversation, key=key)
+        result = await self.ask(calls, look, context, key)
         return observed(result, state_text(result, look), action=as_code(calls), look=look)
 
-    async def ask(
-        self, calls: Sequence[Call], look: Look, conversation: ToolContext, *, key: str | None
-    ) -> dict[str, Any]:
+    async def ask(self, calls: Sequence[Call], look: Look, context: ToolContext, key: str | None) -> dict[str, Any]:
         """Have the browser's program do these calls, and return its answer (the runner's ``browser.run``)."""
         options = dict(self._options)
-        if conversation.hard_timeout is not None:
-            options["timeout"] = conversation.hard_timeout
+        if context.hard_timeout is not None:
+            options["timeout"] = context.hard_timeout
         asked = {"calls": [call._asdict() for call in calls], "look": look._asdict(), **options}
-        limit = max(self._limit_seconds, (conversation.hard_timeout or 0) + _OUTER_MARGIN_SECONDS)
-        reply = await conversation.sandbox.request("browser.run", asked, key=key, limit_seconds=limit)
+        limit = max(self._limit_seconds, (context.hard_timeout or 0) + _OUTER_MARGIN_SECONDS)
+        reply = await context.sandbox.request("browser.run", asked, key=key, limit_seconds=limit)
         return reply.result
 
 
