@@ -25,6 +25,7 @@ from agent_core.security.confirmation import ConfirmationPolicy, is_confirmation
 from agent_core.security.hooks import HookConfig
 from agent_core.security.secrets import GivenSecret
 from agent_core.session import operations
+from agent_core.session.branching import Branching
 from agent_core.session.conversation_loop import Callback, ConversationLoop
 from agent_core.session.conversation_state import ConversationView
 from agent_core.session.decisions import reject_pending
@@ -37,7 +38,7 @@ from agent_core.session.workspace import Workspace, workspace_of
 T = TypeVar("T")
 
 
-class Conversation:
+class Conversation(Branching):
     """One conversation with an agent, from an ordinary or an asynchronous program.
 
     Nothing happens before the first call. The work is done in an event loop in a thread of its own, so it makes no

@@ -19,6 +19,10 @@ class StaleOwnerError(EventStoreError):
     """Somebody else owns this conversation by now: the append was fenced off and not stored."""
 
 
+class NoSuchEventError(DrydockError, ValueError):
+    """The log has no event with this id."""
+
+
 class StreamClosedError(DrydockError):
     """The stream was closed; the event was not stored."""
 

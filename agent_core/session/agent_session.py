@@ -215,7 +215,7 @@ class AgentSession:
         Raises:
             StreamClosedError: the session is closed.
             EventStoreError: it could not be stored.
-            ValueError: it asks to go back to an event that there is not.
+            NoSuchEventError: it asks to go back to an event that there is not.
         """
         if isinstance(event, Rewind):
             return await self.rewind(event.to)

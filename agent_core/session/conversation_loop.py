@@ -12,6 +12,7 @@ from typing import Any
 
 from agent_core.agent.base import AgentBase
 from agent_core.errors import ConversationRunError, DrydockError
+from agent_core.events.branches import Rewind
 from agent_core.events.control import (
     AgentState,
     AgentStateChanged,
@@ -142,6 +143,21 @@ class ConversationLoop:
             await self._end_session()  # the next one begins in that state
         return stored
 
+    async def rewind(self, to: int | None) -> AnyEvent:
+        """Go back to right behind this event of the log (None: before the first one).
+
+        Raises:
+            NoSuchEventError: there is no such event.
+        """
+        if self.is_running:
+            return await (await self.session()).rewind(to)
+        async with self.sandbox.turn:
+            session = await self.session()
+            rewind = await session.rewind(to)
+            await self._settled(session)
+            await self._end_session()  # the next one begins in that state
+        return rewind
+
     async def pause(self) -> None:
         """Pause an agent that works or may work; one that waits for a word of its user, or is done, stays so."""
         fold = await self.log.present()
@@ -242,6 +258,8 @@ class ConversationLoop:
                     except Exception:
                         logger.exception("conversation %s: a callback failed", self.conversation_id)
                 fold.observe(event)  # type: ignore[arg-type] # no notices were asked for
+                if isinstance(event, Rewind):
+                    await self.log.rejoin(fold)
                 self._moved.set()
 
     async def _settled(self, session: AgentSession) -> None:
@@ -254,7 +272,7 @@ class ConversationLoop:
     async def _run_to_rest(self) -> None:
         fold = await self.log.present()
         confirms = fold.state is AgentState.AWAITING_USER_CONFIRMATION and not fold.is_asked
-        if not (fold.is_asked or confirms or fold.state in _GOES_ON):
+        if not (fold.is_asked or confirms or fold.is_rewound or fold.state in _GOES_ON):
             return
         session = await self.session()
         if fold.state is not AgentState.AWAITING_USER_CONFIRMATION:

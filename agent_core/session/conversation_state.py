@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any, overload
 
@@ -126,6 +127,24 @@ class ConversationView:
     def view(self) -> View:
         """What a model is shown of the log now."""
         return library_loop().run(self._work.log.view())
+
+    @property
+    def leaf_event_id(self) -> int | None:
+        """Id of the newest event that counts, other than changes of state; None where there is none."""
+        return self._fold.leaf
+
+    @property
+    def head_is_empty(self) -> bool:
+        """Whether the conversation was taken back to before its first event, and nothing has happened since."""
+        return self._fold.leaf is None and self._fold.branches.rewinds > 0
+
+    def active_branch(self, limit: int | None = None) -> list[AnyEvent]:
+        """The events that count, in order: all but what rewinds have undone; with `limit` the newest so many."""
+        return library_loop().run(self._branch(limit))
+
+    async def _branch(self, limit: int | None) -> list[AnyEvent]:
+        events = deque([event async for event in self._work.log.branch()], maxlen=limit)
+        return list(events)
 
     @property
     def activated_knowledge_skills(self) -> list[str]:

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 from agent_core.controller.agent_controller import AgentController
 from agent_core.controller.branch_state import opening_of, state_of_branch
+from agent_core.errors import NoSuchEventError
 from agent_core.events.branches import Branches, Rewind
 from agent_core.events.control import AgentState, AgentStateChanged
 from agent_core.events.llm_events import SystemPromptEvent
@@ -39,7 +40,7 @@ class GoingBack:
         What the agent does is ended first; then it waits for its user. Returns the `Rewind` as stored.
 
         Raises:
-            ValueError: there is no such event.
+            NoSuchEventError: there is no such event.
             StreamClosedError: the session is closed.
             EventStoreError: it could not be stored; nothing has changed then but that the agent was interrupted.
         """
@@ -68,10 +69,13 @@ def checked_place(to: int | None, last_id: int) -> int:
     """The id of the last event that is to count; -1 for none.
 
     Raises:
-        ValueError: there is no such event.
+        NoSuchEventError: there is no such event.
     """
     if to is None:
         return -1
     if isinstance(to, bool) or not isinstance(to, int) or not -1 <= to <= last_id:
-        raise ValueError(f"there is no event {to!r}: the log has the events 0 to {last_id}; None goes before the first")
+        known = (
+            f"the log has the events 0 to {last_id}, and null goes before the first" if last_id >= 0 else "it is empty"
+        )
+        raise NoSuchEventError(f"there is no event {to!r}: {known}")
     return to

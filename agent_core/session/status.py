@@ -7,7 +7,8 @@ from typing import Final
 
 from agent_core.controller.limits import Limits
 from agent_core.controller.state import ConversationState
-from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState, HookExecutionEvent
+from agent_core.events.branches import Branches, Rewind
+from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState, HookExecutionEvent, MetricsUpdated
 from agent_core.events.llm_events import MessageEvent, UserRejectObservation
 from agent_core.events.serialization import AnyEvent
 from agent_core.session.log_facts import LogFacts
@@ -46,11 +47,14 @@ _STATUS: Final = {
 
 
 class StatusFold:
-    """The status as the log tells it, event by event.
+    """The status as the log tells it, event by event. After a rewind `core` and `facts` have to be made anew.
 
     Attributes:
+        branches: which events count.
         core: what the controller decides from.
         facts: what else the log tells.
+        leaf: id of the newest event that counts, other than changes of state; None: there is none, or all are undone.
+        is_rewound: the agent has done nothing since the conversation was taken back.
         is_asked: there is something of the user that the agent has not taken up yet: a message, or a refusal.
         awaits_change: the user asked for another state, which has not been entered yet.
         failure: what the agent failed with, in words; empty unless the status is error or stuck.
@@ -59,6 +63,9 @@ class StatusFold:
     def __init__(self) -> None:
         self.core = ConversationState(Limits(max_iterations=0))
         self.facts = LogFacts()
+        self.branches = Branches()
+        self.leaf: int | None = None
+        self.is_rewound = False
         self.last_id = -1
         self.state = AgentState.AWAITING_USER_INPUT
         self.is_asked = False
@@ -66,10 +73,14 @@ class StatusFold:
         self.failure = ""
         self._reason = ""
         self._has_answered = False
+        self._is_opening = False
 
     def observe(self, event: AnyEvent) -> None:
         """Take the next event into account."""
         self.last_id = event.id
+        if not self.branches.fold(event):
+            return
+        self._move_leaf(event)
         self.core.fold(event)
         self.facts.fold(event)
         if isinstance(event, AgentStateChanged):
@@ -90,13 +101,23 @@ class StatusFold:
             elif event.source == "agent":
                 self._has_answered = event.wait_for_response
 
+    def _move_leaf(self, event: AnyEvent) -> None:
+        if isinstance(event, Rewind):
+            self.leaf = event.to if event.to >= 0 else None
+            self.is_rewound, self.is_asked, self._has_answered = True, False, False
+            self._is_opening = True
+        elif isinstance(event, AgentStateChanged):
+            self._is_opening = False
+        elif not (self._is_opening or isinstance(event, ChangeAgentState | MetricsUpdated)):
+            self.leaf = event.id
+
     def _enter(self, event: AgentStateChanged) -> None:
         self.state = event.agent_state
         failed = event.agent_state is AgentState.ERROR
         self._reason = event.reason if failed else ""
         self.failure = (event.detail or event.reason or "The agent failed.") if failed else ""
         if event.agent_state in (AgentState.RUNNING, AgentState.ERROR):
-            self.is_asked = False
+            self.is_asked = self.is_rewound = False
 
     @property
     def is_failure(self) -> bool:

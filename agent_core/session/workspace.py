@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -40,6 +40,14 @@ class OpenWorkspace:
 class Workspace(ABC):
     """A wish for a place to work in; nothing is done before a conversation runs."""
 
+    def for_fork(self, conversation_id: str) -> Workspace:
+        """The place of a fork of this conversation, where its program names none.
+
+        Raises:
+            ValueError: only the program can say where.
+        """
+        raise ValueError(f"workspace: say where fork {conversation_id} works; only one conversation can be in this one")
+
     @property
     @abstractmethod
     def working_dir(self) -> str:
@@ -64,6 +72,10 @@ class LocalWorkspace(Workspace):
 
     folder: str | Path
     confined: bool = True
+
+    def for_fork(self, conversation_id: str) -> Workspace:
+        """A folder beside this one, named after both."""
+        return replace(self, folder=f"{self.working_dir}-{conversation_id[:8]}")
 
     @property
     def working_dir(self) -> str:
@@ -98,6 +110,10 @@ class DockerWorkspace(Workspace):
     network: Literal["none", "internal", "full"] = "full"
     host: str | None = None
     environment: dict[str, str] = field(default_factory=dict)
+
+    def for_fork(self, conversation_id: str) -> Workspace:
+        """Another container of the same kind."""
+        return self
 
     @property
     def working_dir(self) -> str:

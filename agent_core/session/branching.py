@@ -1,0 +1,134 @@
+"""What a library's conversation can do beside going on: go back in itself, and branch off (agent-core 8.3)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Coroutine
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self, TypeVar
+from uuid import uuid4
+
+from agent_core.agent.base import AgentBase
+from agent_core.events.llm_events import SystemPromptEvent
+from agent_core.events.store import InMemoryEventStore
+from agent_core.runtime.sandbox import Sandbox
+from agent_core.session.agent_session import AgentSession
+from agent_core.session.conversation_loop import ConversationLoop
+from agent_core.session.conversation_state import ConversationView
+from agent_core.session.forking import fork_log
+from agent_core.session.workspace import Workspace
+
+T = TypeVar("T")
+
+
+class Branching(ABC):
+    """The part of a `Conversation` that goes back and branches off."""
+
+    agent: AgentBase
+    workspace: Workspace
+    state: ConversationView
+    _work: ConversationLoop
+
+    def navigate_to(self, event_id: int | None) -> None:
+        """Go back to right behind this event (None: before the first one), with the files of the workspace.
+
+        What came after it counts no more; it stays in the log, and one can go there again. A run that is under way is
+        ended. The next `run` goes on from there, if the agent has something to answer.
+
+        Raises:
+            NoSuchEventError: the log has no such event.
+        """
+        self._do(self._work.rewind(event_id))
+
+    def rewind(self, event_id: int | None) -> None:
+        """The same as `navigate_to`."""
+        self.navigate_to(event_id)
+
+    def fork(
+        self,
+        from_event_id: int | None = None,
+        *,
+        reset_metrics: bool = True,
+        agent: AgentBase | None = None,
+        workspace: str | Path | Workspace | Sandbox | None = None,
+        conversation_id: object = None,
+    ) -> Self:
+        """A new conversation that begins as this one did up to this event (None: to its end), and is idle.
+
+        Its log has the same events under the same ids up to there, and its workspace is a copy of the files as they
+        were then. This conversation is left as it is.
+
+        Args:
+            from_event_id: id of the last event that the fork has in common with this conversation.
+            reset_metrics: whether the fork begins without costs; else it goes on from what was spent up to there.
+            agent: who works in the fork, with other tools perhaps; None: the same.
+            workspace: where the fork works; None: beside this one's folder, or in a container of its own.
+            conversation_id: the fork's id; a new one if None.
+
+        Raises:
+            NoSuchEventError: the log has no such event.
+            ValueError: the fork's log is not empty, or there is no telling where it works.
+        """
+        fork = self._twin(agent, workspace, conversation_id)
+        try:
+            prompt = None if agent is None else fork._do(fork._opening_prompt())
+            self._do(self._copy_to(fork, from_event_id, reset_metrics, prompt))
+        except BaseException:
+            fork.close()
+            raise
+        return fork
+
+    @abstractmethod
+    def close(self) -> None:
+        """End it."""
+
+    @abstractmethod
+    def _do(self, work: Coroutine[Any, Any, T]) -> T: ...
+
+    def _twin(
+        self, agent: AgentBase | None, workspace: str | Path | Workspace | Sandbox | None, conversation_id: object
+    ) -> Self:
+        """An empty conversation like this one."""
+        settings, fork_id = self._work.settings, str(conversation_id or uuid4())
+        make: Any = type(self)
+        fork: Self = make(
+            agent or self.agent,
+            self.workspace.for_fork(fork_id) if workspace is None else workspace,
+            max_iteration_per_run=settings.max_iterations,
+            conversation_id=fork_id,
+            persistence_dir=self.state.persistence_dir,
+            secrets=settings.named_secrets,
+            max_budget_per_run=settings.max_budget,
+            stuck_detection=settings.stuck_detection,
+            hook_config=settings.hooks,
+            tags=self.state.tags,
+        )
+        fork._work.settings = replace(fork._work.settings, analyzer=settings.analyzer)
+        return fork
+
+    async def _opening_prompt(self) -> SystemPromptEvent | None:
+        """What the agent is told at the beginning of a conversation like this."""
+        work, scratch = self._work, InMemoryEventStore()
+        connection = await work.sandbox.connection()
+        session = AgentSession(work.conversation_id, store=scratch, settings=work.settings, sandbox=connection)
+        await session.open()
+        try:
+            events = [event async for event in session.stream.history()]
+        finally:
+            await session.close(stopped=False)
+        return next((event for event in events if isinstance(event, SystemPromptEvent)), None)
+
+    async def _copy_to(
+        self, fork: Branching, upto: int | None, reset_metrics: bool, prompt: SystemPromptEvent | None
+    ) -> None:
+        source, target = self._work.log, fork._work.log
+        if await target.store.last_id(target.conversation_id) >= 0:
+            raise ValueError(f"conversation_id: {target.conversation_id!r} has a log already; choose another one")
+        await fork_log(
+            (source.store, source.conversation_id),
+            (target.store, target.conversation_id),
+            upto=upto,
+            reset_metrics=reset_metrics,
+            prompt=prompt,
+        )

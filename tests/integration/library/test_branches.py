@@ -1,0 +1,124 @@
+"""Going back, forking and repeating with real parts: a model over HTTP, and folders of this host (agent-core 8.3)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agent_core import Agent, Conversation, ExecutionStatus, Tool
+from agent_core.errors import NoSuchEventError
+from agent_core.events.llm_events import ActionEvent, MessageEvent, ObservationEvent, SystemPromptEvent
+from agent_core.testing.model_server import ModelServer
+from agent_core.testing.model_turns import call, finish, say
+from tests.integration.library.conftest import StartModel, model
+
+pytestmark = pytest.mark.bubblewrap
+
+
+def agent(server: ModelServer, *tools: str) -> Agent:
+    return Agent(llm=model(server), tools=[Tool(name=name) for name in tools or ("TerminalTool", "FileEditorTool")])
+
+
+def results(conversation: Conversation) -> list[int]:
+    return [event.id for event in conversation.state.events if isinstance(event, ObservationEvent)]
+
+
+def status(conversation: Conversation) -> ExecutionStatus:
+    return conversation.state.execution_status
+
+
+def prompt(server: ModelServer) -> str:
+    return str(server.requests[-1].messages)
+
+
+def test_a_conversation_goes_back_and_runs_on_from_there(start_model: StartModel, project: Path) -> None:
+    server = start_model(
+        [
+            call("terminal", {"command": "echo first"}),
+            call("terminal", {"command": "echo second"}),
+            finish("Done."),
+            finish("Done again."),
+            finish("And again."),
+        ]
+    )
+    with Conversation(agent(server), workspace=project) as conversation:
+        conversation.send_message("Go.")
+        conversation.run()
+        end = len(conversation.state.events) - 1
+        first = results(conversation)[0]
+        conversation.navigate_to(first)
+        assert status(conversation) is ExecutionStatus.IDLE
+        assert conversation.state.leaf_event_id == first
+        seen = [event.id for event in conversation.state.active_branch() if isinstance(event, ObservationEvent)]
+        assert max(seen) == first
+        assert "second" not in str(conversation.state.view.messages())
+        conversation.run()
+        assert status(conversation) is ExecutionStatus.FINISHED
+        assert "echo first" in prompt(server)
+        assert "echo second" not in prompt(server)
+        conversation.navigate_to(end)
+        assert "second" in str(conversation.state.view.messages())
+        conversation.rewind(None)
+        assert conversation.state.head_is_empty
+        conversation.send_message("Anew.")
+        conversation.run()
+        assert "Go." not in prompt(server)
+        assert "Anew." in prompt(server)
+        with pytest.raises(NoSuchEventError):
+            conversation.navigate_to(10_000)
+
+
+def test_a_fork_has_the_same_beginning_and_a_life_of_its_own(
+    start_model: StartModel, project: Path, tmp_path: Path
+) -> None:
+    server = start_model(
+        [call("terminal", {"command": "echo first"}), say("Which?"), finish("Forked."), finish("Old.")]
+    )
+    with Conversation(agent(server), workspace=project, persistence_dir=tmp_path / "logs") as conversation:
+        conversation.send_message("Go.")
+        conversation.run()
+        place = results(conversation)[0]
+        before = list(conversation.state.events)
+        with conversation.fork(place) as fork:
+            assert list(fork.state.events)[: place + 1] == before[: place + 1]
+            assert status(fork) is ExecutionStatus.IDLE
+            assert fork.stats.snapshot().accumulated_cost == 0
+            fork.run()
+            assert "first" in prompt(server)
+            assert "Which?" not in prompt(server)
+            assert status(fork) is ExecutionStatus.FINISHED
+        assert list(conversation.state.events) == before
+        assert fork.id != conversation.id
+        again = Conversation(
+            agent(server), workspace=project, persistence_dir=tmp_path / "logs", conversation_id=fork.id
+        )
+        with again:
+            assert status(again) is ExecutionStatus.FINISHED
+
+
+def test_a_fork_for_other_tools_is_told_of_them_in_its_one_system_prompt(
+    start_model: StartModel, project: Path
+) -> None:
+    server = start_model([call("terminal", {"command": "echo first"}), say("Which?"), finish("Forked.")])
+    with Conversation(agent(server), workspace=project) as conversation:
+        conversation.send_message("Go.")
+        conversation.run()
+        with conversation.fork(agent=agent(server, "FileEditorTool")) as fork:
+            fork.send_message("Go on.")
+            fork.run()
+            prompts = [event for event in fork.state.events if isinstance(event, SystemPromptEvent)]
+            assert len(prompts) == 1
+            names = {tool["function"]["name"] for tool in prompts[0].tools}
+            assert names == {"file_editor", "finish", "think"}
+            assert {tool["function"]["name"] for tool in server.requests[-1].json["tools"]} == names
+            assert any(isinstance(event, ActionEvent) and event.tool_name == "terminal" for event in fork.state.events)
+
+
+def test_a_fork_of_nothing_is_a_new_conversation(start_model: StartModel, project: Path) -> None:
+    server = start_model([finish("Done.")])
+    with Conversation(agent(server), workspace=project) as conversation, conversation.fork() as fork:
+        fork.send_message("Go.")
+        fork.run()
+        assert any(isinstance(event, MessageEvent) for event in fork.state.events)
+        assert len(conversation.state.events) == 0
