@@ -171,7 +171,18 @@ class FunctionCallValidationError(LLMError):
 
 
 class AgentStuckInLoopError(DrydockError):
-    """The agent repeats itself without getting anywhere; a message of its user sets it going again."""
+    """The agent repeats itself without getting anywhere; a message of its user sets it going again.
+
+    `start` is the id of the event with which the loop began.
+    """
+
+    def __init__(self, message: str, *, start: int) -> None:
+        super().__init__(message)
+        self.start = start
+
+
+class NotStuckError(DrydockError, ValueError):
+    """There is no loop to recover from."""
 
 
 class ConversationRunError(DrydockError):

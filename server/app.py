@@ -27,6 +27,7 @@ from server.errors import install_error_replies
 from server.gate import Gate
 from server.page import Page, page_folder
 from server.routes import (
+    branches,
     conversation_events,
     conversation_workspace,
     conversations,
@@ -175,7 +176,7 @@ def _make_api(settings: Settings, lifespan: Callable[[FastAPI], object]) -> Fast
     install_error_replies(api)
     for module in (
         *(health, options, settings_routes),
-        *(new_conversation, conversations, conversation_events, conversation_workspace),
+        *(new_conversation, conversations, conversation_events, conversation_workspace, branches),
     ):
         api.include_router(module.router)
     api.mount("/", Page(page_folder(settings)))

@@ -16,7 +16,7 @@ from typing import Any
 from agent_core.agent.base import AgentBase
 from agent_core.controller.branch_state import state_of_branch
 from agent_core.controller.entries import decisions, first_state, recalls
-from agent_core.controller.guards import check_limits, failure_of
+from agent_core.controller.guards import check_limits, failure_of, loop_of
 from agent_core.controller.hook_rounds import HookRounds
 from agent_core.controller.remarks import answers_to_invalid_calls, refinement
 from agent_core.controller.state import INTERRUPTING, ConversationState, Move
@@ -98,11 +98,7 @@ class AgentController:
         self._is_stale = self._is_stale or isinstance(event, Rewind)
 
     async def rejoin(self) -> None:
-        """After events with a rewind among them were observed: forget what it undid.
-
-        Raises:
-            EventStoreError: the log cannot be read.
-        """
+        """After events with a rewind among them were observed: forget what it undid."""
         if self._is_stale:
             branch = await state_of_branch(self._stream, self._branches)
             branch.keep(self.state)
@@ -242,10 +238,12 @@ class AgentController:
             decided.append(ConfirmationPolicyChanged(policy=NeverConfirm().model_dump(mode="json")))
         (*_, self._entered) = await self._stream.add_events([*decided, AgentStateChanged(agent_state=wanted)])
 
-    async def _enter(self, state: AgentState, *, reason: str = "", detail: str = "") -> None:
+    async def _enter(
+        self, state: AgentState, *, reason: str = "", detail: str = "", because: Sequence[AnyEvent] = ()
+    ) -> None:
         if state is not self._present():
             changed = AgentStateChanged(agent_state=state, reason=reason, detail=detail)
-            (self._entered,) = await self._stream.add_events([changed])
+            (*_, self._entered) = await self._stream.add_events([*because, changed])
 
     def _present(self) -> AgentState:
         """The state as it will be once this controller's last word is read: two requests may come close together."""
@@ -288,7 +286,7 @@ class AgentController:
         while not self._stream.closed:
             try:
                 await self._step.account.settle()
-                await self._enter(AgentState.ERROR, reason=reason, detail=detail)
+                await self._enter(AgentState.ERROR, reason=reason, detail=detail, because=loop_of(error))
                 return
             except (StaleOwnerError, StreamClosedError):
                 return

@@ -6,8 +6,10 @@ from agent_core.controller.limits import Limits
 from agent_core.controller.state import ConversationState
 from agent_core.controller.stuck import StuckDetector
 from agent_core.errors import AgentStuckInLoopError, DrydockError, LimitReachedError, LLMError
+from agent_core.events.control import LoopDetected
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import Message
+from agent_core.events.serialization import AnyEvent
 
 MAX_EMPTY_REPLIES = 3
 MAX_FRUITLESS_REPLIES = 25
@@ -58,7 +60,7 @@ def check_progress(detector: StuckDetector) -> None:
         AgentStuckInLoopError: it repeats itself.
     """
     if (pattern := detector.pattern()) is not None:
-        raise AgentStuckInLoopError(str(pattern))
+        raise AgentStuckInLoopError(str(pattern), start=detector.start_of(pattern))
 
 
 def nudge(detector: StuckDetector) -> MessageEvent | None:
@@ -71,6 +73,13 @@ def nudge(detector: StuckDetector) -> MessageEvent | None:
         " another way. If there is none, say so to the user."
     )
     return MessageEvent(source="environment", cause=error_id, llm_message=Message.user(text))
+
+
+def loop_of(error: Exception) -> list[AnyEvent]:
+    """What the log is to say of the loop that an agent is stuck in; nothing for other errors."""
+    if not isinstance(error, AgentStuckInLoopError):
+        return []
+    return [LoopDetected(start=error.start, pattern=str(error))]
 
 
 def failure_of(error: Exception) -> tuple[str, str]:

@@ -19,6 +19,7 @@ from agent_core.events.control import (
     CondensationRequest,
     ConfirmationPolicyChanged,
     HookExecutionEvent,
+    LoopDetected,
     MetricsUpdated,
     RecallAction,
     RecallObservation,
@@ -87,7 +88,8 @@ class ConversationState:
     `wants_exit`, `shows_images`: the user's newest message is ``/exit``, or has images. `refinements`: how often the
     critic has sent the agent on since then; `finish_result`: what it said of the present result. `policy` is the
     confirmation policy that replaces the configured one, as data; None: nobody has replaced it. `is_blocked`: hooks
-    have refused the user's newest message. `last_words`: what the agent said last to its user.
+    have refused the user's newest message. `last_words`: what the agent said last to its user. `loop`: what the agent
+    was stopped for, until it runs again.
     """
 
     limits: Limits
@@ -112,6 +114,7 @@ class ConversationState:
     finish_result: CriticResult | None = None
     is_blocked: bool = False
     last_words: str = ""
+    loop: LoopDetected | None = None
     _last_response_id: str = ""
     _seen: int = -1
     _due: int = -1
@@ -171,6 +174,8 @@ class ConversationState:
                 self.policy = event.policy
             case Rewind():
                 self._rewind(event)
+            case LoopDetected():
+                self.loop = event
 
     def next_move(self) -> Move:
         """What has to happen now that every event up to the end of the log is folded."""
@@ -287,6 +292,7 @@ class ConversationState:
             if before is not AgentState.LOADING:
                 self.resumable = AgentState.RUNNING if before in _AT_WORK else before
         elif event.agent_state is AgentState.RUNNING:
+            self.loop = None
             came_from = self.resumable if before is AgentState.LOADING else before
             if came_from not in _AT_WORK or self._told_to_run:
                 self._told_to_run = False

@@ -51,14 +51,18 @@ class _Round:
     answer: bytes = b""
     error_id: int | None = None
 
+    def is_like(self, other: _Round) -> bool:
+        """Whether the same was done, with the same outcome."""
+        return (self.action, self.answer) == (other.action, other.answer)
+
 
 class StuckDetector:
     """Looks at the last twenty events since the user's last message."""
 
     def __init__(self) -> None:
         self._rounds: deque[_Round] = deque(maxlen=WINDOW // 2)
-        self._messages = 0
-        self._condensations = 0
+        self._messages: list[int] = []
+        self._condensations: list[int] = []
         self._nudged: set[int] = set()
 
     def fold(self, event: AnyEvent) -> None:
@@ -67,26 +71,26 @@ class StuckDetector:
             case MessageEvent(source="user"):
                 self._rounds.clear()
                 self._nudged.clear()
-                self._messages = self._condensations = 0
+                self._messages, self._condensations = [], []
             case MessageEvent(source="agent"):
-                self._messages += 1
-                self._condensations = 0
+                self._messages.append(event.id)
+                self._condensations = []
             case MessageEvent(source="environment") if event.cause is not None:
                 self._nudged.add(event.cause)
             case ActionEvent(source="agent"):
-                self._messages = self._condensations = 0
+                self._messages, self._condensations = [], []
                 self._rounds.append(_Round(event.id, _digest_of_action(event)))
             case ObservationEvent() | UserRejectObservation() | AgentErrorEvent():
                 self._answer(event)
             case Condensation():
-                self._condensations += 1
+                self._condensations.append(event.id)
 
     def pattern(self) -> Pattern | None:
         """How the agent is stuck, if it is."""
         rounds = [one for one in self._rounds if one.answer]
-        if self._condensations >= CONDENSATIONS:
+        if len(self._condensations) >= CONDENSATIONS:
             return Pattern.CONDENSATIONS
-        if self._messages >= MONOLOGUE:
+        if len(self._messages) >= MONOLOGUE:
             return Pattern.MONOLOGUE
         if _all_same(rounds[-SAME_RESULT:], SAME_RESULT):
             return Pattern.SAME_RESULT
@@ -95,6 +99,21 @@ class StuckDetector:
         if _alternate(rounds[-ALTERNATING:]):
             return Pattern.ALTERNATING
         return None
+
+    def start_of(self, pattern: Pattern) -> int:
+        """Id of the event with which the loop of this pattern, which the agent is in, began."""
+        if pattern is Pattern.CONDENSATIONS:
+            return self._condensations[0]
+        if pattern is Pattern.MONOLOGUE:
+            return self._messages[0]
+        rounds = [one for one in self._rounds if one.answer]
+        if pattern is Pattern.SAME_ERROR:
+            return rounds[-self._failing(rounds)].action_id
+        period = 2 if pattern is Pattern.ALTERNATING else 1
+        first = len(rounds) - period
+        while first > 0 and rounds[first - 1].is_like(rounds[first - 1 + period]):
+            first -= 1
+        return rounds[first].action_id
 
     def to_nudge(self) -> int | None:
         """Id of the error after which the agent deserves a word of warning, once; None when there is no reason."""

@@ -185,6 +185,31 @@ class HookExecutionEvent(Event):
     hook_input: str = ""
 
 
+class LoopDetected(Event):
+    """The agent was found to go round in circles, and was stopped.
+
+    Attributes:
+        start: id of the first event of the loop.
+        pattern: in what way it repeats itself, in words.
+    """
+
+    kind: Literal["LoopDetected"] = "LoopDetected"
+    start: int
+    pattern: str
+
+
+class LoopRecovery(Event):
+    """What a user wants of an agent that was found in a loop (agent-core 8.4).
+
+    Option 1: go back to before the loop, and wait for the user; 2: go back, and say the user's last message again;
+    3: stop.
+    """
+
+    kind: Literal["LoopRecovery"] = "LoopRecovery"
+    source: Source = "user"
+    option: Literal[1, 2, 3] = 1
+
+
 class ConversationError(Event):
     """Something failed outside any action (a model call, a limit, an internal error).
 

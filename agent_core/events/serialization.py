@@ -18,6 +18,8 @@ from agent_core.events.control import (
     ConversationError,
     ForeignEvent,
     HookExecutionEvent,
+    LoopDetected,
+    LoopRecovery,
     MetricsUpdated,
     RecallAction,
     RecallObservation,
@@ -51,6 +53,8 @@ AnyEvent = (
     | MetricsUpdated
     | ConversationError
     | Rewind
+    | LoopDetected
+    | LoopRecovery
     | ToolServerFailed
     | HookExecutionEvent
     | ForeignEvent

@@ -11,7 +11,7 @@ from agent_core.controller.remarks import answers_to_invalid_calls
 from agent_core.controller.state import INTERRUPTING, ConversationState
 from agent_core.errors import DrydockError, EventStoreError, StreamClosedError
 from agent_core.events.branches import Rewind
-from agent_core.events.control import AgentState, AgentStateChanged, ConfirmationPolicyChanged
+from agent_core.events.control import AgentState, AgentStateChanged, ConfirmationPolicyChanged, LoopRecovery
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import EventStore
@@ -215,10 +215,12 @@ class AgentSession:
         Raises:
             StreamClosedError: the session is closed.
             EventStoreError: it could not be stored.
-            NoSuchEventError: it asks to go back to an event that there is not.
+            NoSuchEventError, NotStuckError: it asks to go back to where one cannot.
         """
         if isinstance(event, Rewind):
             return await self.rewind(event.to)
+        if isinstance(event, LoopRecovery):
+            return await self._going_back.recover(event.option)
         return await self.stream.add_event(as_sent(event, self._agent), "user")
 
     async def rewind(self, to: int | None) -> AnyEvent:

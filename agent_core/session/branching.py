@@ -6,10 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Coroutine
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 from uuid import uuid4
 
 from agent_core.agent.base import AgentBase
+from agent_core.events.branches import Rewind
+from agent_core.events.control import LoopRecovery
 from agent_core.events.llm_events import SystemPromptEvent
 from agent_core.events.store import InMemoryEventStore
 from agent_core.runtime.sandbox import Sandbox
@@ -39,11 +41,22 @@ class Branching(ABC):
         Raises:
             NoSuchEventError: the log has no such event.
         """
-        self._do(self._work.rewind(event_id))
+        self._do(self._work.between_runs(Rewind(to=-1 if event_id is None else event_id)))
 
     def rewind(self, event_id: int | None) -> None:
         """The same as `navigate_to`."""
         self.navigate_to(event_id)
+
+    def recover_from_loop(self, option: Literal[1, 2, 3]) -> None:
+        """Say what becomes of an agent that is stuck in a loop.
+
+        Option 1: go back to before the loop; 2: go back, and say the last message again, which the next `run` answers;
+        3: stop.
+
+        Raises:
+            NotStuckError: it is not stuck.
+        """
+        self._do(self._work.between_runs(LoopRecovery(option=option)))
 
     def fork(
         self,

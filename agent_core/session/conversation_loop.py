@@ -143,20 +143,20 @@ class ConversationLoop:
             await self._end_session()  # the next one begins in that state
         return stored
 
-    async def rewind(self, to: int | None) -> AnyEvent:
-        """Go back to right behind this event of the log (None: before the first one).
+    async def between_runs(self, wish: AnyEvent) -> None:
+        """Have the session do what a user may wish that ends a run and goes back, say: the next run begins then.
 
         Raises:
-            NoSuchEventError: there is no such event.
+            NoSuchEventError, NotStuckError: it cannot be done.
         """
         if self.is_running:
-            return await (await self.session()).rewind(to)
+            await (await self.session()).send(wish)
+            return
         async with self.sandbox.turn:
             session = await self.session()
-            rewind = await session.rewind(to)
+            await session.send(wish)
             await self._settled(session)
             await self._end_session()  # the next one begins in that state
-        return rewind
 
     async def pause(self) -> None:
         """Pause an agent that works or may work; one that waits for a word of its user, or is done, stays so."""

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Literal
 
 from agent_core.controller.agent_controller import AgentController
 from agent_core.controller.branch_state import opening_of, state_of_branch
-from agent_core.errors import NoSuchEventError
-from agent_core.events.branches import Branches, Rewind
-from agent_core.events.control import AgentState, AgentStateChanged
-from agent_core.events.llm_events import SystemPromptEvent
+from agent_core.controller.state import ConversationState
+from agent_core.errors import NoSuchEventError, NotStuckError
+from agent_core.events.branches import Branches, Rewind, read_branch
+from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState, LoopRecovery
+from agent_core.events.event import UNSTORED, utc_now
+from agent_core.events.llm_events import MessageEvent, SystemPromptEvent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.runtime.runtime import Runtime
@@ -46,14 +49,48 @@ class GoingBack:
         """
         place = checked_place(to, self._stream.last_id)
         async with self.lock, self._at_rest():
-            async for event in self._stream.history(after=self._branches.last_id):
-                self._branches.fold(event)
-            state = await state_of_branch(self._stream, self._branches, place)
+            state = await self._state(place)
             opening = opening_of(Rewind(to=place), state, self._prompt())
             if self.controller is None:  # the session goes on to load
                 opening.append(AgentStateChanged(agent_state=AgentState.LOADING))
             (rewind, *_) = await self._stream.add_events(opening)
             return rewind
+
+    async def recover(self, option: Literal[1, 2, 3]) -> AnyEvent:
+        """Do what the user wants of an agent that was found in a loop; see `LoopRecovery`, which is returned as stored.
+
+        Raises:
+            NotStuckError: it was not.
+            StreamClosedError: the session is closed.
+            EventStoreError: it could not be stored.
+        """
+        loop = (await self._state(None)).loop
+        if loop is None:
+            raise NotStuckError("loop_recovery: the agent was not found in a loop; send a message to go on")
+        stored = await self._stream.add_event(LoopRecovery(option=option))
+        if option == 3:
+            stopped = AgentState.STOPPED
+            asked: list[AnyEvent] = [ChangeAgentState(agent_state=stopped, source="user")]
+            entered = [] if self.controller is not None else [AgentStateChanged(agent_state=stopped)]
+            await self._stream.add_events([*asked, *entered])
+            return stored
+        said = await self._last_said(loop.start)
+        await self.rewind(loop.start - 1)
+        if option == 2 and said is not None:
+            changes = {"id": UNSTORED, "timestamp": utc_now()}
+            await self._stream.add_events([said.model_copy(update=changes)])
+        return stored
+
+    async def _state(self, leaf: int | None) -> ConversationState:
+        async for event in self._stream.history(after=self._branches.last_id):
+            self._branches.fold(event)
+        return await state_of_branch(self._stream, self._branches, leaf)
+
+    async def _last_said(self, before: int) -> MessageEvent | None:
+        said = None
+        async for event in read_branch(self._stream, self._branches, before - 1):
+            said = event if isinstance(event, MessageEvent) and event.source == "user" else said
+        return said
 
     @asynccontextmanager
     async def _at_rest(self) -> AsyncIterator[None]:

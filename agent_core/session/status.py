@@ -8,7 +8,13 @@ from typing import Final
 from agent_core.controller.limits import Limits
 from agent_core.controller.state import ConversationState
 from agent_core.events.branches import Branches, Rewind
-from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState, HookExecutionEvent, MetricsUpdated
+from agent_core.events.control import (
+    AgentState,
+    AgentStateChanged,
+    ChangeAgentState,
+    HookExecutionEvent,
+    MetricsUpdated,
+)
 from agent_core.events.llm_events import MessageEvent, UserRejectObservation
 from agent_core.events.serialization import AnyEvent
 from agent_core.session.log_facts import LogFacts

@@ -81,6 +81,18 @@ class ConversationManager(ABC):
         """See `server.sockets.ports.Conversations.send`; a conversation that does not run is started."""
 
     @abstractmethod
+    async def rewind(self, conversation_id: str, to: int | None) -> AnyEvent:
+        """Take it back to right behind this event (None: before the first one); returns the rewind as stored.
+
+        A conversation that does not run is started.
+
+        Raises:
+            NoSuchEventError: its log has no such event.
+            ConversationNotFoundError: there is none of this id.
+            DrydockError: it cannot be started, or the rewind cannot be stored.
+        """
+
+    @abstractmethod
     async def maybe_start_agent_loop(self, conversation_id: str) -> LiveConversation:
         """See to it that the conversation runs; however many ask at once, one session starts.
 

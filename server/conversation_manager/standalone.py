@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from agent_core.errors import DrydockError
+from agent_core.events.branches import Rewind
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.transient import StatusNotice
 from agent_core.tools.spec import SandboxAccess
@@ -102,6 +103,10 @@ class StandaloneConversationManager(ConversationManager):
     async def send(self, conversation_id: str, event: AnyEvent) -> None:
         with self._using(conversation_id) as session:
             await session.send(event)
+
+    async def rewind(self, conversation_id: str, to: int | None) -> AnyEvent:
+        with self._using(conversation_id) as session:
+            return await session.send(Rewind(to=-1 if to is None else to))
 
     # --- life ---
 

@@ -205,6 +205,15 @@ class LoopRecoveryArgs(Fields):
     option: Literal[1, 2, 3] = 1
 
 
+class RewindArgs(Fields):
+    """`rewind`: an addition to the protocol; `to` null goes before the first event."""
+
+    to: int | None = Field(ge=-1)
+
+
+ADDITIONS: Final[dict[str, type[Fields]]] = {"rewind": RewindArgs}
+"""Action types that are not the protocol's own, and their ``args``."""
+
 ACTIONS: Final[dict[str, type[Fields]]] = {
     "null": NoFields,
     "run": RunArgs,

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from agent_core.events.branches import Rewind
 from agent_core.events.control import (
     ChangeAgentState,
     Condensation,
     CondensationRequest,
+    LoopRecovery,
     RecallAction,
 )
 from agent_core.events.llm_events import ActionDecision, ActionEvent, MessageEvent, SystemPromptEvent
@@ -95,6 +97,17 @@ def condensation_form(event: Condensation) -> ActionForm:
 def condensation_request_form(event: CondensationRequest) -> ActionForm:
     """A wish for a condensation."""
     return ActionForm("condensation_request", {})
+
+
+def rewind_form(event: Rewind) -> ActionForm:
+    """The conversation was taken back: an addition to the protocol."""
+    to = event.to if event.to >= 0 else None
+    return ActionForm("rewind", {"to": to, "files_of": event.files_of, "note": event.note, "thought": ""})
+
+
+def loop_recovery_form(event: LoopRecovery) -> ActionForm:
+    """What becomes of an agent that was found in a loop."""
+    return ActionForm("loop_recovery", {"option": event.option})
 
 
 def _message(

@@ -6,12 +6,15 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from agent_core.events.branches import Rewind
 from agent_core.events.control import (
     AgentStateChanged,
     ChangeAgentState,
     Condensation,
     CondensationRequest,
     ForeignEvent,
+    LoopDetected,
+    LoopRecovery,
     RecallAction,
     RecallObservation,
     ToolServerFailed,
@@ -33,8 +36,10 @@ from server.wire.actions import (
     condensation_form,
     condensation_request_form,
     decision_form,
+    loop_recovery_form,
     message_form,
     recall_form,
+    rewind_form,
     system_form,
     tool_call_form,
 )
@@ -42,6 +47,7 @@ from server.wire.forms import ActionForm, Form, ObservationForm
 from server.wire.observations import (
     agent_state_form,
     error_form,
+    loop_form,
     recalled_form,
     result_form,
     tool_server_form,
@@ -198,6 +204,9 @@ _FORMS: Final[dict[type[Event], Callable[[Any], Form | None]]] = {
     AgentErrorEvent: error_form,
     AgentStateChanged: agent_state_form,
     RecallObservation: recalled_form,
+    Rewind: rewind_form,
+    LoopDetected: loop_form,
+    LoopRecovery: loop_recovery_form,
     ForeignEvent: _foreign,
     ToolServerFailed: tool_server_form,
 }

@@ -8,7 +8,15 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from agent_core.events.control import AgentState, ChangeAgentState, CondensationRequest, ForeignEvent, RecallAction
+from agent_core.events.branches import Rewind
+from agent_core.events.control import (
+    AgentState,
+    ChangeAgentState,
+    CondensationRequest,
+    ForeignEvent,
+    LoopRecovery,
+    RecallAction,
+)
 from agent_core.events.llm_events import ActionEvent, MessageEvent
 from agent_core.events.messages import Message, TextContent
 from agent_core.events.risk import SecurityRisk
@@ -57,9 +65,10 @@ def from_wire(data: object, *, max_chars: int = MAX_CHARS) -> AnyEvent:
 
 
 def _action(data: dict[str, Any]) -> AnyEvent:
-    name = _type_name(data, "action", args_of.ACTIONS)
+    known = {**args_of.ACTIONS, **args_of.ADDITIONS}
+    name = _type_name(data, "action", known)
     timeout = _timeout(data)
-    args = _checked(args_of.ACTIONS[name], _modern_args(_object(data, "args")), name=name, where="args")
+    args = _checked(known[name], _modern_args(_object(data, "args")), name=name, where="args")
     translate = _TRANSLATIONS.get(name)
     if translate is not None:
         return translate(args, timeout)
@@ -174,6 +183,14 @@ def _condensation_request(args: NoFields, timeout: float | None) -> AnyEvent:
     return CondensationRequest(source="user")
 
 
+def _rewind(args: args_of.RewindArgs, timeout: float | None) -> AnyEvent:
+    return Rewind(to=-1 if args.to is None else args.to)
+
+
+def _loop_recovery(args: args_of.LoopRecoveryArgs, timeout: float | None) -> AnyEvent:
+    return LoopRecovery(option=args.option)
+
+
 def _run(args: args_of.RunArgs, timeout: float | None) -> AnyEvent:
     if args.cwd is not None:
         raise WireError("args.cwd is not supported: the shell keeps its directory; put `cd …` into the command")
@@ -267,6 +284,8 @@ _TRANSLATIONS: Final[dict[str, Callable[[Any, float | None], AnyEvent]]] = {
     "message": _message,
     "change_agent_state": _change_agent_state,
     "recall": _recall,
+    "rewind": _rewind,
+    "loop_recovery": _loop_recovery,
     "condensation_request": _condensation_request,
     "run": _run,
     "read": _read,

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
-from agent_core.events.control import AgentState, AgentStateChanged, RecallObservation, ToolServerFailed
+from agent_core.events.control import AgentState, AgentStateChanged, LoopDetected, RecallObservation, ToolServerFailed
 from agent_core.events.llm_events import AgentErrorEvent, ObservationEvent, UserRejectObservation
 from agent_core.events.schema import Observation
 from agent_core.mcp.results import MCPToolObservation
@@ -61,6 +61,11 @@ def agent_state_form(event: AgentStateChanged) -> ObservationForm:
 def tool_server_form(event: ToolServerFailed) -> ObservationForm:
     """A server of tools that cannot be used: an error that answers no action."""
     return ObservationForm("error", event.detail, {"error_id": ""})
+
+
+def loop_form(event: LoopDetected) -> ObservationForm:
+    """The agent was found in a loop."""
+    return ObservationForm("loop_detection", f"The agent got stuck in a loop: {event.pattern}.", {})
 
 
 def recalled_form(event: RecallObservation) -> ObservationForm | None:

@@ -59,6 +59,11 @@ def _call_tool_mcp(args: Fields) -> str:
     )
 
 
+def _rewind(args: Fields) -> str:
+    place = "its beginning" if args["to"] is None else f"event {args['to']}"
+    return f"The conversation was taken back to {place}. {args['note']}".rstrip()
+
+
 def _recall_result(extras: Fields) -> str:
     is_workspace = extras["recall_type"] == "workspace_context"
     return "Added workspace context" if is_workspace else "Added microagent knowledge"
@@ -84,6 +89,7 @@ _ACTION_TEXTS: Final[dict[str, Callable[[Fields], str]]] = {
     "call_tool_mcp": _call_tool_mcp,
     "task_tracking": _task_tracking,
     "null": lambda args: "No action",
+    "rewind": _rewind,
 }
 
 _CONTENT_IS_TEXT: Final = frozenset({"success", "error", "user_rejected", "condense", "think", "mcp", "task_tracking"})

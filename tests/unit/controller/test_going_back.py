@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from agent_core.errors import NotStuckError
 from agent_core.events.branches import Rewind, active_branch
-from agent_core.events.control import AgentState, ChangeAgentState, RecallObservation
+from agent_core.events.control import AgentState, ChangeAgentState, LoopDetected, LoopRecovery, RecallObservation
 from agent_core.events.event import Event
 from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, ObservationEvent, SystemPromptEvent
 from agent_core.memory.view import View
@@ -226,3 +227,56 @@ async def test_a_user_can_send_it_like_any_other_event() -> None:
         stored = await stage.session.send(Rewind(to=2))
         assert (stored.kind, stored.source) == ("Rewind", "user")
         assert stored.id >= 0
+
+
+async def stuck(stage: Stage) -> None:
+    """Let the agent do the same until that is noticed."""
+    await stage.say()
+    for step in range(1, 5):
+        await answer(stage, "one", step)
+        await until(stage.shell.open)
+    await at(stage, AgentState.ERROR)
+
+
+async def test_a_loop_is_told_with_its_beginning_and_can_be_undone() -> None:
+    async with staged() as stage:
+        await stuck(stage)
+        (loop,) = [event for event in await stage.log() if isinstance(event, LoopDetected)]
+        assert loop.start == await first(stage, ActionEvent)
+        stored = await stage.session.send(LoopRecovery(option=1))
+        assert stored.kind == "LoopRecovery"
+        await at(stage, AgentState.AWAITING_USER_INPUT)
+        assert not any(isinstance(event, ActionEvent) for event in active_branch(await stage.log()))
+        assert len(stage.model.prompts) == 4
+
+
+async def test_with_the_second_choice_the_last_message_is_said_again() -> None:
+    async with staged() as stage:
+        await stuck(stage)
+        await stage.session.send(LoopRecovery(option=2))
+        await asked(stage, 5)
+        assert heard(stage).count("message 0.") == 2
+        assert "ran ls" not in heard(stage)
+
+
+async def test_with_the_third_choice_the_agent_is_stopped() -> None:
+    async with staged() as stage:
+        await stuck(stage)
+        await stage.session.send(LoopRecovery(option=3))
+        await at(stage, AgentState.STOPPED)
+        assert any(isinstance(event, ActionEvent) for event in active_branch(await stage.log()))
+
+
+async def test_an_agent_that_is_not_stuck_has_nothing_to_recover_from() -> None:
+    async with staged() as stage:
+        await one_call_and_a_question(stage)
+        before = stage.session.last_activity_id
+        with pytest.raises(NotStuckError, match="not found in a loop"):
+            await stage.session.send(LoopRecovery(option=1))
+        assert stage.session.last_activity_id == before
+        await stage.session.rewind(2)
+        await stuck(stage)
+        await stage.say()
+        await asked(stage, 7)
+        with pytest.raises(NotStuckError):
+            await stage.session.send(LoopRecovery(option=1))

@@ -128,3 +128,25 @@ def test_results_of_parallel_calls_are_matched_to_their_calls() -> None:
 
 def test_an_old_loop_is_out_of_sight_once_the_agent_has_gone_on() -> None:
     assert after([does("ls", "a")] * 4, [does(str(number)) for number in range(4)]).pattern() is None
+
+
+@pytest.mark.parametrize(
+    ("before", "loop", "first"),
+    [
+        ([does("cd", "a")], [does("ls", "a")] * 4, 1),
+        ([does("cd", "a"), does("ls", "other")], [does("ls", "a")] * 6, 2),
+        ([does("cd", "a")], [fails("one"), fails("two"), fails("three"), fails("four")], 1),
+        ([does("ls", "a")], [says("hm")] * 3, 1),
+        ([does("ls", "a")], [condenses] * 10, 1),
+        ([does("ls", "a")], [does("a", "1"), does("b", "2")] * 3, 1),
+        ([does("b", "2")], [does("a", "1"), does("b", "2")] * 3, 0),
+    ],
+)
+def test_a_loop_begins_with_the_first_thing_that_was_repeated(
+    before: list[Round], loop: list[Round], first: int
+) -> None:
+    detector = after(before, loop)
+    pattern = detector.pattern()
+    assert pattern is not None
+    start = detector.start_of(pattern)
+    assert start // 10 == first

@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_core.events.control import AgentState, ChangeAgentState, CondensationRequest, ForeignEvent, RecallAction
+from agent_core.events.branches import Rewind
+from agent_core.events.control import (
+    AgentState,
+    ChangeAgentState,
+    CondensationRequest,
+    ForeignEvent,
+    LoopRecovery,
+    RecallAction,
+)
 from agent_core.events.llm_events import ActionEvent, MessageEvent
 from agent_core.events.messages import Message, TextContent
 from agent_core.events.serialization import AnyEvent, from_payload, to_payload
@@ -137,8 +145,15 @@ ACCEPTED: list[tuple[str, dict[str, Any], AnyEvent]] = [
     ("a wish for a condensation", {"action": "condensation_request"}, CondensationRequest(source="user")),
     (
         "a type without a meaning inside, with its defaults",
-        {"action": "loop_recovery", "timeout": 1.5},
-        foreign("loop_recovery", {"args": {"option": 1}, "timeout": 1.5}, is_action=True),
+        {"action": "null", "timeout": 1.5},
+        foreign("null", {"args": {}, "timeout": 1.5}, is_action=True),
+    ),
+    ("a way out of a loop", {"action": "loop_recovery"}, LoopRecovery(option=1)),
+    ("a place to go back to", {"action": "rewind", "args": {"to": 5}}, Rewind(to=5)),
+    (
+        "going back to the beginning",
+        {"action": "rewind", "args": {"to": None}},
+        Rewind(to=-1),
     ),
     (
         "an observation",

@@ -1,0 +1,77 @@
+"""Going back in a conversation, and branching off: additions to the protocol, which its own client does not use."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field
+
+from agent_core.errors import DrydockError, NoSuchEventError
+from agent_core.events.branches import Rewind
+from server.conversation_manager.conversation_manager import ConversationStatus
+from server.dependencies import OwnConversation, ServicesDependency
+from server.errors import ReplyError
+from server.routes.json_route import JsonRoute
+from server.session.forks import fork_conversation
+
+router = APIRouter(prefix="/api/conversations/{conversation_id}", route_class=JsonRoute)
+
+
+class RewindWish(BaseModel):
+    """The body of ``POST …/rewind``; ``event_id`` null goes before the first event."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    event_id: int | None = Field(ge=0)
+
+
+class ForkWish(BaseModel):
+    """The body of ``POST …/fork``; without ``event_id`` the fork has the whole log."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    event_id: int | None = Field(None, ge=0)
+    reset_metrics: bool = True
+
+
+@router.post("/rewind")
+async def rewind_conversation(
+    record: OwnConversation, services: ServicesDependency, body: RewindWish
+) -> dict[str, Any]:
+    """Take the conversation back to right behind an event; ``id`` is that of the rewind in the log."""
+    try:
+        rewind = await services.manager.rewind(record.id, body.event_id)
+    except NoSuchEventError as error:
+        raise ReplyError(400, _error(f"event_id: {error}")) from error
+    except DrydockError as error:
+        raise ReplyError(500, _error(f"The conversation could not be taken back: {error}")) from error
+    facts = {"files_of": rewind.files_of, "note": rewind.note} if isinstance(rewind, Rewind) else {}
+    return {"status": "ok", "conversation_id": record.id, "id": rewind.id, "event_id": body.event_id, **facts}
+
+
+@router.post("/fork")
+async def fork(record: OwnConversation, services: ServicesDependency, body: ForkWish | None = None) -> dict[str, Any]:
+    """Make a new conversation that begins as this one did up to an event; this one is left as it is."""
+    wish = body or ForkWish()
+    new_id = uuid.uuid4().hex
+    try:
+        note = await fork_conversation(
+            services.database, services.manager, record, new_id, upto=wish.event_id, reset_metrics=wish.reset_metrics
+        )
+    except NoSuchEventError as error:
+        raise ReplyError(400, _error(f"event_id: {error}")) from error
+    except DrydockError as error:
+        raise ReplyError(500, _error(f"The conversation could not be forked: {error}")) from error
+    return {
+        "status": "ok",
+        "conversation_id": new_id,
+        "forked_from": record.id,
+        "message": note or None,
+        "conversation_status": ConversationStatus.STOPPED.value,
+    }
+
+
+def _error(message: str) -> dict[str, str]:
+    return {"status": "error", "message": message, "detail": message}

@@ -1,0 +1,123 @@
+"""Going back and forking over REST and sockets: additions to the protocol (agent-core 8.3, 8.4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.contract.rest.conftest import MakeServer, Server
+
+
+async def finished(server: Server, conversation_id: str) -> list[dict[str, Any]]:
+    """Wait until the demo agent is done; its log."""
+
+    async def at_rest() -> bool:
+        states = [event for event in await server.events(conversation_id) if "agent_state" in event.get("extras", {})]
+        return bool(states) and states[-1]["extras"]["agent_state"] in ("finished", "awaiting_user_input")
+
+    await server.until(at_rest)
+    return await server.events(conversation_id)
+
+
+async def worked(server: Server) -> tuple[str, list[dict[str, Any]]]:
+    conversation_id = await server.create(initial_user_msg="Build me a boat")
+
+    async def answered() -> bool:
+        return any(event.get("observation") == "run" for event in await server.events(conversation_id))
+
+    await server.until(answered)
+    return conversation_id, await finished(server, conversation_id)
+
+
+def message_id(events: list[dict[str, Any]]) -> int:
+    return next(int(event["id"]) for event in events if event.get("action") == "message")
+
+
+async def test_a_conversation_is_taken_back_and_the_log_says_so(server: Server) -> None:
+    conversation_id, before = await worked(server)
+    place = message_id(before)
+    response = await server.post(f"/api/conversations/{conversation_id}/rewind", json={"event_id": place})
+    assert response.status_code == 200, response.text
+    answer = response.json()
+    assert (answer["status"], answer["event_id"]) == ("ok", place)
+    after = await server.events(conversation_id, start_id=answer["id"])
+    assert after[0]["action"] == "rewind"
+    assert after[0]["args"]["to"] == place
+    assert after[0]["message"].startswith(f"The conversation was taken back to event {place}.")
+    assert after[-1]["extras"]["agent_state"] == "awaiting_user_input"
+    assert (await server.events(conversation_id))[: len(before)] == before
+
+
+async def test_a_conversation_that_does_not_run_can_be_taken_back_before_its_beginning(make_server: MakeServer) -> None:
+    async with make_server() as server:
+        conversation_id, _ = await worked(server)
+    async with make_server() as server:
+        response = await server.post(f"/api/conversations/{conversation_id}/rewind", json={"event_id": None})
+        assert response.status_code == 200, response.text
+        after = await server.events(conversation_id, start_id=response.json()["id"])
+        assert [event.get("action") for event in after[:2]] == ["rewind", "system"]
+        assert after[0]["args"]["to"] is None
+
+
+@pytest.mark.parametrize("body", [{}, {"event_id": -1}, {"event_id": "x"}, {"event_id": 1, "more": 2}])
+async def test_a_wish_that_cannot_be_read_is_refused(server: Server, body: dict[str, Any]) -> None:
+    conversation_id = await server.create()
+    assert (await server.post(f"/api/conversations/{conversation_id}/rewind", json=body)).status_code == 422
+
+
+async def test_an_event_that_there_is_not_is_named(server: Server) -> None:
+    conversation_id = await server.create()
+    for what in ("rewind", "fork"):
+        response = await server.post(f"/api/conversations/{conversation_id}/{what}", json={"event_id": 9999})
+        assert response.status_code == 400
+        assert "there is no event 9999" in response.json()["detail"]
+    assert len((await server.get("/api/conversations")).json()["results"]) == 1
+    for what in ("rewind", "fork"):
+        assert (await server.post(f"/api/conversations/none/{what}", json={"event_id": 1})).status_code == 404
+
+
+async def test_a_fork_begins_like_its_source_and_goes_on_by_itself(server: Server) -> None:
+    conversation_id, before = await worked(server)
+    place = message_id(before)
+    response = await server.post(f"/api/conversations/{conversation_id}/fork", json={"event_id": place})
+    assert response.status_code == 200, response.text
+    fork_id = response.json()["conversation_id"]
+    assert response.json()["forked_from"] == conversation_id
+    events = await server.events(fork_id)
+    assert events[: place + 1] == before[: place + 1]
+    assert (events[place + 1]["action"], events[place + 1]["args"]["to"]) == ("rewind", place)
+    info = await server.info(fork_id)
+    assert info["status"] == "STOPPED"
+    assert info["title"].endswith("(fork)")
+    sent = await server.post(f"/api/conversations/{fork_id}/message", json={"message": "And a mast"})
+    assert sent.status_code == 200
+
+    async def answered() -> bool:
+        return any(event.get("observation") == "run" for event in await server.events(fork_id))
+
+    await server.until(answered)
+    assert await server.events(conversation_id) == before
+
+
+async def test_without_a_place_the_whole_log_is_taken(server: Server) -> None:
+    conversation_id, before = await worked(server)
+    fork_id = (await server.post(f"/api/conversations/{conversation_id}/fork")).json()["conversation_id"]
+    assert (await server.events(fork_id))[: len(before)] == before
+
+
+async def test_a_client_may_send_a_rewind_as_an_event(server: Server) -> None:
+    conversation_id, before = await worked(server)
+    wish = {"action": "rewind", "args": {"to": message_id(before)}}
+    response = await server.post(f"/api/conversations/{conversation_id}/events", json=wish)
+    assert response.json() == {"success": True}
+    assert any(event.get("action") == "rewind" for event in await server.events(conversation_id))
+
+
+async def test_a_recovery_is_refused_where_there_is_no_loop(server: Server) -> None:
+    conversation_id, before = await worked(server)
+    wish = {"action": "loop_recovery", "args": {"option": 1}}
+    response = await server.post(f"/api/conversations/{conversation_id}/events", json=wish)
+    assert response.json()["success"] is False
+    assert "not found in a loop" in response.json()["error"]
+    assert await server.events(conversation_id) == before
