@@ -270,10 +270,10 @@ async def test_with_the_third_choice_the_agent_is_stopped() -> None:
 async def test_an_agent_that_is_not_stuck_has_nothing_to_recover_from() -> None:
     async with staged() as stage:
         await one_call_and_a_question(stage)
-        before = stage.session.last_activity_id
+        before = stage.session.stream.last_id
         with pytest.raises(NotStuckError, match="not found in a loop"):
             await stage.session.send(LoopRecovery(option=1))
-        assert stage.session.last_activity_id == before
+        assert stage.session.stream.last_id == before
         await stage.session.rewind(2)
         await stuck(stage)
         await stage.say()
