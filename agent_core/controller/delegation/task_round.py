@@ -42,6 +42,7 @@ class TaskRound:
         self.undecided: dict[int, ActionEvent] = {}
         self.rejections = 0
         self._result = ""
+        self._thought = ""
         self._failure = ""
         self._state = AgentState.LOADING
         self._since = -1
@@ -54,17 +55,19 @@ class TaskRound:
             case MessageEvent(source="user"):
                 self._unread.add(event.id)
                 if event.sender == self.key and self.asked < 0:
-                    self.asked, self._result = event.id, ""
+                    self.asked, self._result, self._thought = event.id, "", ""
             case MessageEvent(source="agent"):
                 self._result = event.llm_message.text.strip() or self._result
             case ActionEvent():
+                self._thought = event.thought_text.strip() or self._thought
                 self._unanswered.add(event.id)
                 if event.awaits_confirmation:
                     self.undecided[event.id] = event
             case ObservationEvent() | UserRejectObservation() | AgentErrorEvent():
                 self._answer(event)
-            case RecallAction() if event.cause is not None:
+            case RecallAction() if event.cause in self._unread:
                 self._unread.discard(event.cause)
+                self._state, self._since = AgentState.RUNNING, event.id  # it is about to be
             case ActionDecision():
                 self.undecided.pop(event.cause, None)
                 self.rejections += event.decision == "rejected"
@@ -97,6 +100,5 @@ class TaskRound:
         """What came of it, once it has ended."""
         if self._state in _DONE:
             return TaskReport(self._result)
-        if self._state is AgentState.ERROR:
-            return TaskReport(self._result, self._failure or "It failed.")
-        return TaskReport(self._result, STOPPED)
+        problem = (self._failure or "It failed.") if self._state is AgentState.ERROR else STOPPED
+        return TaskReport(self._result or self._thought, problem)

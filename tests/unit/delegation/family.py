@@ -78,6 +78,7 @@ class Family:
     commands: list[tuple[str, str]] = field(default_factory=list)
     killed: list[str] = field(default_factory=list)
     interrupted: list[str] = field(default_factory=list)
+    on_command: Callable[[str], None] = field(default=lambda command: None)
 
     def __post_init__(self) -> None:
         spec = SandboxSpec("c", instance_id="i", image="none", data_dir="/nonexistent")
@@ -113,6 +114,11 @@ class Family:
 
     async def ask_for(self, state: AgentState) -> None:
         await self.session.send(ChangeAgentState(agent_state=state))
+
+    async def confirm_own(self) -> None:
+        """Agree to what the agent itself wants, once it asks."""
+        await self.until(lambda events: state_of(events) is AgentState.AWAITING_USER_CONFIRMATION)
+        await self.ask_for(AgentState.USER_CONFIRMED)
 
     async def crash(self) -> None:
         """End without a word in the log, as a killed server does; what runs in the sandbox goes on."""
@@ -151,6 +157,7 @@ class Family:
     async def _run(self, call: FakeCall) -> FakeAnswer:
         session, command = str(call.args["session"]), str(call.args["command"])
         self.commands.append((session, command))
+        self.on_command(command)
         if command.startswith("wait"):
             try:
                 await self.released.wait()
