@@ -108,6 +108,39 @@ describe("rows", () => {
     expect(screen.getByTestId("diff").textContent).toContain("absent");
   });
 
+  it("say what a search found, and list the files on request", async () => {
+    showItems(
+      action(1, "call_tool_mcp", { name: "grep", arguments: { pattern: "class", path: "/workspace/src", include: "*.py" } }),
+      observation(
+        2,
+        "mcp",
+        "Found 2 file(s) containing pattern 'class' in '/workspace/src' (filtered by '*.py'):\n/workspace/src/a.py\n/workspace/src/b.py\n[1 directory could not be read.]",
+        { name: "grep", arguments: {} },
+        { cause: 1 },
+      ),
+    );
+    const card = screen.getByTestId("search-card");
+    expect(card.textContent).toContain("Searched for class in *.py in src · 2 files");
+    await userEvent.click(screen.getByRole("button", { name: /Searched for/ }));
+    expect(screen.getByLabelText("Files").textContent).toBe("src/a.py\nsrc/b.py");
+    expect(card.textContent).toContain("1 directory could not be read.");
+  });
+
+  it("say that a search found nothing, or why there was none", () => {
+    const search = (id: number) => action(id, "call_tool_mcp", { name: "glob", arguments: { pattern: "*.rs" } });
+    const error = JSON.stringify({ content: [{ type: "text", text: "/none does not exist; give a directory." }], isError: true });
+    showItems(
+      search(1),
+      observation(2, "mcp", "No files found matching pattern '*.rs' in '/workspace'.", { name: "glob" }, { cause: 1 }),
+      search(3),
+      observation(4, "mcp", error, { name: "glob" }, { cause: 3 }),
+    );
+    const [nothing, wrong] = screen.getAllByTestId("search-card");
+    expect(nothing?.textContent).toContain("Looked for files named *.rs · no files");
+    expect(wrong?.textContent).toContain("/none does not exist; give a directory.");
+    expect(wrong?.textContent).not.toContain("isError");
+  });
+
   it("draw an edit as a diff", () => {
     showItems(
       action(1, "edit", { path: "/workspace/a.py", command: "str_replace" }),
@@ -127,6 +160,8 @@ describe("rows", () => {
     [action(1, "edit", { path: "/a", command: "view" }), "read-card"],
     [action(1, "write", { path: "/a", content: "x" }), "edit-card"],
     [action(1, "call_tool_mcp", { name: "t" }), "mcp-card"],
+    [action(1, "call_tool_mcp", { name: "grep", arguments: { query: "x" } }), "mcp-card"],
+    [action(1, "call_tool_mcp", { name: "grep", arguments: { pattern: "x" } }), "search-card"],
     [action(1, "task_tracking", { task_list: [{ title: "a", status: "done" }] }), "tasks-card"],
     [action(1, "condensation", { summary: "s" }), "condensation-card"],
     [action(1, "system", { content: "p" }), "system-line"],

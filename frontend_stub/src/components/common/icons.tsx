@@ -49,6 +49,13 @@ export const MoreIcon = (props: IconProps) => (
   </Icon>
 );
 
+export const SearchIcon = (props: IconProps) => (
+  <Icon {...props}>
+    <circle cx="9" cy="9" r="5" />
+    <path d="M13 13l3.5 3.5" />
+  </Icon>
+);
+
 export const SendIcon = (props: IconProps) => (
   <Icon {...props}>
     <path d="M10 16V4.5M5 9.5l5-5 5 5" strokeWidth="1.9" />

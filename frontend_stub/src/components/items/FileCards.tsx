@@ -18,7 +18,7 @@ interface FileCardProps {
 
 const WORKSPACE = "/workspace/";
 
-function shortPath(path: string): string {
+export function shortPath(path: string): string {
   return path.startsWith(WORKSPACE) ? path.slice(WORKSPACE.length) : path;
 }
 

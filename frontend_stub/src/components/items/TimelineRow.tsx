@@ -4,6 +4,7 @@ import type { TimelineItem } from "../../state/timeline";
 import { CommandCard } from "./CommandCard";
 import { EditCard, ReadCard } from "./FileCards";
 import { AgentMessage, FinishCard, UserMessage } from "./messages";
+import { isFileSearch, SearchCard } from "./SearchCard";
 import {
   CondensationCard,
   ErrorCard,
@@ -48,7 +49,7 @@ function draw({ item, liveOutput, awake }: TimelineRowProps) {
     case "tasks":
       return <TasksCard {...pair} />;
     case "mcp":
-      return <McpCard {...pair} awake={awake} />;
+      return isFileSearch(action) ? <SearchCard {...pair} awake={awake} /> : <McpCard {...pair} awake={awake} />;
     case "recall":
       return observation === null ? null : <RecallLine foldKey={key} observation={observation} />;
     case "system":
