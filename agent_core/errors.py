@@ -200,4 +200,12 @@ class ConversationRunError(DrydockError):
 
 
 class LimitReachedError(DrydockError):
-    """The conversation reached its iteration or budget limit; a new message extends it."""
+    """The conversation reached its iteration or budget limit; a new message extends it.
+
+    Attributes:
+        code: which limit: ``MaxIterationsReached`` or ``MaxBudgetReached``.
+    """
+
+    def __init__(self, message: str, *, code: str) -> None:
+        super().__init__(message)
+        self.code = code

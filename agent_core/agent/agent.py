@@ -52,7 +52,8 @@ class Agent(AgentBase):
             return StepOutcome([said, _nudge(TEXT_CALL_NUDGE, response)], response)
         if message.text.strip():
             return StepOutcome([_spoken(message, response)], response)
-        return StepOutcome([_nudge(f"{NUDGE} {CUT_OFF}" if _is_cut(response) else NUDGE, response)], response)
+        told = _nudge(f"{NUDGE} {CUT_OFF}" if _is_cut(response) else NUDGE, response)
+        return StepOutcome([_spoken(message, response, waits=False), told], response)
 
     def _calls(self, calls: list[MessageToolCall], response: LLMResponse, step: StepInput) -> StepOutcome:
         message = response.message

@@ -53,7 +53,7 @@ class CriticBase(Tagged):
     def judges(self, event: AnyEvent) -> bool:
         """Whether this event, which is not in the log yet, is to be judged."""
         if isinstance(event, MessageEvent):
-            return event.source == "agent"
+            return event.source == "agent" and not event.is_blank
         if not isinstance(event, ActionEvent) or event.action is None:
             return False
         return self.mode == "all_actions" or isinstance(event.action, FinishAction)

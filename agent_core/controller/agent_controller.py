@@ -16,7 +16,7 @@ from typing import Any
 from agent_core.agent.base import AgentBase
 from agent_core.controller.branch_state import state_of_branch
 from agent_core.controller.entries import decisions, first_state, recalls
-from agent_core.controller.guards import check_limits, failure_of, loop_of
+from agent_core.controller.guards import check_limits, error_events, failure_of
 from agent_core.controller.hook_rounds import HookRounds
 from agent_core.controller.remarks import answers_to_invalid_calls, refinement
 from agent_core.controller.state import INTERRUPTING, ConversationState, Move
@@ -286,7 +286,7 @@ class AgentController:
         while not self._stream.closed:
             try:
                 await self._step.account.settle()
-                await self._enter(AgentState.ERROR, reason=reason, detail=detail, because=loop_of(error))
+                await self._enter(AgentState.ERROR, reason=reason, detail=detail, because=error_events(error, detail))
                 return
             except (StaleOwnerError, StreamClosedError):
                 return

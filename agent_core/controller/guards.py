@@ -6,7 +6,7 @@ from agent_core.controller.limits import Limits
 from agent_core.controller.state import ConversationState
 from agent_core.controller.stuck import StuckDetector
 from agent_core.errors import AgentStuckInLoopError, DrydockError, LimitReachedError, LLMError
-from agent_core.events.control import LoopDetected
+from agent_core.events.control import ConversationError, LoopDetected
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
@@ -25,7 +25,8 @@ def check_limits(state: ConversationState) -> None:
     if state.iterations >= limits.iteration_limit:
         raise LimitReachedError(
             f"Agent reached maximum iteration. Current iteration: {state.iterations},"
-            f" max iteration: {limits.iteration_limit}"
+            f" max iteration: {limits.iteration_limit}",
+            code="MaxIterationsReached",
         )
     check_budget(limits, state.metrics.accumulated_cost)
     if state.empty_replies >= MAX_EMPTY_REPLIES:
@@ -49,7 +50,8 @@ def check_budget(limits: Limits, cost: float) -> None:
     if limits.budget_limit is not None and cost >= limits.budget_limit:
         raise LimitReachedError(
             f"Agent reached maximum budget for conversation.Current budget: {cost:.4f},"
-            f" max budget: {limits.budget_limit:.4f}"
+            f" max budget: {limits.budget_limit:.4f}",
+            code="MaxBudgetReached",
         )
 
 
@@ -75,11 +77,15 @@ def nudge(detector: StuckDetector) -> MessageEvent | None:
     return MessageEvent(source="environment", cause=error_id, llm_message=Message.user(text))
 
 
-def loop_of(error: Exception) -> list[AnyEvent]:
-    """What the log is to say of the loop that an agent is stuck in; nothing for other errors."""
-    if not isinstance(error, AgentStuckInLoopError):
-        return []
-    return [LoopDetected(start=error.start, pattern=str(error))]
+def error_events(error: Exception, detail: str) -> list[AnyEvent]:
+    """What the log is to say of a failed step, for programs.
+
+    An agent that is stuck has not failed (8.4): of it the log tells the loop.
+    """
+    if isinstance(error, AgentStuckInLoopError):
+        return [LoopDetected(start=error.start, pattern=str(error))]
+    code = error.code if isinstance(error, LimitReachedError) else type(error).__name__
+    return [ConversationError(code=code, detail=detail)]
 
 
 def failure_of(error: Exception) -> tuple[str, str]:

@@ -184,7 +184,7 @@ class Step:
             deltas.discard()
             await retries.settle()
             raise
-        if not any(event.source == "agent" for event in outcome.events):
+        if not any(_is_shown(event) for event in outcome.events):
             deltas.discard()  # nothing of it is in the log
 
     async def _view_until(self, event_id: int) -> None:
@@ -264,6 +264,11 @@ class Step:
             _error_for(stored[position], text) for position, text in sorted(outcome.errors.items())
         ]
         await self._stream.add_events(errors)
+
+
+def _is_shown(event: AnyEvent) -> bool:
+    """Whether those who saw an answer's text come find it in this event."""
+    return event.source == "agent" and not (isinstance(event, MessageEvent) and event.is_blank)
 
 
 def _back_to_work(*, was_limited: bool) -> list[AnyEvent]:

@@ -72,7 +72,7 @@ class StuckDetector:
                 self._rounds.clear()
                 self._nudged.clear()
                 self._messages, self._condensations = [], []
-            case MessageEvent(source="agent"):
+            case MessageEvent(source="agent", is_blank=False):
                 self._messages.append(event.id)
                 self._condensations = []
             case MessageEvent(source="environment") if event.cause is not None:

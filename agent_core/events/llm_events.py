@@ -111,6 +111,12 @@ class MessageEvent(LLMConvertibleEvent):
     seen: int | None = None
     metrics: MetricsSnapshot | None = None
 
+    @property
+    def is_blank(self) -> bool:
+        """Whether it says nothing: a model that only thought, or did not even that."""
+        only_text = all(isinstance(part, TextContent) for part in self.llm_message.content)
+        return only_text and not self.llm_message.text.strip()
+
     def to_llm_message(self) -> Message:
         """The message as the model sees it: with the extended content at its end."""
         if not self.extended_content:

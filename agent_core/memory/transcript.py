@@ -63,6 +63,8 @@ class Transcript:
                     self._say(message)
             case SystemPromptEvent():
                 self._say(_system_message(event))
+            case MessageEvent(source="agent", is_blank=True):
+                return  # providers take no empty message; the nudge that follows says what happened
             case MessageEvent() | CondensationSummaryEvent():
                 self._say(event.to_llm_message())
 

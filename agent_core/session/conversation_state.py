@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
-from typing import Any, overload
+from typing import Any
 
 from agent_core.agent.base import AgentBase
-from agent_core.events.serialization import AnyEvent, from_payload
-from agent_core.events.store import EventStore
+from agent_core.events.serialization import AnyEvent
 from agent_core.llm.metrics import ConversationStats
 from agent_core.memory.view import View
 from agent_core.runtime.loop_thread import library_loop
@@ -16,45 +14,10 @@ from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.confirmation import ConfirmationPolicy
 from agent_core.security.hooks import HookConfig
 from agent_core.session.conversation_loop import ConversationLoop
+from agent_core.session.event_list import Events
 from agent_core.session.log_facts import LogFacts
 from agent_core.session.status import ExecutionStatus, StatusFold
 from agent_core.session.workspace import Workspace
-
-PAGE = 200
-
-
-class Events(Sequence[AnyEvent]):
-    """The events of a log, read from its store when they are asked for."""
-
-    def __init__(self, conversation_id: str, store: EventStore) -> None:
-        self._id = conversation_id
-        self._store = store
-
-    def __len__(self) -> int:
-        return library_loop().run(self._store.last_id(self._id)) + 1
-
-    @overload
-    def __getitem__(self, index: int) -> AnyEvent: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[AnyEvent]: ...
-    def __getitem__(self, index: int | slice) -> AnyEvent | list[AnyEvent]:
-        count = len(self)
-        if isinstance(index, slice):
-            return [self._read(i, 1)[0] for i in range(*index.indices(count))]
-        position = index + count if index < 0 else index
-        if not 0 <= position < count:
-            raise IndexError(f"event {index} of a log of {count}")
-        return self._read(position, 1)[0]
-
-    def __iter__(self) -> Iterator[AnyEvent]:
-        position = 0
-        while page := self._read(position, PAGE):
-            yield from page
-            position = page[-1].id + 1
-
-    def _read(self, start: int, count: int) -> list[AnyEvent]:
-        stored = library_loop().run(self._store.read(self._id, after=start - 1, limit=count))
-        return [from_payload(record.payload, record.id) for record in stored]
 
 
 class ConversationView:
@@ -67,7 +30,8 @@ class ConversationView:
         agent: its agent.
         workspace: where it works (`working_dir`).
         persistence_dir: where its log is kept; None: in memory.
-        events: its log, like a list.
+        events: what was said and done, like a list.
+        log: all that is stored, like a list: the events, and beside them states, questions to the memory, costs.
         tags: words that its program put on it.
     """
 
@@ -84,7 +48,8 @@ class ConversationView:
         self.agent = agent
         self.workspace = workspace
         self.persistence_dir = persistence_dir
-        self.events = Events(work.conversation_id, work.log.store)
+        self.events = Events(work.log)
+        self.log = Events(work.log, whole=True)
         self.tags = tags
         self._work = work
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from enum import StrEnum
 from typing import Final
 
@@ -12,8 +13,11 @@ from agent_core.events.control import (
     AgentState,
     AgentStateChanged,
     ChangeAgentState,
+    ConfirmationPolicyChanged,
     HookExecutionEvent,
     MetricsUpdated,
+    RecallAction,
+    RecallObservation,
 )
 from agent_core.events.llm_events import MessageEvent, UserRejectObservation
 from agent_core.events.serialization import AnyEvent
@@ -41,6 +45,15 @@ class ExecutionStatus(StrEnum):
         return self in (ExecutionStatus.FINISHED, ExecutionStatus.ERROR, ExecutionStatus.STUCK)
 
 
+_BOOKKEEPING: Final = (
+    AgentStateChanged,
+    ChangeAgentState,
+    ConfirmationPolicyChanged,
+    MetricsUpdated,
+    RecallAction,
+    Rewind,
+)
+
 _STATUS: Final = {
     AgentState.RUNNING: ExecutionStatus.RUNNING,
     AgentState.RATE_LIMITED: ExecutionStatus.RUNNING,
@@ -52,11 +65,17 @@ _STATUS: Final = {
 }
 
 
+def is_bookkeeping(event: AnyEvent) -> bool:
+    """Whether it says only how the conversation is kept: neither was anything said with it, nor done."""
+    return isinstance(event, _BOOKKEEPING) or (isinstance(event, RecallObservation) and event.is_empty)
+
+
 class StatusFold:
     """The status as the log tells it, event by event. After a rewind `core` and `facts` have to be made anew.
 
     Attributes:
         branches: which events count.
+        shown: the ids of all events that are no bookkeeping.
         core: what the controller decides from.
         facts: what else the log tells.
         leaf: id of the newest event that counts, other than changes of state; None: there is none, or all are undone.
@@ -70,6 +89,7 @@ class StatusFold:
         self.core = ConversationState(Limits(max_iterations=0))
         self.facts = LogFacts()
         self.branches = Branches()
+        self.shown = array("q")
         self.leaf: int | None = None
         self.is_rewound = False
         self.last_id = -1
@@ -84,6 +104,8 @@ class StatusFold:
     def observe(self, event: AnyEvent) -> None:
         """Take the next event into account."""
         self.last_id = event.id
+        if not is_bookkeeping(event):
+            self.shown.append(event.id)
         if not self.branches.fold(event):
             return
         self._move_leaf(event)

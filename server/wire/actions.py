@@ -47,8 +47,8 @@ def system_form(event: SystemPromptEvent) -> ActionForm:
 
 
 def message_form(event: MessageEvent) -> ActionForm | None:
-    """A chat message. What the environment tells the agent is not the user's business."""
-    if event.source not in ("user", "agent"):
+    """A chat message, unless the agent says nothing in it. What the environment tells it is not the user's business."""
+    if event.source not in ("user", "agent") or (event.source == "agent" and event.is_blank):
         return None
     parts = event.llm_message.content
     images = [url for part in parts if isinstance(part, ImageContent) for url in part.image_urls]

@@ -21,7 +21,7 @@ def agent(server: ModelServer, *tools: str) -> Agent:
 
 
 def results(conversation: Conversation) -> list[int]:
-    return [event.id for event in conversation.state.events if isinstance(event, ObservationEvent)]
+    return [event.id for event in conversation.state.log if isinstance(event, ObservationEvent)]
 
 
 def status(conversation: Conversation) -> ExecutionStatus:
@@ -45,7 +45,7 @@ def test_a_conversation_goes_back_and_runs_on_from_there(start_model: StartModel
     with Conversation(agent(server), workspace=project) as conversation:
         conversation.send_message("Go.")
         conversation.run()
-        end = len(conversation.state.events) - 1
+        end = len(conversation.state.log) - 1
         first = results(conversation)[0]
         conversation.navigate_to(first)
         assert status(conversation) is ExecutionStatus.IDLE
@@ -79,16 +79,16 @@ def test_a_fork_has_the_same_beginning_and_a_life_of_its_own(
         conversation.send_message("Go.")
         conversation.run()
         place = results(conversation)[0]
-        before = list(conversation.state.events)
+        before = list(conversation.state.log)
         with conversation.fork(place) as fork:
-            assert list(fork.state.events)[: place + 1] == before[: place + 1]
+            assert list(fork.state.log)[: place + 1] == before[: place + 1]
             assert status(fork) is ExecutionStatus.IDLE
             assert fork.stats.snapshot().accumulated_cost == 0
             fork.run()
             assert "first" in prompt(server)
             assert "Which?" not in prompt(server)
             assert status(fork) is ExecutionStatus.FINISHED
-        assert list(conversation.state.events) == before
+        assert list(conversation.state.log) == before
         assert fork.id != conversation.id
         again = Conversation(
             agent(server), workspace=project, persistence_dir=tmp_path / "logs", conversation_id=fork.id
@@ -107,12 +107,12 @@ def test_a_fork_for_other_tools_is_told_of_them_in_its_one_system_prompt(
         with conversation.fork(agent=agent(server, "FileEditorTool")) as fork:
             fork.send_message("Go on.")
             fork.run()
-            prompts = [event for event in fork.state.events if isinstance(event, SystemPromptEvent)]
+            prompts = [event for event in fork.state.log if isinstance(event, SystemPromptEvent)]
             assert len(prompts) == 1
             names = {tool["function"]["name"] for tool in prompts[0].tools}
             assert names == {"file_editor", "finish", "think"}
             assert {tool["function"]["name"] for tool in server.requests[-1].json["tools"]} == names
-            assert any(isinstance(event, ActionEvent) and event.tool_name == "terminal" for event in fork.state.events)
+            assert any(isinstance(event, ActionEvent) and event.tool_name == "terminal" for event in fork.state.log)
 
 
 def test_a_fork_of_nothing_is_a_new_conversation(start_model: StartModel, project: Path) -> None:
@@ -120,5 +120,5 @@ def test_a_fork_of_nothing_is_a_new_conversation(start_model: StartModel, projec
     with Conversation(agent(server), workspace=project) as conversation, conversation.fork() as fork:
         fork.send_message("Go.")
         fork.run()
-        assert any(isinstance(event, MessageEvent) for event in fork.state.events)
-        assert len(conversation.state.events) == 0
+        assert any(isinstance(event, MessageEvent) for event in fork.state.log)
+        assert len(conversation.state.log) == 0

@@ -60,7 +60,7 @@ def test_a_conversation_works_in_the_folder_and_remembers(start_model: StartMode
         assert server.request_count == 2, "a run without anything to do asks nobody"
         conversation.send_message("Thanks.", sender="someone")
         conversation.run()
-        events = conversation.state.events
+        events = conversation.state.log
         assert [event.id for event in seen] == list(range(len(events))) == [event.id for event in events]
         assert events[-3:] == [events[i] for i in range(len(events) - 3, len(events))]
         assert threads != {threading.current_thread()}

@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from agent_core.controller.account import metrics_of
-from agent_core.events.control import AgentState, AgentStateChanged, Condensation, CondensationRequest, MetricsUpdated
+from agent_core.events.control import (
+    AgentState,
+    AgentStateChanged,
+    Condensation,
+    CondensationRequest,
+    ConversationError,
+    MetricsUpdated,
+)
 from agent_core.events.llm_events import ActionEvent, MetricsSnapshot
 from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
@@ -103,7 +110,8 @@ async def test_what_a_failed_step_has_cost_is_in_the_log_before_its_error() -> N
     finally:
         await stage.end()
     (updated,) = [place for place, event in enumerate(log) if isinstance(event, MetricsUpdated)]
-    assert isinstance(log[updated + 1], AgentStateChanged)
+    assert isinstance(log[updated + 1], ConversationError)
+    assert isinstance(log[updated + 2], AgentStateChanged)
     assert last_figures(log)["condenser"] == 6.0  # six tries to sum up everything
 
 

@@ -69,6 +69,7 @@ async def test_a_call_written_as_text_is_shown_and_asked_for_again_as_a_call(sta
     assert said[1:] == [
         ("agent", REPLIES["call in text"][0]),
         ("environment", TEXT_CALL_NUDGE),
+        ("agent", ""),
         ("environment", NUDGE),
     ]
 
@@ -181,3 +182,19 @@ async def test_a_call_that_was_cut_off_at_the_output_limit_is_answered_with_the_
     events = await until(stage, lambda events: any(isinstance(event, AgentErrorEvent) for event in events), [half])
     (error,) = (event.error for event in events if isinstance(event, AgentErrorEvent))
     assert error.endswith(CUT_OFF)
+
+
+async def test_an_answer_that_holds_only_reasoning_is_kept_and_the_model_is_told_to_go_on(stage: Stage) -> None:
+    await stage.say()
+    events = await until(stage, is_in(AgentState.FINISHED), [REPLIES["nothing"], REPLIES["finish"]])
+    said = [event for event in events if isinstance(event, MessageEvent)][1:]
+    assert [(event.source, event.llm_message.role) for event in said] == [
+        ("agent", "assistant"),
+        ("environment", "user"),
+    ]
+    assert said[0].llm_message.reasoning_content == "Hm"
+    assert said[0].llm_response_id == said[1].llm_response_id
+    assert not said[0].wait_for_response
+    roles = [message["role"] for message in stage.model.prompts[-1]]
+    assert roles == ["system", "user"], "an empty message is none that a provider would take"
+    assert NUDGE in str(stage.model.prompts[-1])

@@ -215,7 +215,11 @@ def test_an_error_answers_an_action_too() -> None:
 @pytest.mark.parametrize(
     ("error", "reason", "advice"),
     [
-        (LimitReachedError("Agent reached maximum iteration"), "RuntimeError: Agent reached", "Send a message"),
+        (
+            LimitReachedError("Agent reached maximum iteration", code="MaxIterationsReached"),
+            "RuntimeError: Agent reached",
+            "Send a message",
+        ),
         (LLMAuthenticationError("the key is wrong"), "STATUS$ERROR_LLM_AUTHENTICATION", "the key is wrong"),
         (DrydockError("the disk is full"), "DrydockError: the disk is full", "the disk is full"),
         (KeyError("secret-detail"), "RuntimeError: There was an unexpected error", "KeyError"),

@@ -9,7 +9,7 @@ import pytest
 from agent_core.controller.guards import MAX_EMPTY_REPLIES
 from agent_core.controller.state import EXIT
 from agent_core.errors import LLMContentPolicyError
-from agent_core.events.control import AgentState, AgentStateChanged
+from agent_core.events.control import AgentState, AgentStateChanged, ConversationError
 from agent_core.events.llm_events import ActionEvent, MessageEvent, SystemPromptEvent
 from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
@@ -104,3 +104,25 @@ async def test_a_log_begins_with_one_system_prompt_however_often_it_is_opened() 
         await stage.say()
         events = await until(stage, FINISHED, [REPLIES["finish"]])
     assert [event.id for event in events if isinstance(event, SystemPromptEvent)] == [1]
+
+
+@pytest.mark.parametrize(
+    ("limits", "code"), [({"max_iterations": 2}, "MaxIterationsReached"), ({"max_budget": 0.2}, "MaxBudgetReached")]
+)
+async def test_a_limit_ends_a_run_with_an_error_that_programs_can_tell(limits: dict[str, Any], code: str) -> None:
+    async with staged(**limits) as stage:
+        await stage.say()
+        events = await until(stage, is_in(AgentState.ERROR), [REPLIES["one"]])
+    (error,) = [event for event in events if isinstance(event, ConversationError)]
+    assert error.code == code
+    assert "maximum" in error.detail
+    assert isinstance(events[error.id + 1], AgentStateChanged)
+
+
+async def test_any_other_failure_is_called_by_its_class() -> None:
+    async with staged() as stage:
+        await stage.say()
+        await until(stage, lambda _: stage.model.asking == 1)
+        stage.model.gate.open(None)
+        events = await until(stage, is_in(AgentState.ERROR))
+    assert [event.code for event in events if isinstance(event, ConversationError)] == ["LLMBadRequestError"]

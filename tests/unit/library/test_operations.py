@@ -372,6 +372,26 @@ def test_a_conversation_taken_up_again_counts_on(tmp_path: Path) -> None:
         assert second.stats.usage_to_metrics["agent"].accumulated_cost == pytest.approx(2 * cost)
 
 
+def test_the_last_event_of_a_run_is_what_was_said_or_done_last_and_the_log_has_all(tmp_path: Path) -> None:
+    arguments: dict[str, Any] = {"persistence_dir": tmp_path, "conversation_id": "c"}
+    with conversation(agent(Script(run("ls"), ("All done.", ()))), **arguments) as one:
+        one.send_message("Go.")
+        one.run()
+        events = one.state.events
+        last = events[-1]
+        assert isinstance(last, MessageEvent)
+        assert last.llm_message.text == "All done."
+        assert events[0].kind == "SystemPromptEvent"
+        assert list(events) == [events[i] for i in range(len(events))] == events[:]
+        assert [event.id for event in one.state.log] == list(range(len(one.state.log)))
+        assert len(one.state.log) > len(events)
+        assert one.state.log[-1].kind == "AgentStateChanged"
+        with pytest.raises(IndexError):
+            events[len(events)]
+    with conversation(agent(Script()), **arguments) as again:
+        assert list(again.state.events) == list(events)
+
+
 # --- life ---
 
 
