@@ -19,6 +19,8 @@ from agent_core.events.llm_events import (
 from agent_core.events.serialization import AnyEvent, from_payload
 from agent_core.events.transient import OutputDelta, StatusNotice, TextDelta, TextDiscarded
 from agent_core.llm.llm import LLM
+from agent_core.runtime.connection import SandboxConnection
+from agent_core.session.agent_session import AgentSession
 from agent_core.testing.model_turns import Call, Turn, say
 from agent_core.tools.terminal import TerminalAction, TerminalObservation
 from tests.integration.session.conftest import (
@@ -325,6 +327,11 @@ async def test_a_server_that_dies_during_a_command_gets_its_one_result_from_the_
     assert set(answers_per_action(events).values()) == {1}
 
 
+def container_of(session: AgentSession) -> str:
+    assert isinstance(session.sandbox, SandboxConnection)
+    return str(session.sandbox.sandbox.state["container"])
+
+
 @pytest.mark.parametrize("end", ["kill", "rm"])
 async def test_a_command_whose_server_and_sandbox_died_is_never_run_again_and_the_agent_is_told(
     house: House, end: str
@@ -337,7 +344,7 @@ async def test_a_command_whose_server_and_sandbox_died_is_never_run_again_and_th
             async for event in events:
                 if isinstance(event, OutputDelta):
                     break
-        container = session.sandbox.sandbox.state["container"]
+        container = container_of(session)
     words = ["rm", "--force"] if end == "rm" else ["kill"]
     ended = await asyncio.create_subprocess_exec("docker", *words, container, stdout=asyncio.subprocess.DEVNULL)
     assert await ended.wait() == 0
@@ -357,7 +364,7 @@ async def test_a_sandbox_killed_under_a_session_is_told_and_so_is_its_next_start
         async with asyncio.timeout(60):
             async for event in events:
                 if isinstance(event, OutputDelta):
-                    container = session.sandbox.sandbox.state["container"]
+                    container = container_of(session)
                     killing = await asyncio.create_subprocess_exec("docker", "kill", container, stdout=-3)
                     assert await killing.wait() == 0
                 if isinstance(event, AgentErrorEvent):

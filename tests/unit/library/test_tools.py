@@ -26,6 +26,7 @@ from agent_core.tools.registry import (
     resolve_tool,
 )
 from agent_core.tools.spec import Tool
+from agent_core.tools.subagents import SubAgents
 from agent_core.tools.terminal import BashTool, TerminalExecutor, TerminalTool, execute_bash_tool
 from agent_core.tools.think import ThinkTool
 
@@ -225,6 +226,7 @@ async def test_an_executor_that_is_built_from_another_uses_its_conversation() ->
         idempotency_key = "c:7"
         latest: Observation | None = None
         sandbox: Any = None
+        subagents: SubAgents | None = None
 
         async def secrets_for(self, command: str) -> dict[str, str]:
             raise AssertionError(command)
