@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from agent_core.log import get_logger
     from agent_core.session.status import ExecutionStatus
     from agent_core.session.workspace import DockerWorkspace, LocalWorkspace
+    from agent_core.skills.agent_catalog import register_agent, register_agent_definition
+    from agent_core.skills.agent_definition import AgentDefinition
     from agent_core.skills.context import AgentContext
     from agent_core.skills.skill import Skill
     from agent_core.skills.trigger import KeywordTrigger, PathTrigger, TaskTrigger
@@ -49,6 +51,7 @@ __all__ = [
     "Agent",
     "AgentBase",
     "AgentContext",
+    "AgentDefinition",
     "AgentErrorEvent",
     "CodeActAgent",
     "Conversation",
@@ -82,6 +85,8 @@ __all__ = [
     "get_logger",
     "get_planning_agent",
     "list_registered_tools",
+    "register_agent",
+    "register_agent_definition",
     "register_tool",
     "resolve_tool",
 ]
@@ -106,6 +111,8 @@ _MODULES = {
     "log": ("get_logger",),
     "session.status": ("ExecutionStatus",),
     "session.workspace": ("DockerWorkspace", "LocalWorkspace"),
+    "skills.agent_catalog": ("register_agent", "register_agent_definition"),
+    "skills.agent_definition": ("AgentDefinition",),
     "skills.context": ("AgentContext",),
     "skills.skill": ("Skill",),
     "skills.trigger": ("KeywordTrigger", "PathTrigger", "TaskTrigger"),

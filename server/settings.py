@@ -108,6 +108,9 @@ class Settings(BaseModel):
         None, gt=0, description="US dollars after which an agent stops and asks; none by default."
     )
     confirmation_mode: bool = Field(False, description="Whether risky actions wait for the user's approval.")
+    enable_sub_agents: bool = Field(
+        False, description="Whether agents may have sub-agents work for them, in their sandbox and for their budget."
+    )
     allow_set_conversation_id: bool = Field(
         False, description="Whether a client may choose the id of the conversation that it creates."
     )

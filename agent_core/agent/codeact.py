@@ -10,7 +10,7 @@ from agent_core.agent.agent import Agent
 from agent_core.agent.base import SYSTEM_PROMPT
 from agent_core.agent.tool_specs import ToolSpecs
 from agent_core.tools.finish import FinishTool
-from agent_core.tools.presets import get_default_tools
+from agent_core.tools.presets import get_default_tools, get_delegating_tools
 from agent_core.tools.registry import canonical_name, list_registered_tools
 from agent_core.tools.spec import Tool
 from agent_core.tools.task_tracker import TaskTrackerTool
@@ -36,7 +36,8 @@ class CodeActAgent(Agent):
     Each flag brings its tool, where this process has it; a flag that is set for a tool which it does not have is an
     error. With the editor that asks a model (`enable_llm_editor`) the plain one is left out. `tools` and
     `include_default_tools`, when given, count instead of the flags. In plan mode (`enable_plan_mode`) it keeps a list
-    of tasks, and is told how. The user's message ``/exit`` ends the task.
+    of tasks, and is told how. With `enable_sub_agents` it can put others to work. The user's message ``/exit`` ends the
+    task.
     """
 
     VERSION: ClassVar[str] = "2.2"
@@ -53,6 +54,7 @@ class CodeActAgent(Agent):
     enable_llm_editor: bool = False
     enable_editor: bool = True
     enable_mcp: bool = True
+    enable_sub_agents: bool = False
 
     @property
     def supports_openhands_mcp(self) -> bool:
@@ -91,6 +93,8 @@ def _chosen(agent: type[CodeActAgent], data: dict[str, Any]) -> list[str]:
             names.append(name)
         elif flag in data:
             raise ValueError(f"{flag} is set, but there is no tool {name!r} here; there are {present}")
+    if _is_set(agent, data, "enable_sub_agents"):
+        names.extend(tool.name for tool in get_delegating_tools())
     return names
 
 

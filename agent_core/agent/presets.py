@@ -13,15 +13,15 @@ from agent_core.tools.presets import get_default_tools
 MAX_SIZE: Final = 80
 
 
-def get_default_agent(llm: LLM, cli_mode: bool = False) -> Agent:
+def get_default_agent(llm: LLM, cli_mode: bool = False, enable_sub_agents: bool = False) -> Agent:
     """An agent for work on code, which sums up what it did when its history becomes long.
 
     `cli_mode` is for an agent that works where its user does, not in a sandbox: it judges risks accordingly, and has no
-    browser.
+    browser. With `enable_sub_agents` it can have sub-agents do tasks.
     """
     return Agent(
         llm=llm,
-        tools=get_default_tools(enable_browser=not cli_mode),
+        tools=get_default_tools(enable_browser=not cli_mode, enable_sub_agents=enable_sub_agents),
         condenser=LLMSummarizingCondenser(llm=condenser_llm(llm), max_size=MAX_SIZE, keep_first=KEEP_FIRST),
         system_prompt_kwargs={"cli_mode": cli_mode},
     )

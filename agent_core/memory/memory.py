@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from itertools import chain, repeat
 from typing import Any
@@ -39,8 +39,13 @@ class Memory:
         context: AgentContext | None = None,
         model: str = "",
         secrets: Mapping[str, str] | None = None,
+        remarks: Callable[[Mapping[str, Any]], Awaitable[str]] | None = None,
     ) -> None:
-        """`context` has the agent's own skills, `model` is for whom, `secrets` are descriptions by name."""
+        """`context` has the agent's own skills, `model` is for whom, `secrets` are descriptions by name.
+
+        `remarks` is what else there is to say about the facts of a workspace.
+        """
+        self._remarks = remarks
         self._stream = stream
         self._sandbox = sandbox
         self._instructions = instructions
@@ -134,6 +139,7 @@ class Memory:
         facts = await self._facts()
         git = facts.get("git")
         git = git if isinstance(git, dict) else {}
+        remarks = await self._remarks(facts) if self._remarks is not None else ""
         return RecallObservation(
             cause=recall.id,
             recall_type="workspace_context",
@@ -141,7 +147,9 @@ class Memory:
             repo_directory=_text(git.get("root")),
             repo_branch=_text(git.get("branch")),
             repo_instructions=self._knowledge.of_workspace(),
-            additional_agent_instructions="\n\n".join(filter(None, [_machine(facts), self._knowledge.at_hand()])),
+            additional_agent_instructions="\n\n".join(
+                filter(None, [_machine(facts), self._knowledge.at_hand(), remarks])
+            ),
             date=datetime.now(UTC).strftime("%Y-%m-%d"),
             custom_secrets_descriptions=self._secrets,
             conversation_instructions=self._instructions,

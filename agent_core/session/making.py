@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
 
 from agent_core.agent.base import AgentBase
 from agent_core.agent.codeact import CodeActAgent
@@ -17,7 +19,7 @@ from agent_core.events.stream import EventStream
 from agent_core.memory.memory import Memory
 from agent_core.security.secrets import SecretRegistry
 from agent_core.session.settings import SessionSettings
-from agent_core.session.subagents import Parent
+from agent_core.session.subagents import Parent, told_of_kinds
 from agent_core.skills.context import AgentContext
 from agent_core.skills.loader import load_user_skills
 from agent_core.tools.definition import ToolDefinition
@@ -43,7 +45,9 @@ async def make_agent(settings: SessionSettings) -> AgentBase:
         context = settings.agent_context or settings.agent.agent_context
         return settings.agent.model_copy(update={"agent_context": await _completed(context)})
     made = AgentBase.get_cls(settings.agent_class or CodeActAgent.__name__)
-    own = {} if settings.tools is None else {"tools": list(settings.tools)}
+    own: dict[str, Any] = {} if settings.tools is None else {"tools": list(settings.tools)}
+    if settings.enable_sub_agents and "enable_sub_agents" in made.model_fields:
+        own["enable_sub_agents"] = True
     return made(
         llm=settings.llm,
         condenser=settings.condenser,
@@ -100,6 +104,7 @@ def make_memory(
         context=agent.agent_context,
         model=agent.llm.model,
         secrets=secrets.descriptions(),
+        remarks=partial(told_of_kinds, agent),
     )
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from agent_core.agent.base import AgentBase
-from agent_core.agent.subagent import make_agent_of_class, make_subagent
+from agent_core.agent.subagent import DELEGATING, make_agent_of_class, make_subagent
 from agent_core.controller.delegation.child_run import ChildSession, Confirm, Order
 from agent_core.controller.delegation.delegation import Delegation
 from agent_core.controller.delegation.purse import Purse
@@ -31,6 +31,7 @@ from agent_core.session.settings import SessionSettings
 from agent_core.skills.agent_catalog import AgentCatalog, AgentKind, agents_in_texts, load_user_agents
 from agent_core.skills.agent_definition import AgentDefinition, PermissionMode
 from agent_core.tools.agent_types import is_kind_usable, usable_kinds
+from agent_core.tools.registry import canonical_name
 from agent_core.tools.subagents import SubAgentError
 
 FACTS_SECONDS: Final = 10.0
@@ -180,16 +181,27 @@ class SessionHousehold:
     async def _known(self) -> AgentCatalog:
         """All kinds; those of files are read once, and again when one is missed."""
         if self._catalog is None:
-            user = await asyncio.get_running_loop().run_in_executor(_files, load_user_agents)
-            self._catalog = AgentCatalog([*await self._of_project(), *user])
+            reply = await self._shared.sandbox.request("workspace.facts", {}, limit_seconds=FACTS_SECONDS)
+            self._catalog = AgentCatalog(await kinds_in_files(reply.result))
         return self._catalog
 
-    async def _of_project(self) -> list[AgentDefinition]:
-        reply = await self._shared.sandbox.request("workspace.facts", {}, limit_seconds=FACTS_SECONDS)
-        return project_agents(reply.result)
+
+async def kinds_in_files(facts: Mapping[str, Any]) -> list[AgentDefinition]:
+    """The kinds of sub-agents that are defined in files: of the workspace with these facts, then of the user."""
+    user = await asyncio.get_running_loop().run_in_executor(_files, load_user_agents)
+    return [*project_agents(facts), *user]
 
 
-def project_agents(facts: dict[str, Any]) -> list[AgentDefinition]:
+async def told_of_kinds(agent: AgentBase, facts: Mapping[str, Any]) -> str:
+    """What an agent that can have sub-agents is told of the kinds in files; its tools tell of the others."""
+    if not any(canonical_name(tool.name) in DELEGATING for tool in agent.tools):
+        return ""
+    kinds = AgentCatalog(await kinds_in_files(facts)).kinds().values()
+    lines = [f"- {kind.definition.summary}" for kind in kinds if kind.definition.level in ("project", "user")]
+    return "\n".join(["More kinds of sub-agents:", *lines]) if lines else ""
+
+
+def project_agents(facts: Mapping[str, Any]) -> list[AgentDefinition]:
     """The kinds of sub-agents that a workspace defines, from its facts (the result of ``workspace.facts``)."""
     listed = facts.get("agents")
     files: dict[str, str] = {}

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from agent_core.tools.agent_delegate import AgentDelegateAction, AgentDelegateObservation, BrowsingDelegateTool
     from agent_core.tools.apply_patch import (
         ApplyPatchAction,
         ApplyPatchExecutor,
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
         ApplyPatchTool,
     )
     from agent_core.tools.definition import ToolDefinition
+    from agent_core.tools.delegate import DelegateAction, DelegateObservation, DelegateTool
     from agent_core.tools.execution import ToolExecutor
     from agent_core.tools.file_editor import (
         FileEditorAction,
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from agent_core.tools.presets import (
         get_builtin_tools,
         get_default_tools,
+        get_delegating_tools,
         get_gpt5_tools,
         get_planning_tools,
         register_planning_tools,
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
         resolve_tool,
     )
     from agent_core.tools.spec import DeclaredResources, Tool, ToolAnnotations
+    from agent_core.tools.task import TaskAction, TaskObservation, TaskTool, TaskToolSet
     from agent_core.tools.task_tracker import (
         TaskItem,
         TaskTrackerAction,
@@ -66,13 +70,19 @@ if TYPE_CHECKING:
     from agent_core.tools.think import ThinkAction, ThinkObservation, ThinkTool
 
 __all__ = [
+    "AgentDelegateAction",
+    "AgentDelegateObservation",
     "ApplyPatchAction",
     "ApplyPatchExecutor",
     "ApplyPatchObservation",
     "ApplyPatchTool",
     "BashExecutor",
     "BashTool",
+    "BrowsingDelegateTool",
     "DeclaredResources",
+    "DelegateAction",
+    "DelegateObservation",
+    "DelegateTool",
     "FileEditorAction",
     "FileEditorExecutor",
     "FileEditorObservation",
@@ -92,7 +102,11 @@ __all__ = [
     "PlanningFileEditorExecutor",
     "PlanningFileEditorObservation",
     "PlanningFileEditorTool",
+    "TaskAction",
     "TaskItem",
+    "TaskObservation",
+    "TaskTool",
+    "TaskToolSet",
     "TaskTrackerAction",
     "TaskTrackerExecutor",
     "TaskTrackerObservation",
@@ -111,6 +125,7 @@ __all__ = [
     "execute_bash_tool",
     "get_builtin_tools",
     "get_default_tools",
+    "get_delegating_tools",
     "get_gpt5_tools",
     "get_planning_tools",
     "is_tool_usable",
@@ -122,8 +137,10 @@ __all__ = [
 ]
 
 _MODULES = {
+    "agent_delegate": ("AgentDelegateAction", "AgentDelegateObservation", "BrowsingDelegateTool"),
     "apply_patch": ("ApplyPatchAction", "ApplyPatchExecutor", "ApplyPatchObservation", "ApplyPatchTool"),
     "definition": ("ToolDefinition",),
+    "delegate": ("DelegateAction", "DelegateObservation", "DelegateTool"),
     "execution": ("ToolExecutor",),
     "file_editor": ("FileEditorAction", "FileEditorExecutor", "FileEditorObservation", "FileEditorTool"),
     "finish": ("FinishAction", "FinishObservation", "FinishTool"),
@@ -134,11 +151,12 @@ _MODULES = {
         "PlanningFileEditorTool",
     ),
     "presets": (
-        *("get_builtin_tools", "get_default_tools", "get_gpt5_tools", "get_planning_tools"),
+        *("get_builtin_tools", "get_default_tools", "get_delegating_tools", "get_gpt5_tools", "get_planning_tools"),
         "register_planning_tools",
     ),
     "registry": ("is_tool_usable", "list_registered_tools", "list_usable_tools", "register_tool", "resolve_tool"),
     "spec": ("DeclaredResources", "Tool", "ToolAnnotations"),
+    "task": ("TaskAction", "TaskObservation", "TaskTool", "TaskToolSet"),
     "task_tracker": (
         *("TaskItem", "TaskTrackerAction", "TaskTrackerExecutor", "TaskTrackerObservation", "TaskTrackerTool"),
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agent_core.tools.apply_patch import ApplyPatchTool
 from agent_core.tools.definition import ToolDefinition
+from agent_core.tools.delegate import DelegateTool
 from agent_core.tools.file_editor import FileEditorTool
 from agent_core.tools.finish import FinishTool
 from agent_core.tools.glob import GlobTool
@@ -11,6 +12,7 @@ from agent_core.tools.grep import GrepTool
 from agent_core.tools.plan_editor import PlanningFileEditorTool
 from agent_core.tools.registry import is_tool_usable, register_tool
 from agent_core.tools.spec import Tool
+from agent_core.tools.task import TaskToolSet
 from agent_core.tools.task_tracker import TaskTrackerTool
 from agent_core.tools.terminal import TerminalTool
 from agent_core.tools.think import ThinkTool
@@ -19,11 +21,16 @@ BROWSER_TOOLS = "browser_tool_set"
 _PLANNING_TOOLS: tuple[type[ToolDefinition], ...] = (GlobTool, GrepTool, PlanningFileEditorTool)
 
 
-def get_default_tools(enable_browser: bool = True) -> list[Tool]:
-    """What a coding agent works with; the browser's tools only where this process has them."""
+def get_default_tools(enable_browser: bool = True, enable_sub_agents: bool = False) -> list[Tool]:
+    """What a coding agent works with; the browser's tools only where this process has them.
+
+    With `enable_sub_agents` it can have sub-agents do tasks (`task`).
+    """
     names = [TerminalTool.tool_name, FileEditorTool.tool_name, TaskTrackerTool.tool_name]
     if enable_browser and is_tool_usable(BROWSER_TOOLS):
         names.append(BROWSER_TOOLS)
+    if enable_sub_agents:
+        names.append(TaskToolSet.tool_name)
     return [Tool(name=name) for name in names]
 
 
@@ -44,6 +51,11 @@ def get_planning_tools() -> list[Tool]:
     """What a planning agent works with: it finds and reads everything, and writes the plan."""
     register_planning_tools()
     return [Tool(name=tool.name) for tool in _PLANNING_TOOLS]
+
+
+def get_delegating_tools() -> list[Tool]:
+    """All with which an agent puts sub-agents to work: several at once (`delegate`), or one (`task`)."""
+    return [Tool(name=DelegateTool.tool_name), Tool(name=TaskToolSet.tool_name)]
 
 
 def get_builtin_tools() -> list[Tool]:

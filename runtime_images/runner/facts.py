@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 _INSTRUCTIONS = (
     "AGENTS.md",
@@ -17,6 +17,7 @@ _INSTRUCTIONS = (
 )
 _INSTRUCTION_BYTES = 32 * 1024
 _SKILL_FOLDERS = (".agents/skills", ".openhands/skills", ".openhands/microagents")
+_AGENT_FOLDERS = (".agents/agents", ".openhands/agents")
 _SKILL_FILES = 200
 _SKILL_ENTRIES = 5000
 _SKILL_BYTES = 64 * 1024
@@ -57,7 +58,8 @@ def workspace(directory: str) -> Dict[str, Any]:
         "python": ".".join(str(part) for part in sys.version_info[:3]),
         "git": git,
         "instructions": _instructions(directory),
-        "skills": _skills(roots),
+        "skills": _markdown(roots, _SKILL_FOLDERS),
+        "agents": _markdown(roots, _AGENT_FOLDERS),
     }
 
 
@@ -99,11 +101,11 @@ def _names_like(folder: str, name: str) -> List[str]:
         return []
 
 
-def _skills(roots: List[str]) -> List[Dict[str, str]]:
-    """Return the Markdown files in the folders for skills; how many and how much is bounded."""
+def _markdown(roots: List[str], names: Tuple[str, ...]) -> List[Dict[str, str]]:
+    """Return the Markdown files in these folders of the roots; how many and how much is bounded."""
     found: List[Dict[str, str]] = []
     room = _ALL_SKILLS_BYTES
-    for folder in [os.path.join(root, name) for root in roots for name in _SKILL_FOLDERS]:
+    for folder in [os.path.join(root, name) for root in roots for name in names]:
         for path in _markdown_files(folder):
             content = _read(path, min(room, _SKILL_BYTES))
             room -= len(content)

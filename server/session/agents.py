@@ -174,4 +174,5 @@ def session_settings(
         secrets=tuple(secret_values(user)) if user is not None else (),
         mcp_config=servers.servers,
         mcp_rules=servers.rules,
+        enable_sub_agents=server.enable_sub_agents,
     )

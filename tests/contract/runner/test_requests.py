@@ -306,3 +306,16 @@ def test_the_facts_hold_instructions_in_any_case_and_the_files_of_skills(client:
         ".openhands/skills/pdf/SKILL.md": 64 * 1024,
         ".openhands/microagents/repo.md": 5,
     }
+
+
+def test_the_facts_hold_the_definitions_of_sub_agents(client: Client, workspace: Path) -> None:
+    assert client.call("workspace.facts").result["agents"] == []
+    for folder in (".openhands/agents", ".agents/agents"):
+        (workspace / folder).mkdir(parents=True)
+        (workspace / folder / "reviewer.md").write_text(f"in {folder}")
+    (workspace / ".agents/agents/notes.txt").write_text("no definition")
+    agents = client.call("workspace.facts").result["agents"]
+    assert [(entry["path"], entry["content"]) for entry in agents] == [
+        (str(workspace / ".agents/agents/reviewer.md"), "in .agents/agents"),
+        (str(workspace / ".openhands/agents/reviewer.md"), "in .openhands/agents"),
+    ]

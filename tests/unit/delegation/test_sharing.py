@@ -183,6 +183,16 @@ async def test_a_registered_function_makes_the_agent() -> None:
         unregister_agent("test-made")
 
 
+@pytest.mark.parametrize("tools", [("terminal", "task_tool_set"), ("terminal",)])
+async def test_an_agent_that_can_have_sub_agents_is_told_of_those_of_the_project(tools: Sequence[str]) -> None:
+    facts = md("---\ndescription: Looks.\n---\nLook.")
+    async with family({GO: [done()]}, tools=tools, facts=facts) as one:
+        await one.say()
+        await one.at_rest()
+        (request,) = one.requests_of(GO)
+    assert ("- kind: Looks." in str(request.messages)) is ("task_tool_set" in tools)
+
+
 async def test_kinds_of_the_project_are_found_where_they_are_and_when_they_come() -> None:
     lines = {
         GO: [
