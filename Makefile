@@ -38,7 +38,7 @@ lock: ## Lock the dependencies of pyproject.toml again (UPGRADE=1 for newer vers
 
 clean: ## Remove everything that was made here, except data
 	rm -rf .venv build drydock.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis test-results
-	rm -rf frontend_stub/node_modules frontend_stub/dist
+	rm -rf frontend_stub/node_modules frontend_stub/dist tests/mcp_servers/node_modules
 	find agent_core server runtime_images migrations tests bench scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 .PHONY: help run setup sandbox-image browser-image test lint types format bench lock clean

@@ -25,6 +25,7 @@ MAX_PAGES = 50
 MAX_TOOLS = 1_000
 MAX_EVENT_BYTES = 64 * 1024 * 1024
 READ_SECONDS = 300.0
+HTTP_ERROR = 400
 
 _threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="mcp-import")
 
@@ -69,7 +70,7 @@ async def connected(server: McpServer, *, on_change: Callable[[], None], on_end:
 
 @contextlib.asynccontextmanager
 async def _client(server: McpServer, mode: str, on_change: Callable[[], None], on_end: OnEnd) -> AsyncIterator[Client]:
-    from mcp import Client
+    from mcp import Client, MCPError
     from mcp.types import Implementation, ToolListChangedNotification
 
     async def on_message(message: object) -> None:
@@ -77,6 +78,7 @@ async def _client(server: McpServer, mode: str, on_change: Callable[[], None], o
             on_change()
 
     reasons: list[str] = []
+    refusals: list[int] = []
 
     def ended(reason: str) -> None:
         reasons.append(reason)
@@ -84,7 +86,7 @@ async def _client(server: McpServer, mode: str, on_change: Callable[[], None], o
 
     program = Program(server, parse=_message, on_end=ended) if server.kind == "stdio" else None
     client = Client(
-        program or Watched(_address(server), ended),
+        program or Watched(_address(server, refusals), ended),
         mode=mode,
         message_handler=on_message,
         client_info=Implementation(name="drydock", version=VERSION),
@@ -93,6 +95,8 @@ async def _client(server: McpServer, mode: str, on_change: Callable[[], None], o
     try:
         await client.__aenter__()
     except Exception as error:
+        if refusals and isinstance(cause_of(error), MCPError):  # the library keeps the status to itself
+            raise McpServerError(f"it answered with the HTTP status {refusals[-1]}{_advice(refusals[-1])}") from error
         if program is None or not is_closed(error):
             raise
         raise McpServerError((reasons or ["it ended"])[0] + await program.last_words()) from error
@@ -182,7 +186,8 @@ def reason_of(error: BaseException) -> str:
         case McpServerError():
             return str(cause)
         case HTTPStatusError():
-            return f"it answered with the HTTP status {cause.response.status_code}"
+            status = cause.response.status_code
+            return f"it answered with the HTTP status {status}{_advice(status)}"
         case ConnectError():
             return "nothing answers at its address"
         case TimeoutException():
@@ -191,6 +196,12 @@ def reason_of(error: BaseException) -> str:
             return f"it answered with an error: {' '.join(cause.message.split())[:500]}"
         case _:
             return f"{type(cause).__name__}: {' '.join(str(cause).split())[:300]}".rstrip(": ")
+
+
+def _advice(status: int) -> str:
+    if status in (401, 403):
+        return "; check its key, or what else it wants to be shown"
+    return "; check its address" if status in (404, 405) else ""
 
 
 def headers_of(server: McpServer) -> dict[str, str]:
@@ -217,9 +228,9 @@ def _message(line: bytes) -> Any:
     return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
 
 
-def _address(server: McpServer) -> Any:
-    """The library's own transport for an address."""
-    from httpx2 import Timeout
+def _address(server: McpServer, refusals: list[int]) -> Any:
+    """The library's own transport for an address; statuses that are errors are added to `refusals`."""
+    from httpx2 import AsyncClient, Auth, Response, Timeout
     from mcp.client.sse import sse_client
     from mcp.client.streamable_http import streamable_http_client
     from mcp.shared._httpx_utils import create_mcp_http_client
@@ -229,13 +240,25 @@ def _address(server: McpServer) -> Any:
         raise McpServerError("its address begins with neither http:// nor https://; WebSockets are not supported")
     connect, read = server.connect_seconds, server.sse_read_timeout or max(READ_SECONDS, server.call_seconds + 10)
     headers = headers_of(server)
+
+    async def note(response: Response) -> None:
+        if response.status_code >= HTTP_ERROR:
+            refusals.append(response.status_code)
+
+    def made(
+        headers: dict[str, str] | None = None, timeout: Timeout | None = None, auth: Auth | None = None
+    ) -> AsyncClient:
+        made = create_mcp_http_client(headers, timeout, auth)
+        made.event_hooks = {"response": [note]}
+        return made
+
     if server.kind == "sse":
-        return sse_client(url, headers=headers, timeout=connect, sse_read_timeout=read)
+        return sse_client(url, headers=headers, timeout=connect, sse_read_timeout=read, httpx_client_factory=made)
 
     @contextlib.asynccontextmanager
     async def streamable() -> AsyncGenerator[Any]:
         async with (
-            create_mcp_http_client(headers=headers, timeout=Timeout(connect, read=read)) as http,
+            made(headers=headers, timeout=Timeout(connect, read=read)) as http,
             streamable_http_client(url, http_client=http, max_sse_event_size=MAX_EVENT_BYTES) as streams,
         ):
             yield streams

@@ -2,8 +2,8 @@
 
 Its one argument is a JSON object: ``tools`` (names), ``delay`` (seconds before it reads), ``silent`` (never answers),
 ``noise`` (lines before its first answer), ``exit`` (code with which it ends at once, after a word on its standard
-error), ``pids`` (file that its process id, and that of a child it starts, are written to), ``notes`` (file for what it
-was told).
+error), ``modern`` (knows the newest version of the protocol only), ``pids`` (file that its process id, and that of a
+child it starts, are written to), ``notes`` (file for what it was told).
 """
 
 from __future__ import annotations
@@ -43,6 +43,9 @@ TOOLS: dict[str, dict[str, Any]] = {
         }
     },
 }
+
+MODERN = len(sys.argv) > 1 and bool(json.loads(sys.argv[1]).get("modern"))
+COMPLETE: dict[str, Any] = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"} if MODERN else {}
 
 _lock = threading.Lock()
 
@@ -85,13 +88,20 @@ def main() -> None:
 
 def answer(message: dict[str, Any], names: list[str]) -> None:
     method, request, params = message["method"], message["id"], message.get("params", {})
-    if method == "initialize":
+    if MODERN and method == "initialize":
+        data = {"supported": ["2026-07-28"], "requested": params["protocolVersion"]}
+        send({"id": request, "error": {"code": -32022, "message": "unsupported version", "data": data}})
+    elif MODERN and method == "server/discover":
+        send(
+            {"id": request, "result": {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, **COMPLETE}}
+        )
+    elif method == "initialize":
         capabilities = {"tools": {"listChanged": True}}
         info = {"name": "fake", "version": "1"}
         result = {"protocolVersion": params["protocolVersion"], "capabilities": capabilities, "serverInfo": info}
         send({"id": request, "result": result})
     elif method == "tools/list":
-        send({"id": request, "result": {"tools": [{"name": name, **TOOLS[name]} for name in names]}})
+        send({"id": request, "result": {"tools": [{"name": name, **TOOLS[name]} for name in names], **COMPLETE}})
     elif method == "tools/call":
         call(request, params["name"], params.get("arguments") or {}, names)
     else:
@@ -129,7 +139,8 @@ def call(request: Any, name: str, arguments: dict[str, Any], names: list[str]) -
     if name == "grow":
         names.append("huge")
         send({"method": "notifications/tools/list_changed"})
-    send({"id": request, "result": results[name]()})
+    done = {"resultType": "complete"} if MODERN else {}
+    send({"id": request, "result": {**results[name](), **done}})
 
 
 if __name__ == "__main__":

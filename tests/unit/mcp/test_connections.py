@@ -58,6 +58,12 @@ async def test_noise_before_the_first_answer_is_passed_over() -> None:
         assert (await call(found, "echo", text="hello")).text.endswith("hello")
 
 
+async def test_a_server_that_knows_the_newest_protocol_only_is_spoken_to_in_that() -> None:
+    async with running(servers(new=fake("echo", modern=True))) as found:
+        assert not found.problems()
+        assert (await call(found, "echo", text="hello")).text.endswith("hello")
+
+
 async def test_a_line_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program, "MAX_LINE_BYTES", 100_000)
     endless = {"command": "sh", "args": ["-c", "cat /dev/zero | tr '\\0' x"]}

@@ -1,0 +1,176 @@
+"""MCP servers behind an address: streamable HTTP and server-sent events, made with the official library."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Literal
+
+import pytest
+import uvicorn
+from mcp.server.mcpserver import Context, MCPServer
+
+from agent_core.mcp.servers import McpServers
+from tests.unit.mcp.conftest import LIMIT_SECONDS, call, running, servers, tool, until
+
+Kind = Literal["http", "sse"]
+App = Callable[[dict[str, Any], Any, Any], Awaitable[None]]
+
+
+def made() -> MCPServer[Any]:
+    server: MCPServer[Any] = MCPServer("addressed")
+
+    @server.tool()
+    async def grow(context: Context[Any, Any]) -> str:
+        """Adds a tool."""
+
+        def more() -> str:
+            return "more"
+
+        server.add_tool(more)
+        await context.session.send_tool_list_changed()
+        return "grown"
+
+    @server.tool()
+    def add(a: int, b: int) -> int:
+        """Adds."""
+        return a + b
+
+    @server.tool()
+    async def slow() -> str:
+        """Takes for ever."""
+        await asyncio.Event().wait()
+        return "never"
+
+    return server
+
+
+class Guard:
+    """Notes the headers of each request, and lets those in that have the key, where there is one."""
+
+    def __init__(self, app: App, key: str = "") -> None:
+        self.app = app
+        self.key = key
+        self.seen: list[dict[str, str]] = []
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            headers = {name.decode(): value.decode() for name, value in scope["headers"]}
+            self.seen.append(headers)
+            if self.key and headers.get("authorization") != self.key:
+                await send({"type": "http.response.start", "status": 401, "headers": []})
+                await send({"type": "http.response.body", "body": b""})
+                return
+        await self.app(scope, receive, send)
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+@asynccontextmanager
+async def serving(kind: Kind = "http", *, port: int = 0, key: str = "") -> AsyncIterator[tuple[str, Guard]]:
+    """A server on loopback; gives its address and who guards it."""
+    server = made()
+    app = server.streamable_http_app() if kind == "http" else server.sse_app()
+    guard = Guard(app, key)
+    port = port or free_port()
+    config = uvicorn.Config(
+        guard, host="127.0.0.1", port=port, log_level="critical", lifespan="on", timeout_graceful_shutdown=1
+    )
+    running_server = uvicorn.Server(config)
+    serve = asyncio.create_task(running_server.serve())
+    try:
+        await until(lambda: running_server.started or serve.done())
+        yield f"http://127.0.0.1:{port}/{'mcp' if kind == 'http' else 'sse'}", guard
+    finally:
+        running_server.should_exit = True
+        # As if its process had ended: nobody waits for the streams that are open.
+        for connection in list(running_server.server_state.connections):
+            connection.transport.abort()
+        await asyncio.wait([serve], timeout=LIMIT_SECONDS)
+
+
+def at(url: str, kind: Kind = "http", **more: Any) -> McpServers:
+    return servers(far={"url": url, "transport": kind, **more})
+
+
+@pytest.mark.parametrize("kind", ["http", "sse"])
+async def test_a_server_behind_an_address_is_used_with_its_headers_and_its_key(kind: Kind) -> None:
+    auth = {"type": "bearer", "token": "t-1234"}
+    async with (
+        serving(kind, key="Bearer t-1234") as (url, guard),
+        running(at(url, kind, headers={"X-Mode": "fast"}, auth=auth)) as found,
+    ):
+        assert not found.problems()
+        assert (await call(found, "add", a=1, b=2)).text.endswith("3")
+        assert all(seen["x-mode"] == "fast" for seen in guard.seen)
+
+
+@pytest.mark.parametrize("kind", ["http", "sse"])
+async def test_a_wrong_key_is_told_as_what_it_is(kind: Kind) -> None:
+    async with serving(kind, key="Bearer t-1234") as (url, _), running(at(url, kind)) as found:
+        (problem,) = found.problems()["far"]
+        assert problem == (
+            "it cannot be used: it answered with the HTTP status 401; check its key, or what else it wants to be shown"
+        )
+
+
+async def test_an_address_without_a_server_is_told_as_what_it_is() -> None:
+    async with serving() as (url, _), running(at(f"{url}/nothing")) as found:
+        assert found.problems()["far"] == ["it cannot be used: it answered with the HTTP status 404; check its address"]
+
+
+@pytest.mark.parametrize("kind", ["http", "sse"])
+async def test_tools_that_are_added_are_taken_in(kind: Kind) -> None:
+    async with serving(kind) as (url, _), running(at(url, kind)) as found:
+        await call(found, "grow")
+        await until(lambda: "more" in [one.name for one in found.tools()])
+        assert (await call(found, "more")).text.endswith("more")
+
+
+@pytest.mark.parametrize("kind", ["http", "sse"])
+async def test_a_cancelled_call_ends_at_once_and_the_server_can_be_used_on(kind: Kind) -> None:
+    async with serving(kind) as (url, _), running(at(url, kind)) as found:
+        calling = asyncio.create_task(call(found, "slow"))
+        await asyncio.sleep(0.1)
+        calling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+        assert (await call(found, "add", a=1, b=2)).text.endswith("3")
+
+
+@pytest.mark.parametrize("kind", ["http", "sse"])
+async def test_a_server_that_was_started_again_is_connected_to_again(kind: Kind) -> None:
+    port = free_port()
+    async with serving(kind, port=port) as (url, _):
+        found = at(url, kind)
+        found.start()
+        await found.all_settled()
+        assert (await call(found, "add", a=1, b=2)).text.endswith("3")
+    try:
+        gone = await call(found, "add", a=1, b=2)
+        assert gone.is_error
+        assert "nothing answers at its address" in gone.text
+        assert tool(found, "add"), "its tools stay: it may come back"
+        async with serving(kind, port=port):
+            assert (await call(found, "add", a=1, b=2)).text.endswith("3")
+    finally:
+        await found.close()
+
+
+async def test_a_call_is_made_again_where_the_server_knows_the_session_no_more() -> None:
+    port = free_port()
+    async with serving(port=port) as (url, _):
+        found = at(url)
+        found.start()
+        await found.all_settled()
+    try:
+        async with serving(port=port):
+            assert (await call(found, "add", a=1, b=2)).text.endswith("3")
+    finally:
+        await found.close()
