@@ -13,11 +13,6 @@ from agent_core.skills.skill import Skill
 
 logger = logging.getLogger(__name__)
 
-FOUND_IN_WORKSPACE = (
-    "it comes with a skill of the workspace, which may not start programs or open connections outside of the sandbox;"
-    " configure it in the settings if you trust it"
-)
-
 _FORMER = ("stdio_servers", "sse_servers", "shttp_servers")
 
 
@@ -50,16 +45,6 @@ def servers_with_skills(
                     "the MCP server %r of the skill %r is not used: another one has its name", name, skill.name
                 )
     return found, unusable
-
-
-def named_in(skill: Skill) -> list[str]:
-    """The names of the servers that a skill wants, as far as they can be told."""
-    wanted = skill.mcp_tools or {}
-    former = wanted.get("stdio_servers")
-    if isinstance(former, list):
-        return [str(one.get("name", "?")) for one in former if isinstance(one, Mapping)]
-    servers = wanted.get("mcpServers", wanted)
-    return [str(name) for name in servers] if isinstance(servers, Mapping) else []
 
 
 def _servers_of(mcp_tools: Mapping[str, Any]) -> dict[str, McpServer]:

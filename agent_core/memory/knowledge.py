@@ -14,6 +14,7 @@ from agent_core.skills.loader import PROJECT_FOLDERS, project_skills
 from agent_core.skills.skill import Skill
 from agent_core.tools.invoke_skill import InvokeSkillObservation
 
+MAX_SERVERS = 5
 _NOT_STORED_YET = -1
 
 
@@ -64,6 +65,15 @@ class Knowledge:
     def of_workspace(self) -> str:
         """The text of all always-on skills of the workspace."""
         return "\n\n".join(f"From {skill.source}:\n{skill.content}" for skill in self._project if skill.is_always_on)
+
+    def servers_of_workspace(self) -> list[tuple[str, str]]:
+        """The MCP servers that always-on skills of the workspace want: skill and server."""
+        return [
+            (skill.name, server)
+            for skill in self._project
+            if skill.is_always_on
+            for server in skill.mcp_server_names[:MAX_SERVERS]
+        ]
 
     def at_hand(self) -> str:
         """The list of what else the workspace has; "" without any."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from agent_core.errors import EventStoreError, SandboxError, StreamClosedError, ToolError
 from agent_core.events.branches import Branches, Rewind, read_branch
-from agent_core.events.control import RecallAction, RecallObservation
+from agent_core.events.control import RecallAction, RecallObservation, ToolServerFailed
 from agent_core.events.messages import TextContent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
@@ -24,6 +24,10 @@ logger = logging.getLogger(__name__)
 
 SUBSCRIBER = "memory"
 FACTS_SECONDS = 10.0
+SERVERS_REFUSED = (
+    "it is not used, because a skill of the workspace may not start programs or open connections outside of the sandbox."
+    " Configure it in your settings if you trust it."
+)
 STORE_RETRIES = (0.2, 1.0, 5.0, 15.0)
 
 
@@ -108,6 +112,18 @@ class Memory:
             if stored is not None:
                 self._unread[recall.id] = stored.id
                 self._knowledge.observe(stored)  # before the next question, which may be about the same
+                if recall.recall_type == "workspace_context":
+                    await self._tell_refused_servers()
+
+    async def _tell_refused_servers(self) -> None:
+        refused = [
+            ToolServerFailed(server=server, detail=f"MCP server {server!r} of the skill {skill!r}: {SERVERS_REFUSED}")
+            for skill, server in self._knowledge.servers_of_workspace()
+        ]
+        try:
+            await self._stream.add_events(refused)
+        except (EventStoreError, StreamClosedError) as error:
+            logger.warning("conversation %s: %s", self._stream.conversation_id, error)
 
     async def _store(self, answer: RecallObservation) -> AnyEvent | None:
         """Store it however long that takes (a full disk may get room again): the agent waits for it."""

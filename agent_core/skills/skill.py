@@ -63,6 +63,16 @@ class Skill(Frozen):
         return value.strip()
 
     @property
+    def mcp_server_names(self) -> list[str]:
+        """The names of the MCP servers in `mcp_tools`, as far as they can be told."""
+        wanted = self.mcp_tools or {}
+        programs = wanted.get("stdio_servers")
+        if isinstance(programs, list):
+            return [str(one.get("name", "unnamed"))[:100] for one in programs if isinstance(one, dict)]
+        servers = wanted.get("mcpServers", wanted)
+        return [str(name)[:100] for name in servers] if isinstance(servers, dict) else []
+
+    @property
     def is_always_on(self) -> bool:
         """Whether its whole text is told at the beginning."""
         return self.trigger is None and not self.is_agentskills_format
