@@ -25,8 +25,8 @@ logger = logging.getLogger(__name__)
 SUBSCRIBER = "memory"
 FACTS_SECONDS = 10.0
 SERVERS_REFUSED = (
-    "it is not used, because a skill of the workspace may not start programs or open connections outside of the sandbox."
-    " Configure it in your settings if you trust it."
+    "it is not used, because a skill of the workspace may not start programs or open connections outside of the"
+    " sandbox. Configure it in your settings if you trust it."
 )
 STORE_RETRIES = (0.2, 1.0, 5.0, 15.0)
 
