@@ -22,6 +22,8 @@ from agent_core.tools.browser import (
     BrowserAction,
     BrowserClickAction,
     BrowserCloseTabAction,
+    BrowserCodeAction,
+    BrowserCodeExecutor,
     BrowserGetContentAction,
     BrowserGetStateAction,
     BrowserGetStorageAction,
@@ -74,6 +76,12 @@ class BrowserKit:
         """Open a page of the site; returns what a look at it says."""
         await self.done(BrowserNavigateAction(url=self.site + path))
         return await self.look()
+
+    async def code(self, *lines: str) -> BrowserObservation:
+        """Carry out lines of code with the `browser` tool; they must go well."""
+        seen = await self.do(BrowserCodeAction(code="\n".join(lines)), BrowserCodeExecutor(set_of_marks=False))
+        assert not seen.is_error, seen.text
+        return seen
 
     async def look(self) -> str:
         """What `browser_get_state` says."""
@@ -221,6 +229,42 @@ class BrowserContract:
         assert [part.type for part in parts] == ["text", "image"]
         plain = await web.do(BrowserGetStateAction())
         assert (plain.screenshot, plain.set_of_marks) == ("", "")
+
+    async def test_lines_of_code_are_carried_out_in_order_and_the_page_is_told(self, web: BrowserKit) -> None:
+        seen = await web.code(f"goto('{web.site}/form')")
+        assert seen.text.startswith(f"[Current URL: {web.site}/form]\n[Focused element bid: ]\n[Screenshot saved to: /")
+        name, kind = number(seen.text, 'textbox "Name"'), number(seen.text, "combobox")
+        seen = await web.code(f"fill('{name}', 'Bo')", f"select_option('{kind}', 'Row')", f"focus('{name}')")
+        assert f"[Focused element bid: {name}]" in seen.text
+        assert 'option "Row" [selected]' in seen.text
+        assert f'[{name}] textbox "Name" [focused]: Bo' in seen.text
+        seen = await web.code(f"clear('{name}')", f"press('{name}', 'A')", f"press('{name}', 'Enter')")
+        assert f"[Current URL: {web.site}/sent?name=A&kind=r&notes=]" in seen.text
+        assert f"{web.site}/form" in (await web.code("go_back()")).url
+        assert f"{web.site}/sent" in (await web.code("go_forward()", "noop(10)")).url
+
+    async def test_lines_of_code_use_the_mouse_in_every_way(self, web: BrowserKit) -> None:
+        await output(web.sandbox, "echo 1 > one.txt")
+        target = number((await web.code(f"goto('{web.site}/keys')")).text, 'button "Target"')
+        for call, title in (("hover", "hover"), ("dblclick", "double"), ("click", "right")):
+            options = ", button='right'" if call == "click" else ""
+            seen = await web.code(f"{call}('{target}'{options})")
+            assert seen.open_pages[seen.active_page_index].title == title
+        seen = await web.code(f"goto('{web.site}/drag')")
+        crate, quay = number(seen.text, 'button "Crate"'), number(seen.text, 'button "Quay"')
+        assert 'button "Got crate"' in (await web.code(f"drag_and_drop('{crate}', '{quay}')")).text
+        paper = number((await web.code(f"goto('{web.site}/form')")).text, 'button "Paper"')
+        assert "one.txt" in (await web.code(f"upload_file('{paper}', 'one.txt')")).text
+        assert "one.txt" not in (await web.code(f"upload_file('{paper}', [])")).text
+
+    async def test_of_lines_of_code_those_after_a_failure_are_left_out(self, web: BrowserKit) -> None:
+        lines = f"goto('{web.site}/boats')\nclick('99999')\ngoto('{web.site}/form')"
+        seen = await web.do(BrowserCodeAction(code=lines), BrowserCodeExecutor(visible_only=True))
+        assert seen.is_error
+        assert "[The action failed: There is no element 99999" in seen.text
+        assert "the part that the window shows" in seen.text
+        assert seen.url == f"{web.site}/boats"
+        assert seen.last_action == lines
 
     async def test_a_number_that_the_page_does_not_have_is_an_error_that_says_so(self, web: BrowserKit) -> None:
         before = number(await web.go("/"), 'link "The form"')

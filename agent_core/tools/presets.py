@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from agent_core.tools.apply_patch import ApplyPatchTool
+from agent_core.tools.browser import BrowserToolSet
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.delegate import DelegateTool
 from agent_core.tools.file_editor import FileEditorTool
@@ -10,24 +11,24 @@ from agent_core.tools.finish import FinishTool
 from agent_core.tools.glob import GlobTool
 from agent_core.tools.grep import GrepTool
 from agent_core.tools.plan_editor import PlanningFileEditorTool
-from agent_core.tools.registry import is_tool_usable, register_tool
+from agent_core.tools.registry import register_tool
 from agent_core.tools.spec import Tool
 from agent_core.tools.task import TaskToolSet
 from agent_core.tools.task_tracker import TaskTrackerTool
 from agent_core.tools.terminal import TerminalTool
 from agent_core.tools.think import ThinkTool
 
-BROWSER_TOOLS = "browser_tool_set"
+BROWSER_TOOLS = BrowserToolSet.name
 _PLANNING_TOOLS: tuple[type[ToolDefinition], ...] = (GlobTool, GrepTool, PlanningFileEditorTool)
 
 
 def get_default_tools(enable_browser: bool = True, enable_sub_agents: bool = False) -> list[Tool]:
-    """What a coding agent works with; the browser's tools only where this process has them.
+    """What a coding agent works with, with `enable_browser` the browser's tools too.
 
     With `enable_sub_agents` it can have sub-agents do tasks (`task`).
     """
     names = [TerminalTool.tool_name, FileEditorTool.tool_name, TaskTrackerTool.tool_name]
-    if enable_browser and is_tool_usable(BROWSER_TOOLS):
+    if enable_browser:
         names.append(BROWSER_TOOLS)
     if enable_sub_agents:
         names.append(TaskToolSet.tool_name)

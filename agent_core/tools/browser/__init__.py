@@ -19,6 +19,7 @@ from agent_core.tools.browser.actions import (
     BrowserSwitchTabAction,
     BrowserTypeAction,
 )
+from agent_core.tools.browser.code_tool import BrowserCodeAction, BrowserCodeExecutor, BrowserTool
 from agent_core.tools.browser.executor import BrowserToolExecutor
 from agent_core.tools.browser.observation import BrowserObservation
 from agent_core.tools.browser.tool_set import (
@@ -45,6 +46,8 @@ __all__ = [
     "BrowserClickTool",
     "BrowserCloseTabAction",
     "BrowserCloseTabTool",
+    "BrowserCodeAction",
+    "BrowserCodeExecutor",
     "BrowserGetContentAction",
     "BrowserGetContentTool",
     "BrowserGetStateAction",
@@ -68,6 +71,7 @@ __all__ = [
     "BrowserStopRecordingTool",
     "BrowserSwitchTabAction",
     "BrowserSwitchTabTool",
+    "BrowserTool",
     "BrowserToolExecutor",
     "BrowserToolSet",
     "BrowserTypeAction",

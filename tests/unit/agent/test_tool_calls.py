@@ -15,7 +15,7 @@ from agent_core.tools.presets import get_builtin_tools, get_default_tools
 from agent_core.tools.registry import resolve_tools
 from agent_core.tools.terminal import TerminalAction
 
-TOOLS = resolve_tools([*get_default_tools(), *get_builtin_tools()])
+TOOLS = resolve_tools([*get_default_tools(enable_browser=False), *get_builtin_tools()])
 
 
 def parse(name: str, arguments: str | dict[str, object]) -> ParsedCall:

@@ -164,8 +164,7 @@ def test_the_preset_has_its_tools_its_prompt_and_its_condenser() -> None:
     assert "1. Everything" in other.static_system_message
 
 
-def test_the_default_agent_has_a_browser_only_where_it_works_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent_core.tools.presets.is_tool_usable", lambda name: True)
+def test_the_default_agent_has_a_browser_only_where_it_works_alone() -> None:
     assert "browser_tool_set" in [tool.name for tool in get_default_agent(MODEL).tools]
     assert "browser_tool_set" not in [tool.name for tool in get_default_agent(MODEL, cli_mode=True).tools]
 
