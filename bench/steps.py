@@ -48,7 +48,7 @@ class InstantModel:
         self.asked.append(time.perf_counter())
         number = len(self.asked)
         if number <= self._steps:
-            name, arguments = "terminal", {"command": f"echo step {number}"}
+            name, arguments = "terminal", {"command": f"echo step {number}", "security_risk": "LOW"}
         else:
             name, arguments = "finish", {"message": "done"}
         call = CallDelta(index=0, id=f"call_{number}", name=name, arguments=json.dumps(arguments))

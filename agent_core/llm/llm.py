@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Self, cast
 
 from pydantic import BeforeValidator, PrivateAttr, SerializeAsAny
 
@@ -53,6 +53,7 @@ class LLM(LLMConfig):
 
     _transport: Transport | None = PrivateAttr(default=None)
     _metrics: Metrics = PrivateAttr(default_factory=Metrics)
+    _abilities: ModelFeatures | None = PrivateAttr(default=None)
 
     def __eq__(self, other: object) -> bool:
         """Whether the configuration is the same; what was spent makes no difference."""
@@ -83,7 +84,15 @@ class LLM(LLMConfig):
     @property
     def features(self) -> ModelFeatures:
         """What the model can do, own settings first; looked up once per model."""
-        return abilities_of(self)
+        if self._abilities is None:
+            self._abilities = abilities_of(self)
+        return self._abilities
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with these fields changed; both count together (see `metrics`)."""
+        copy = super().model_copy(update=update, deep=deep)
+        copy._abilities = None
+        return copy
 
     def render(self, message: Message) -> WireMessage:
         """The message in OpenAI's wire form, as this model wants it.
@@ -201,7 +210,9 @@ class LLM(LLMConfig):
         return run_alone(lambda: self.aresponses(messages, tools, **given))
 
     def _wire(self, messages: Sequence[Message | WireMessage]) -> Sequence[WireMessage]:
-        return [self.render(one) if isinstance(one, Message) else one for one in messages]
+        if messages and not isinstance(messages[0], Message):
+            return cast(Sequence[WireMessage], messages)  # either all are rendered or none: not to look at a long list
+        return [self.render(cast(Message, one)) for one in messages]
 
     async def _ask_others(self, models: Iterable[LLM], asked: Asked) -> LLMResponse | None:
         """The answer of the first fallback that has one; what they cost is counted here."""

@@ -112,3 +112,10 @@ def test_keys_are_written_only_when_asked_for() -> None:
         assert secret in llm.model_dump_json(context={"expose_secrets": True})
     assert LLM.model_validate_json(llm.model_dump_json()).api_key is None
     assert LLM.model_validate(llm.model_dump()) == llm
+
+
+def test_a_copy_with_other_settings_has_its_own_abilities() -> None:
+    llm = LLM(model="openai/gpt-4o")
+    assert llm.features.vision
+    assert not llm.model_copy(update={"disable_vision": True}).features.vision
+    assert llm.features is llm.features, "looked up once"
