@@ -141,6 +141,19 @@ describe("rows", () => {
     expect(wrong?.textContent).not.toContain("isError");
   });
 
+  it("show the texts and images of a server's tool", async () => {
+    const content = [{ type: "text", text: "Look:" }, { type: "image", data: "AAAA", mimeType: "image/png" }, null, { type: "image", data: 1 }];
+    showItems(
+      action(1, "call_tool_mcp", { name: "draw", arguments: { what: "boat" } }),
+      observation(2, "mcp", JSON.stringify({ content, isError: false }), { name: "draw", arguments: {} }, { cause: 1 }),
+    );
+    const card = screen.getByTestId("mcp-card");
+    await userEvent.click(screen.getByRole("button", { name: /Used the tool/ }));
+    expect(card.textContent).toContain("Look:");
+    expect(card.textContent).not.toContain("isError");
+    expect(screen.getAllByRole("img").map((image) => image.getAttribute("src"))).toEqual(["data:image/png;base64,AAAA"]);
+  });
+
   it("draw an edit as a diff", () => {
     showItems(
       action(1, "edit", { path: "/workspace/a.py", command: "str_replace" }),

@@ -3,9 +3,8 @@ import type { ActionEvent, ObservationEvent, TaskItem } from "../../protocol/eve
 import { objectField, objectListField, stringField, taskListField } from "../../protocol/fields";
 import { explainReason } from "../../protocol/status";
 import { Link } from "wouter";
-import { AlertIcon, CompassIcon, CompressIcon, InfoIcon, ListIcon, PlugIcon, ThoughtIcon } from "../common/icons";
+import { AlertIcon, CompassIcon, CompressIcon, InfoIcon, ListIcon, ThoughtIcon } from "../common/icons";
 import { Markdown } from "../common/Markdown";
-import { Spinner } from "../common/Spinner";
 import { Fold, Step } from "./Step";
 
 interface PairProps {
@@ -14,7 +13,7 @@ interface PairProps {
   readonly observation: ObservationEvent | null;
 }
 
-function Json({ value }: { readonly value: unknown }) {
+export function Json({ value }: { readonly value: unknown }) {
   return (
     // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- a scrollable region must take focus
     <pre className="file-text" tabIndex={0} aria-label="Details">
@@ -132,35 +131,6 @@ export function TasksCard({ action, observation }: PairProps) {
           </ul>
         </div>
       )}
-    </Step>
-  );
-}
-
-export function McpCard({ foldKey, action, observation, awake }: PairProps & { readonly awake: boolean }) {
-  const busy = observation === null && awake;
-  const name =
-    (action === null ? "" : stringField(action.args, "name")) ||
-    (observation === null ? "" : stringField(observation.extras, "name"));
-  const bad = observation?.observation === "error" || /"isError"\s*:\s*true/.test(observation?.content ?? "");
-  return (
-    <Step
-      icon={<PlugIcon size={14} />}
-      tone={bad ? "bad" : busy ? "busy" : "plain"}
-      testId="mcp-card"
-      action={action}
-    >
-      <Fold
-        foldKey={foldKey}
-        title={
-          <>
-            Used the tool <code className="path">{name}</code>
-          </>
-        }
-        {...(busy ? { aside: <Spinner /> } : {})}
-      >
-        {action !== null && <Json value={objectField(action.args, "arguments") ?? {}} />}
-        {observation !== null && <pre className="file-text">{textOf(observation)}</pre>}
-      </Fold>
     </Step>
   );
 }

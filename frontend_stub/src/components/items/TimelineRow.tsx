@@ -4,12 +4,12 @@ import type { TimelineItem } from "../../state/timeline";
 import { CommandCard } from "./CommandCard";
 import { EditCard, ReadCard } from "./FileCards";
 import { AgentMessage, FinishCard, UserMessage } from "./messages";
+import { McpCard } from "./McpCard";
 import { isFileSearch, SearchCard } from "./SearchCard";
 import {
   CondensationCard,
   ErrorCard,
   GenericCard,
-  McpCard,
   NoticeLine,
   RecallLine,
   SystemLine,

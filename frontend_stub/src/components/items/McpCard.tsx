@@ -1,0 +1,79 @@
+/** A call of a tool that the protocol has no type of its own for: its arguments, and what came of it. */
+import type { ActionEvent, ObservationEvent } from "../../protocol/events";
+import { objectField, stringField } from "../../protocol/fields";
+import { PlugIcon } from "../common/icons";
+import { Spinner } from "../common/Spinner";
+import { Json } from "./SmallCards";
+import { Fold, Step } from "./Step";
+
+interface McpCardProps {
+  readonly foldKey: string;
+  readonly action: ActionEvent | null;
+  readonly observation: ObservationEvent | null;
+  readonly awake: boolean;
+}
+
+interface McpResult {
+  readonly text: string;
+  /** Addresses of images, each with its data in it. */
+  readonly images: readonly string[];
+  readonly bad: boolean;
+}
+
+interface Block {
+  readonly type?: unknown;
+  readonly text?: unknown;
+  readonly data?: unknown;
+  readonly mimeType?: unknown;
+}
+
+function imageOf({ type, data, mimeType }: Block): string | null {
+  if (type !== "image" || typeof data !== "string" || typeof mimeType !== "string" || !mimeType.startsWith("image/")) return null;
+  return `data:${mimeType};base64,${data}`;
+}
+
+/** The result of a server's tool is JSON with a list of blocks; anything else is shown as it is. */
+export function mcpResult(observation: ObservationEvent): McpResult {
+  const raw = observation.content || observation.message;
+  const failed = observation.observation === "error";
+  try {
+    const result = JSON.parse(raw) as { readonly content?: unknown; readonly isError?: unknown } | null;
+    if (result === null || typeof result !== "object" || !Array.isArray(result.content)) return { text: raw, images: [], bad: failed };
+    const blocks = result.content.filter((block): block is Block => typeof block === "object" && block !== null);
+    const texts = blocks.map((block) => block.text).filter((text) => typeof text === "string");
+    const images = blocks.map(imageOf).filter((image) => image !== null);
+    return { text: texts.join("\n"), images, bad: failed || result.isError === true };
+  } catch {
+    return { text: raw, images: [], bad: failed };
+  }
+}
+
+export function McpCard({ foldKey, action, observation, awake }: McpCardProps) {
+  const busy = observation === null && awake;
+  const name =
+    (action === null ? "" : stringField(action.args, "name")) ||
+    (observation === null ? "" : stringField(observation.extras, "name"));
+  const result = observation === null ? null : mcpResult(observation);
+  return (
+    <Step
+      icon={<PlugIcon size={14} />}
+      tone={result?.bad === true ? "bad" : busy ? "busy" : "plain"}
+      testId="mcp-card"
+      action={action}
+    >
+      <Fold
+        foldKey={foldKey}
+        title={
+          <>
+            Used the tool <code className="path">{name}</code>
+          </>
+        }
+        {...(busy ? { aside: <Spinner /> } : {})}
+      >
+        {action !== null && <Json value={objectField(action.args, "arguments") ?? {}} />}
+        {result !== null && result.text !== "" && <pre className="file-text">{result.text}</pre>}
+        {result?.images.map((image, index) => <img key={index} src={image} alt={`Result ${index + 1}`} />)}
+      </Fold>
+    </Step>
+  );
+}
