@@ -14,6 +14,7 @@ from agent_core.security.shell.judge import Judgement, judge
 from agent_core.tools.apply_patch import ApplyPatchAction
 from agent_core.tools.file_editor import FileEditorAction
 from agent_core.tools.finish import FinishAction
+from agent_core.tools.gemini_files import EditAction, WriteFileAction
 from agent_core.tools.task_tracker import TaskTrackerAction
 from agent_core.tools.terminal import TerminalAction
 from agent_core.tools.think import ThinkAction
@@ -68,6 +69,8 @@ class ShellRuleAnalyzer(SecurityAnalyzer):
             return _risk_of_input(typed.command)
         if isinstance(typed, FileEditorAction):
             return _risk_of_edit(typed)
+        if isinstance(typed, WriteFileAction | EditAction):
+            return _risk_of_writing(typed.file_path)
         if isinstance(typed, ApplyPatchAction):
             risks = [_risk_of_writing(path) for path in typed.paths] or [SecurityRisk.UNKNOWN]
             return riskiest(risks, propagate_unknown=True)

@@ -11,10 +11,19 @@ import asyncio
 
 import pytest
 
+from agent_core.events.schema import Action
 from agent_core.runtime.connection import SandboxConnection
 from agent_core.runtime.standalone import AloneContext
 from agent_core.testing.sandbox_kit import SandboxKit, eventually, output, run
 from agent_core.tools.apply_patch import ApplyPatchAction, ApplyPatchExecutor, ApplyPatchObservation
+from agent_core.tools.file_editor import FileEditorObservation
+from agent_core.tools.gemini_files import (
+    EditAction,
+    GeminiFileExecutor,
+    ListDirectoryAction,
+    ReadFileAction,
+    WriteFileAction,
+)
 from agent_core.tools.glob import GlobAction, GlobExecutor
 from agent_core.tools.grep import GrepAction, GrepExecutor
 from agent_core.tools.plan_editor import (
@@ -100,6 +109,23 @@ class FileToolsContract:
         for outside in ("../x", "/etc/x", "out/x"):
             assert "outside the workspace" in (await apply(f"*** Add File: {outside}", "+x")).text
         assert await output(sandbox, "cat a sub/b") == "one\nzwei\nx"
+
+    async def test_files_are_written_edited_read_and_listed_whole(self, kit: SandboxKit) -> None:
+        sandbox = kit.connect()
+
+        async def do(action: Action, key: str | None = None) -> FileEditorObservation:
+            return await GeminiFileExecutor().carry_out(action, AloneContext(sandbox), key)
+
+        write = WriteFileAction(file_path="sub/a", content="one\none\n")
+        assert (await do(write, "c:1")).prev_exist is False
+        edit = EditAction(file_path="sub/a", old_string="one", new_string="1", expected_replacements=2)
+        first = await do(edit, "c:2")
+        assert (first.is_error, first.new_content) == (False, "1\n1\n")
+        assert await do(edit, "c:2") == first
+        assert (await do(edit, "c:3")).is_error
+        assert (await do(ReadFileAction(file_path="sub/a", offset=1))).text.endswith("     2\t1\n")
+        assert (await do(ListDirectoryAction(dir_path="sub"))).text.endswith("\na (4 bytes)")
+        assert await output(sandbox, "cat sub/a") == "1\n1"
 
 
 async def _searches(sandbox: SandboxConnection, count: str) -> bool:

@@ -8,6 +8,7 @@ from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.delegate import DelegateTool
 from agent_core.tools.file_editor import FileEditorTool
 from agent_core.tools.finish import FinishTool
+from agent_core.tools.gemini_files import GEMINI_FILE_TOOLS
 from agent_core.tools.glob import GlobTool
 from agent_core.tools.grep import GrepTool
 from agent_core.tools.plan_editor import PlanningFileEditorTool
@@ -40,6 +41,12 @@ def get_gpt5_tools() -> list[Tool]:
     editor = FileEditorTool.tool_name
     tools = get_default_tools(enable_browser=False)
     return [Tool(name=ApplyPatchTool.tool_name) if tool.name == editor else tool for tool in tools]
+
+
+def get_gemini_tools() -> list[Tool]:
+    """The default tools for Gemini models, with the file tools that those know in place of the editor."""
+    names = [TerminalTool.tool_name, *(tool.tool_name for tool in GEMINI_FILE_TOOLS), TaskTrackerTool.tool_name]
+    return [Tool(name=name) for name in names]
 
 
 def register_planning_tools() -> None:

@@ -12,6 +12,7 @@ from .browser import BrowserOrder
 from .command import Order
 from .driver import VARIABLE
 from .editor import Edit
+from .whole_files import LINES_LIMIT, Asked, WholeFiles
 
 _SESSION_NAME_LIMIT = 100
 _COMMAND_LIMIT = 8 * 1024 * 1024
@@ -104,6 +105,31 @@ def edit(arguments: Dict[str, Any], directory: str) -> Edit:
         given_range,
         texts(arguments, "only") if arguments.get("only") is not None else None,
         _text_or_none(arguments, "blank"),
+    )
+
+
+def whole_file(arguments: Dict[str, Any], directory: str) -> Asked:
+    """Check the arguments of ``file.whole``; a relative path is one below the directory.
+
+    Raises:
+        BadRequestError: one is of the wrong type, or there is no such command.
+    """
+    command = text(arguments, "command")
+    if command not in WholeFiles.commands:
+        raise BadRequestError(f"command must be one of {', '.join(WholeFiles.commands)}")
+    where = text(arguments, "path")
+    if not where or "\0" in where or not _is_unicode(where):
+        raise BadRequestError("path must be a path without NUL or half characters")
+    return Asked(
+        command,
+        os.path.normpath(os.path.join(directory, where)),
+        text(arguments, "content", ""),
+        text(arguments, "old", ""),
+        text(arguments, "new", ""),
+        integer(arguments, "expected", 1, 1, 1000000),
+        integer(arguments, "offset", 0, 0, 2**31),
+        integer(arguments, "limit", LINES_LIMIT, 1, LINES_LIMIT),
+        flag(arguments, "recursive"),
     )
 
 

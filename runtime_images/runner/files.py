@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, NamedTuple, Optional
 from . import disk
 from .editor import Edit, Editor
 from .patcher import Patcher
+from .whole_files import Asked, WholeFiles
 from .wire import MAX_BLOB
 from .workers import Job, Workers
 
@@ -20,12 +21,13 @@ class Reply(NamedTuple):
 
 
 class Files:
-    """Serves ``file.read``, ``file.write``, ``file.edit`` and ``patch.apply``."""
+    """Serves ``file.read``, ``file.write``, ``file.edit``, ``file.whole`` and ``patch.apply``."""
 
-    def __init__(self, workers: Workers, editor: Editor, patcher: Patcher) -> None:
+    def __init__(self, workers: Workers, editor: Editor, patcher: Patcher, whole_files: WholeFiles) -> None:
         self._workers = workers
         self._editor = editor
         self._patcher = patcher
+        self._whole_files = whole_files
 
     def read(self, path: str, offset: int, limit: Optional[int]) -> Callable[[], Reply]:
         """Return the work of reading a file, or the part of it from an offset."""
@@ -60,6 +62,10 @@ class Files:
     def patch(self, text: str) -> Callable[[], Reply]:
         """Return the work of applying a patch."""
         return lambda: Reply(self._patcher.run(text))
+
+    def whole(self, asked: Asked) -> Callable[[], Reply]:
+        """Return the work of reading, writing, replacing or listing."""
+        return lambda: Reply(self._whole_files.run(asked))
 
     def start(
         self,

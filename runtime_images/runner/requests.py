@@ -25,10 +25,13 @@ _KEY_LIMIT = 512
 _SESSION_LIMIT = 64
 _PATCH_LIMIT = 1024 * 1024
 _SESSION_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,64}\Z")
-_CARRIED_OUT_ONCE = ("browser.run", "shell.run", "shell.kill", "file.edit", "file.write", "patch.apply")
+_CARRIED_OUT_ONCE = ("browser.run", "shell.run", "shell.kill", "file.edit", "file.whole", "file.write", "patch.apply")
 
 
 Operation = Callable[[Request, Dict[str, Any], Optional[bytes]], None]
+
+
+_LOOKING = {"file.edit": ("view",), "file.whole": ("read", "list")}
 
 
 class Requests:
@@ -58,6 +61,7 @@ class Requests:
             "cancel": self._cancel,
             "file.edit": self._file_edit,
             "file.read": self._file_read,
+            "file.whole": self._file_whole,
             "file.write": self._file_write,
             "journal.ack": self._journal_ack,
             "journal.lookup": self._journal_lookup,
@@ -222,6 +226,10 @@ class Requests:
         edit = arguments.edit(given, self._workspace)
         self._work(request, edit.path, self._files.edit(edit))
 
+    def _file_whole(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        asked = arguments.whole_file(given, self._workspace)
+        self._work(request, asked.path, self._files.whole(asked))
+
     def _patch_apply(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
         patch = arguments.characters(given, "patch", _PATCH_LIMIT)
         self._work(request, "patch.apply", self._files.patch(patch))  # one patch at a time
@@ -264,7 +272,7 @@ class Requests:
 
 def _only_looks(message: Dict[str, Any]) -> bool:
     given = message.get("args")
-    return message["op"] == "file.edit" and isinstance(given, dict) and given.get("command") == "view"
+    return isinstance(given, dict) and given.get("command") in _LOOKING.get(message["op"], ())
 
 
 def _reply(request: Request, reply: Reply) -> None:

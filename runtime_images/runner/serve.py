@@ -16,6 +16,7 @@ from .pty import close_inherited
 from .requests import Requests
 from .searching import Searches
 from .server import Server, watch_signals
+from .whole_files import WholeFiles
 from .workers import Workers
 
 
@@ -30,7 +31,7 @@ def serve(socket_path: str, state_directory: str, workspace: str, idle_exit_seco
     journal.open()
     workers = Workers(loop)
     history = History(os.path.join(state_directory, "history"))
-    files = Files(workers, Editor(history), Patcher(workspace, history))
+    files = Files(workers, Editor(history), Patcher(workspace, history), WholeFiles(history))
     searches, browser = Searches(loop, workspace), Browser(loop, workspace, state_directory)
     requests = Requests(loop, workspace, boot, journal, files, searches, browser)
     server = Server(loop, requests, workspace, boot, idle_exit_seconds)

@@ -22,6 +22,7 @@ from agent_core.tools.apply_patch import ApplyPatchAction
 from agent_core.tools.delegate import DelegateAction
 from agent_core.tools.file_editor import FileEditorAction
 from agent_core.tools.finish import FinishAction
+from agent_core.tools.gemini_files import EditAction, ListDirectoryAction, ReadFileAction, WriteFileAction
 from agent_core.tools.plan_editor import PlanningFileEditorAction
 from agent_core.tools.task import TaskAction
 from agent_core.tools.task_tracker import TaskTrackerAction
@@ -182,6 +183,24 @@ def _edit_or_read(action: FileEditorAction, event: ActionEvent, thought: str) ->
     return ActionForm("edit", args, event.hard_timeout)
 
 
+def _whole_file(action: Action, event: ActionEvent, thought: str) -> ActionForm:
+    """One of the Gemini file tools, as the edit that it amounts to."""
+    match action:
+        case ReadFileAction():
+            lines = [action.offset + 1, action.offset + action.limit]
+            same = FileEditorAction(command="view", path=action.file_path, view_range=lines)
+        case WriteFileAction():
+            same = FileEditorAction(command="create", path=action.file_path, file_text=action.content)
+        case EditAction():
+            texts = {"old_str": action.old_string, "new_str": action.new_string}
+            same = FileEditorAction(command="str_replace", path=action.file_path, **texts)
+        case ListDirectoryAction():
+            same = FileEditorAction(command="view", path=action.dir_path)
+        case _:
+            return _any_tool(action, event, thought)
+    return _edit_or_read(same, event, thought)
+
+
 def _patch(action: ApplyPatchAction, event: ActionEvent, thought: str) -> ActionForm:
     # The protocol has no type for changes of several files; its clients show an edit's path and diff.
     edit = FileEditorAction(command="str_replace", path=", ".join(action.paths))
@@ -246,6 +265,10 @@ _TOOL_FORMS: Final[dict[type[Action], _Translation]] = {
     FileEditorAction: _edit_or_read,
     PlanningFileEditorAction: _edit_or_read,
     ApplyPatchAction: _patch,
+    ReadFileAction: _whole_file,
+    WriteFileAction: _whole_file,
+    EditAction: _whole_file,
+    ListDirectoryAction: _whole_file,
     ThinkAction: _think,
     FinishAction: _finish,
     TaskTrackerAction: _task_tracking,

@@ -15,6 +15,12 @@ from agent_core.tools.apply_patch import ApplyPatchObservation
 from agent_core.tools.delegate import DelegateObservation
 from agent_core.tools.file_editor import FileEditorObservation
 from agent_core.tools.finish import FinishObservation
+from agent_core.tools.gemini_files import (
+    EditObservation,
+    ListDirectoryObservation,
+    ReadFileObservation,
+    WriteFileObservation,
+)
 from agent_core.tools.plan_editor import PlanningFileEditorObservation
 from agent_core.tools.task import TaskObservation
 from agent_core.tools.task_tracker import TaskTrackerObservation
@@ -177,6 +183,10 @@ _RESULT_FORMS: Final[dict[type[Observation], _Translation]] = {
     FileEditorObservation: _edit_or_read,
     PlanningFileEditorObservation: _edit_or_read,
     ApplyPatchObservation: _patch,
+    ReadFileObservation: _edit_or_read,
+    WriteFileObservation: _edit_or_read,
+    EditObservation: _edit_or_read,
+    ListDirectoryObservation: _edit_or_read,
     ThinkObservation: _think,
     MCPToolObservation: _mcp,
     TaskTrackerObservation: _task_tracking,

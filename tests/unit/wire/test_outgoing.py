@@ -36,6 +36,7 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.tools.apply_patch import ApplyPatchAction, ApplyPatchObservation
 from agent_core.tools.file_editor import FileEditorAction, FileEditorObservation
 from agent_core.tools.finish import FinishAction, FinishObservation
+from agent_core.tools.gemini_files import EditAction, ReadFileAction
 from agent_core.tools.plan_editor import PlanningFileEditorAction
 from agent_core.tools.task_tracker import TaskItem, TaskTrackerAction, TaskTrackerObservation
 from agent_core.tools.terminal import TerminalAction, TerminalObservation
@@ -228,6 +229,16 @@ CASES: list[tuple[str, AnyEvent, dict[str, Any] | None]] = [
                 "security_risk": -1,
             },
         ),
+    ),
+    (
+        "lines that are read in the way of Gemini",
+        tool_event(ReadFileAction(file_path="/a", offset=4, limit=10), "read_file", thought=[TextContent(text="look")]),
+        head(7, "Reading file: /a") | action("read", READ_ARGS | {"view_range": [5, 14]}),
+    ),
+    (
+        "an edit in the way of Gemini",
+        tool_event(EditAction(file_path="/a", old_string="a", new_string="b"), "edit", security_risk="MEDIUM"),
+        head(7, "") | action("edit", EDIT_ARGS),
     ),
     (
         "what a patch has changed",

@@ -1,0 +1,186 @@
+"""The file tools that Gemini models know: read_file, write_file, edit, list_directory (agent-core 4.13)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
+
+from pydantic import Field
+
+from agent_core.events.schema import Action
+from agent_core.tools.definition import ToolDefinition
+from agent_core.tools.file_editor import FileEditorObservation
+from agent_core.tools.file_search import read_only
+from agent_core.tools.registry import register_tool
+from agent_core.tools.sandbox_executor import SandboxExecutor
+from agent_core.tools.spec import DeclaredResources, ToolAnnotations, ToolContext
+
+LIMIT_SECONDS: Final = 60.0
+MAX_LINES: Final = 1000
+
+_PATH: Final = "Path of the file: absolute, or relative to the workspace."
+
+
+class ReadFileAction(Action):
+    """Some lines of a file."""
+
+    file_path: str = Field(min_length=1, description=_PATH)
+    offset: int = Field(default=0, ge=0, description="Lines to leave out at the beginning.")
+    limit: int = Field(default=MAX_LINES, ge=1, le=MAX_LINES, description="Most lines to read.")
+
+
+class WriteFileAction(Action):
+    """A file, whole."""
+
+    file_path: str = Field(min_length=1, description=_PATH)
+    content: str = Field(description="All that is to stand in the file; what stood there before is gone.")
+
+
+class EditAction(Action):
+    """A text in a file, replaced by another."""
+
+    file_path: str = Field(min_length=1, description=_PATH)
+    old_string: str = Field(
+        description="The text to replace, exactly as it stands in the file; empty to make a new file of new_string."
+    )
+    new_string: str = Field(description="The text in its place.")
+    expected_replacements: int = Field(
+        default=1, ge=1, description="How many times old_string stands in the file; all of them are replaced."
+    )
+
+
+class ListDirectoryAction(Action):
+    """The entries of a directory."""
+
+    dir_path: str = Field(default=".", min_length=1, description="Path of the directory, as of a file.")
+    recursive: bool = Field(default=False, description="Two levels deep, without hidden entries.")
+
+
+class ReadFileObservation(FileEditorObservation):
+    """The lines, with their numbers."""
+
+
+class WriteFileObservation(FileEditorObservation):
+    """What was written, with the diff."""
+
+
+class EditObservation(FileEditorObservation):
+    """What was changed, with the diff."""
+
+
+class ListDirectoryObservation(FileEditorObservation):
+    """The entries, directories first."""
+
+
+class GeminiFileExecutor(SandboxExecutor[Action, FileEditorObservation]):
+    """Has the sandbox do it."""
+
+    async def carry_out(self, action: Action, context: ToolContext, key: str | None) -> FileEditorObservation:
+        made, asked = _asked(action)
+        looks = asked["command"] in ("read", "list")
+        reply = await context.sandbox.request(
+            "file.whole", asked, key=None if looks else key, limit_seconds=LIMIT_SECONDS
+        )
+        result = reply.result
+        kept = {name: result[name] for name in ("path", "prev_exist", "old_content", "new_content", "diff")}
+        command = "view" if looks else "str_replace" if result["prev_exist"] else "create"
+        return made.from_text(result["text"], is_error=result["is_error"], command=command, **kept)
+
+
+class _GeminiFileTool(ToolDefinition[Action, FileEditorObservation]):
+    """What the four have in common."""
+
+    action_class: ClassVar[type[Action]]
+    observation_class: ClassVar[type[FileEditorObservation]]
+    title: ClassVar[str]
+    text: ClassVar[str]
+
+    def declared_resources(self, action: Action) -> DeclaredResources:
+        path = getattr(action, "file_path", None)
+        return DeclaredResources(keys=(f"file:{path}",) if path else (), declared=True)
+
+    @classmethod
+    def create(
+        cls, conv_state: Any = None, *, executor: GeminiFileExecutor | None = None, **params: Any
+    ) -> Sequence[ToolDefinition]:
+        if params:
+            raise TypeError(f"{cls.name} takes only executor, but was given {sorted(params)}")
+        looks = not cls.journaled
+        definition = cls(
+            name=cls.name,
+            description=cls.text,
+            action_type=cls.action_class,
+            observation_type=cls.observation_class,
+            annotations=read_only(cls.title) if looks else ToolAnnotations(title=cls.title, openWorldHint=False),
+        )
+        return [definition.set_executor(executor or GeminiFileExecutor())]
+
+
+class ReadFileTool(_GeminiFileTool):
+    """The `read_file` tool."""
+
+    tool_name: ClassVar[str] = "read_file"
+    action_class: ClassVar[type[Action]] = ReadFileAction
+    observation_class: ClassVar[type[FileEditorObservation]] = ReadFileObservation
+    title: ClassVar[str] = "Read file"
+    text: ClassVar[str] = f"Read a text file, at most {MAX_LINES} lines at a time; each line is shown with its number."
+
+
+class WriteFileTool(_GeminiFileTool):
+    """The `write_file` tool."""
+
+    journaled: ClassVar[bool] = True
+    tool_name: ClassVar[str] = "write_file"
+    action_class: ClassVar[type[Action]] = WriteFileAction
+    observation_class: ClassVar[type[FileEditorObservation]] = WriteFileObservation
+    title: ClassVar[str] = "Write file"
+    text: ClassVar[str] = "Write a whole file. It is made, with the directories above it, where there is none yet."
+
+
+class EditTool(_GeminiFileTool):
+    """The `edit` tool."""
+
+    journaled: ClassVar[bool] = True
+    tool_name: ClassVar[str] = "edit"
+    action_class: ClassVar[type[Action]] = EditAction
+    observation_class: ClassVar[type[FileEditorObservation]] = EditObservation
+    title: ClassVar[str] = "Edit file"
+    text: ClassVar[str] = (
+        "Replace a text in a file. Take in enough lines around the place to make it unique, or say how many times it"
+        " stands there."
+    )
+
+
+class ListDirectoryTool(_GeminiFileTool):
+    """The `list_directory` tool."""
+
+    tool_name: ClassVar[str] = "list_directory"
+    action_class: ClassVar[type[Action]] = ListDirectoryAction
+    observation_class: ClassVar[type[FileEditorObservation]] = ListDirectoryObservation
+    title: ClassVar[str] = "List directory"
+    text: ClassVar[str] = "List the entries of a directory, directories first."
+
+
+def _asked(action: Action) -> tuple[type[FileEditorObservation], dict[str, Any]]:
+    """The type of the result, and the request."""
+    match action:
+        case ReadFileAction(file_path=path):
+            return ReadFileObservation, {
+                "command": "read",
+                "path": path,
+                "offset": action.offset,
+                "limit": action.limit,
+            }
+        case WriteFileAction(file_path=path):
+            return WriteFileObservation, {"command": "write", "path": path, "content": action.content}
+        case EditAction(file_path=path):
+            texts = {"old": action.old_string, "new": action.new_string, "expected": action.expected_replacements}
+            return EditObservation, {"command": "replace", "path": path, **texts}
+        case ListDirectoryAction(dir_path=path):
+            return ListDirectoryObservation, {"command": "list", "path": path, "recursive": action.recursive}
+    raise TypeError(f"{action.kind} is no operation on files")
+
+
+GEMINI_FILE_TOOLS: Final = (ReadFileTool, WriteFileTool, EditTool, ListDirectoryTool)
+for _tool in GEMINI_FILE_TOOLS:
+    register_tool(_tool.tool_name, _tool)
