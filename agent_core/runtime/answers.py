@@ -15,6 +15,10 @@ LOST = (
 )
 
 
+NOT_BEGUN = "The server was restarted before it could run."
+BROKEN_OFF = "The server was restarted before it was done; what it had done by then stands."
+
+
 def rejection(action: ActionEvent, decision: ActionDecision) -> UserRejectObservation:
     """The answer to an action that the user refused."""
     extra = {"rejection_reason": f"the user refused it and said: {decision.reason}"} if decision.reason else {}

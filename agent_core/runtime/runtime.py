@@ -30,7 +30,7 @@ from agent_core.events.schema import UnknownAction
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
-from agent_core.runtime.answers import FAILED_ID, LOST, failure, interrupted, rejection
+from agent_core.runtime.answers import BROKEN_OFF, FAILED_ID, LOST, NOT_BEGUN, failure, interrupted, rejection
 from agent_core.runtime.call_context import CallContext
 from agent_core.runtime.hook_calls import ConversationHooks
 from agent_core.runtime.latest_results import LatestResults
@@ -135,7 +135,9 @@ class Runtime:
             if found == "lost":
                 await self._answer(action, failure(action, LOST, classification="sandbox", error_id=FAILED_ID))
             elif found == "unknown" and not resumes and action.id <= opened_at:
-                await self._answer(action, interrupted(action, "The server was restarted before it could run."))
+                tool = self._tools.get(action.tool_name)
+                text = BROKEN_OFF if tool is not None and tool.resumable else NOT_BEGUN
+                await self._answer(action, interrupted(action, text))
             else:
                 self._enqueue(action)
 

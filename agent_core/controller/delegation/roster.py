@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent_core.events.branches import Branches
+from agent_core.events.branches import Branches, Rewind
 from agent_core.events.control import MetricsUpdated
 from agent_core.events.llm_events import ActionEvent, ObservationEvent, UsageFigures
 from agent_core.events.serialization import AnyEvent
@@ -14,6 +14,8 @@ from agent_core.tools.task import TaskAction
 
 class Roster:
     """The sub-agents by id, the tasks by number, and what each has cost; takes the events in the order of their ids.
+
+    A fork has none of those of the conversation that it comes from.
 
     Attributes:
         position: id of the last event that was taken into account.
@@ -42,6 +44,8 @@ class Roster:
                 self._action(event)
             case ObservationEvent(observation=DelegateObservation() as made) if made.command == "spawn":
                 self._spawns.append((event.cause, made.spawned))
+            case Rewind() if event.forked_from:  # the sub-agents, and what they know, stay where they are
+                self._spawns, self._kinds, self.spent = [], {}, {}
             case MetricsUpdated() if event.sub_agent is not None:
                 self.spent[event.sub_agent.name] = event.sub_agent.spent
 

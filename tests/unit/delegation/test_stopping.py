@@ -11,6 +11,9 @@ from agent_core.controller.account import metrics_of
 from agent_core.events.control import AgentState
 from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, ObservationEvent, UserRejectObservation
 from agent_core.events.serialization import AnyEvent
+from agent_core.events.transient import OutputDelta
+from agent_core.skills.agent_catalog import register_agent_definition, unregister_agent
+from agent_core.skills.agent_definition import AgentDefinition
 from agent_core.testing.model_turns import Turn, calls
 from tests.unit.delegation.family import GO, Family, done, family, hand_out, results, run, spawn, state_of, task
 
@@ -81,6 +84,57 @@ async def test_a_paused_task_goes_on_when_it_is_resumed() -> None:
         await one.ask_for(AgentState.RUNNING)
         events = await one.at_rest()
     assert results(events) == ["Task ID: task_00000001\nSubagent: general-purpose\nStatus: completed\n\nseen"]
+
+
+async def test_a_stop_reaches_the_sub_agents_of_sub_agents() -> None:
+    register_agent_definition(AgentDefinition(name="test-asking", tools=["task_tool_set"]))
+    lines = {
+        GO: [calls(task("ask", subagent_type="test-asking")), done()],
+        "ask": [calls(task("do it")), done()],
+        "do it": [run("wait deep down"), done()],
+    }
+    try:
+        async with family(lines) as one:
+            await one.say()
+            await one.began("wait deep down")
+            await one.ask_for(AgentState.STOPPED)
+            await one.until(lambda events: state_of(events) is AgentState.STOPPED and 0 not in answers(events).values())
+            assert one.interrupted == ["wait deep down"]
+            assert await all_answered_once(one)
+            sessions = [session for session, _ in one.commands]
+    finally:
+        unregister_agent("test-asking")
+    assert sessions == ["task_00000001:task_00000001:default"]
+
+
+async def test_a_rewind_stops_the_sub_agents_and_they_are_gone_with_what_it_undoes() -> None:
+    async with family(WAITING) as one:
+        await one.say()
+        await one.began("wait a", "wait b")
+        (first, *_) = [event.id for event in await one.log() if isinstance(event, ActionEvent)]
+        await one.session.rewind(first - 1)
+        assert sorted(one.interrupted) == ["wait a", "wait b"]
+        for child in one.children():
+            assert state_of(await one.log(child)) is AgentState.PAUSED
+
+
+async def test_people_are_shown_what_sub_agents_do_while_they_do_it() -> None:
+    shown = ""
+    async with family(WAITING) as one, one.session.stream.subscribe(transients=True) as live:
+        await one.say()
+        async with asyncio.timeout(20):
+            async for notice in live:
+                if isinstance(notice, OutputDelta):
+                    shown += notice.text
+                if "wait a" in shown and "wait b" in shown:
+                    break
+        actions = [event.id for event in await one.log() if isinstance(event, ActionEvent)]
+        assert isinstance(notice, OutputDelta)
+        assert notice.cause == actions[-1]
+    assert sorted(shown.splitlines()) == [
+        '[a] terminal: {"command": "wait a"}',
+        '[b] terminal: {"command": "wait b"}',
+    ]
 
 
 @pytest.mark.parametrize("released", [True, False])
