@@ -108,3 +108,27 @@ def test_one_agent_plans_and_another_does_it(start_model: StartModel, project: P
     offered = [[tool["function"]["name"] for tool in request.json["tools"]] for request in server.requests]
     assert offered[0] == ["glob", "grep", "planning_file_editor", "finish", "think"]
     assert offered[6] == ["terminal", "file_editor", "task_tracker", "finish", "think"]
+
+
+def test_sub_agents_work_in_the_folder_and_are_counted_apart(start_model: StartModel, project: Path) -> None:
+    server = start_model(
+        [
+            call("delegate", {"command": "spawn", "ids": ["eyes", "hands"], "agent_types": ["reviewer", "bash"]}),
+            call("delegate", {"command": "delegate", "tasks": {"eyes": "Look.", "hands": "Look."}}),
+            *[call("terminal", {"command": "cat boat.py && echo seen >> seen.txt"})] * 2,
+            *[finish("There is a class Boat.")] * 2,
+            call("task", {"prompt": "Count.", "description": "Count the lines"}),
+            call("terminal", {"command": "wc -l < seen.txt"}),
+            finish("2 lines."),
+            finish("All seen."),
+        ]
+    )
+    out = run_example("sub_agents.py", server, "Is it ready?", str(project))
+    report = "1. Agent eyes: There is a class Boat.\n2. Agent hands: There is a class Boat.\n"
+    assert f"--- Completed delegation of 2 tasks\n{report}" in out
+    assert "--- Task ID: task_00000001\nSubagent: general-purpose\nStatus: completed\n\n2 lines.\n" in out
+    assert "status: finished" in out
+    counted = [line.partition(": ")[0] for line in out.splitlines() if line.endswith(" tokens read")]
+    assert counted == ["agent", "delegate:eyes", "delegate:hands", "task:task_00000001"]
+    assert (project / "seen.txt").read_text() == "seen\nseen\n"
+    assert server.requests[-2].json["messages"][-1]["content"].startswith("2")
