@@ -108,6 +108,11 @@ class Settings(BaseModel):
         None, gt=0, description="US dollars after which an agent stops and asks; none by default."
     )
     confirmation_mode: bool = Field(False, description="Whether risky actions wait for the user's approval.")
+    enable_browsing: Literal["auto", "always", "never"] = Field(
+        "auto",
+        description="Whether agents get a browser. `auto`: where their sandbox may have one, which is where its image "
+        "is not the default one, or where it is local and this host has Chromium and Playwright.",
+    )
     enable_sub_agents: bool = Field(
         False, description="Whether agents may have sub-agents work for them, in their sandbox and for their budget."
     )

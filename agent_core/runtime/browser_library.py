@@ -5,6 +5,7 @@ Only the packages named here are shown, nothing else of the environment that the
 
 from __future__ import annotations
 
+import shutil
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 from agent_core.runtime.naming import RUNNER_ROOT
 
 PACKAGES = ("playwright", "greenlet")
+CHROMIUM = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 PLACE = f"{RUNNER_ROOT}/browser-library"
 """Where a sandbox sees the packages."""
 VARIABLE = "DRYDOCK_BROWSER_LIBRARY"
@@ -29,6 +31,11 @@ def library_folder() -> str:
             return ""
         folders.add(str(Path(places[0]).resolve().parent))
     return folders.pop() if len(folders) == 1 else ""
+
+
+def host_has_browser() -> bool:
+    """Whether this host has what a browser in a local sandbox needs: the library, and a Chromium on its path."""
+    return bool(library_folder()) and any(shutil.which(name) for name in CHROMIUM)
 
 
 def shown_from(folder: str) -> list[str]:

@@ -46,6 +46,8 @@ async def make_agent(settings: SessionSettings) -> AgentBase:
         return settings.agent.model_copy(update={"agent_context": await _completed(context)})
     made = AgentBase.get_cls(settings.agent_class or CodeActAgent.__name__)
     own: dict[str, Any] = {} if settings.tools is None else {"tools": list(settings.tools)}
+    if not settings.enable_browsing and "enable_browsing" in made.model_fields:
+        own["enable_browsing"] = False
     if settings.enable_sub_agents and "enable_sub_agents" in made.model_fields:
         own["enable_sub_agents"] = True
     return made(

@@ -52,6 +52,7 @@ class SessionSettings:
         agent_context: skills and texts for the agent; None uses what the workspace holds.
         mcp_config: MCP servers for an agent that is made here; one that is given brings its own.
         mcp_rules: what they may do.
+        enable_browsing: whether an agent that is made here may have a browser, where its class says that it has one.
         enable_sub_agents: whether an agent that is made here can put sub-agents to work, where its class knows how.
         confirm_subagents: decides about actions of sub-agents that wait for a user's word; None agrees where the policy
             here is `NeverConfirm`, and refuses otherwise.
@@ -77,6 +78,7 @@ class SessionSettings:
     mcp_config: Mapping[str, McpServer] = field(default_factory=dict)
     mcp_rules: McpRules = field(default_factory=McpRules)
     enable_sub_agents: bool = False
+    enable_browsing: bool = True
     confirm_subagents: Callable[[Sequence[ActionEvent]], Awaitable[bool]] | None = None
 
     @property

@@ -98,7 +98,8 @@ class AgentSessions:
             self._hide(secret_values(user))
         servers = self._servers(user, record)
         self._hide(servers.secrets)
-        settings = session_settings(user, self._settings, record, servers)
+        browsing = self._sandboxes.may_have_browser(record)
+        settings = session_settings(user, self._settings, record, servers, browsing=browsing)
         settings = self._experiments.chosen(record.id, record.user_id, settings)
         if settings.llm.model != record.llm_model:
             self._database.conversations.touch(record.id, llm_model=settings.llm.model)
@@ -152,7 +153,12 @@ def _moved(before: str, now: str, *, is_known: bool) -> AnyEvent:
 
 
 def session_settings(
-    user: StoredSettings | None, server: Settings, record: ConversationRecord, servers: AgentServers
+    user: StoredSettings | None,
+    server: Settings,
+    record: ConversationRecord,
+    servers: AgentServers,
+    *,
+    browsing: bool,
 ) -> SessionSettings:
     """What the agent session of this conversation is given."""
     merged = merge_settings(user, server)
@@ -175,4 +181,5 @@ def session_settings(
         mcp_config=servers.servers,
         mcp_rules=servers.rules,
         enable_sub_agents=server.enable_sub_agents,
+        enable_browsing=browsing,
     )

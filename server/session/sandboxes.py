@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from agent_core.errors import DrydockError, SandboxError
+from agent_core.runtime.browser_library import host_has_browser
 from agent_core.runtime.sandbox import Sandbox, SandboxLimits, SandboxProvider, SandboxSpec
 from server.db.conversations import ConversationRecord
 from server.settings import MEGABYTE, Settings
@@ -21,6 +22,10 @@ DESTROY_SECONDS = 30.0
 
 OTHER_SANDBOXES = "other_sandboxes"
 """Key in a conversation's options: the states of its sandboxes with providers that are not in use, by their names."""
+
+
+LOCAL_PROVIDERS = frozenset({"local", "unconfined"})
+"""Providers whose sandboxes see the programs of this host."""
 
 
 class Choice(NamedTuple):
@@ -126,6 +131,14 @@ class Sandboxes:
                 stop_seconds=settings.sandbox_grace_seconds,
             ),
         )
+
+    def may_have_browser(self, record: ConversationRecord) -> bool:
+        """Whether this conversation's agent gets a browser: a tool that cannot work there is better left out."""
+        if self._settings.enable_browsing != "auto":
+            return self._settings.enable_browsing == "always"
+        if self._choice is not None and self._choice.name in LOCAL_PROVIDERS:
+            return host_has_browser()
+        return bool(self.spec(record).image != Settings.model_fields["sandbox_image"].default)
 
     async def stop(self, record: ConversationRecord) -> None:
         """End the processes of an unloaded conversation's sandbox; its workspace stays. Failures are logged."""

@@ -19,6 +19,7 @@ from agent_core.events.schema import Action, UnknownAction
 from agent_core.mcp.tool import MCPToolAction
 from agent_core.tools.agent_delegate import AgentDelegateAction
 from agent_core.tools.apply_patch import ApplyPatchAction
+from agent_core.tools.browser import BrowserAction
 from agent_core.tools.delegate import DelegateAction
 from agent_core.tools.file_editor import FileEditorAction
 from agent_core.tools.finish import FinishAction
@@ -29,6 +30,7 @@ from agent_core.tools.task_tracker import TaskTrackerAction
 from agent_core.tools.terminal import TerminalAction
 from agent_core.tools.think import ThinkAction
 from server.wire.action_fields import Confirmation
+from server.wire.browsing import browser_call_form
 from server.wire.forms import RISK_NUMBERS, ActionForm, task_list_form
 
 _Translation = Callable[[Any, ActionEvent, str], ActionForm]
@@ -129,7 +131,8 @@ def _tool_call(event: ActionEvent, thought: str, confirmation: Confirmation | No
         if not thought:
             return None
         return _message(thought, image_urls=None, file_urls=None, wait_for_response=False)
-    translate: _Translation = _TOOL_FORMS.get(type(event.action), _any_tool)
+    usual: _Translation = browser_call_form if isinstance(event.action, BrowserAction) else _any_tool
+    translate = _TOOL_FORMS.get(type(event.action), usual)
     form = translate(event.action, event, thought)
     if confirmation is not None:
         # Where the protocol's type has no such field the client looks for it all the same (wire-protocol 3.7).

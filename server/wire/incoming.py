@@ -27,10 +27,11 @@ from agent_core.tools.task_tracker import TaskTrackerAction, TaskTrackerTool
 from agent_core.tools.terminal import TerminalAction, TerminalTool
 from agent_core.tools.think import ThinkAction, ThinkTool
 from server.wire import action_fields as args_of
+from server.wire.browsing import user_browsing
 from server.wire.errors import WireError
 from server.wire.fields import Fields, NoFields
 from server.wire.forms import RISK_NUMBERS
-from server.wire.json_data import MAX_CHARS, check_json
+from server.wire.json_data import MAX_CHARS, check_json, json_type
 from server.wire.observation_fields import OBSERVATIONS
 
 MAX_TIMEOUT_SECONDS: Final = 24 * 3600.0
@@ -52,7 +53,7 @@ def from_wire(data: object, *, max_chars: int = MAX_CHARS) -> AnyEvent:
     """
     check_json(data, max_chars=max_chars)
     if not isinstance(data, dict):
-        raise WireError(f"the message is {_json_type(data)}; send a JSON object with `action` and `args`")
+        raise WireError(f"the message is {json_type(data)}; send a JSON object with `action` and `args`")
     if data.get("id") not in (None, -1):
         raise WireError("id is set, but the server numbers the events; leave it out")
     if "action" in data and "observation" in data:
@@ -86,7 +87,7 @@ def _observation(data: dict[str, Any]) -> AnyEvent:
         raise WireError("observation: only the server says the agent's state; send the action `change_agent_state`")
     content = data.get("content", "" if name == "null" else None)
     if not isinstance(content, str):
-        raise WireError(f"content: {name!r} needs a text, not {_json_type(content)}")
+        raise WireError(f"content: {name!r} needs a text, not {json_type(content)}")
     extras = _checked(OBSERVATIONS[name], _object(data, "extras"), name=name, where="extras")
     payload = {"content": content, "extras": extras.model_dump(by_alias=True)}
     cause = data.get("cause")
@@ -98,7 +99,7 @@ def _observation(data: dict[str, Any]) -> AnyEvent:
 def _type_name(data: dict[str, Any], key: str, known: dict[str, type[Fields]]) -> str:
     name = data[key]
     if not isinstance(name, str):
-        raise WireError(f"{key} is {_json_type(name)}; send the name of one: {', '.join(sorted(known))}")
+        raise WireError(f"{key} is {json_type(name)}; send the name of one: {', '.join(sorted(known))}")
     if name not in known:
         raise WireError(f"{key} {name[:80]!r} is unknown; send one of {', '.join(sorted(known))}")
     return name
@@ -107,7 +108,7 @@ def _type_name(data: dict[str, Any], key: str, known: dict[str, type[Fields]]) -
 def _object(data: dict[str, Any], key: str) -> dict[str, Any]:
     value = data.get(key, {})
     if not isinstance(value, dict):
-        raise WireError(f"{key} is {_json_type(value)}; send a JSON object")
+        raise WireError(f"{key} is {json_type(value)}; send a JSON object")
     return value
 
 
@@ -128,7 +129,7 @@ def _timeout(data: dict[str, Any]) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise WireError(f"timeout is {_json_type(value)}; send seconds as a number, or leave it out")
+        raise WireError(f"timeout is {json_type(value)}; send seconds as a number, or leave it out")
     if not 0 < value <= MAX_TIMEOUT_SECONDS:
         raise WireError(f"timeout is {value:g}; send more than 0 and at most {MAX_TIMEOUT_SECONDS:g} seconds")
     return float(value)
@@ -265,21 +266,6 @@ def _tool_call(
     )
 
 
-def _json_type(value: object) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "a boolean"
-        case int() | float():
-            return "a number"
-        case str():
-            return "a text"
-        case list():
-            return "a list"
-    return "an object"
-
-
 _TRANSLATIONS: Final[dict[str, Callable[[Any, float | None], AnyEvent]]] = {
     "message": _message,
     "change_agent_state": _change_agent_state,
@@ -292,8 +278,10 @@ _TRANSLATIONS: Final[dict[str, Callable[[Any, float | None], AnyEvent]]] = {
     "write": _write,
     "edit": _edit,
     "think": _think,
+    "browse": user_browsing,
+    "browse_interactive": user_browsing,
     "task_tracking": _task_tracking,
 }
 
-_NOT_EXECUTABLE: Final = frozenset({"run_ipython", "browse", "browse_interactive", "call_tool_mcp", "delegate"})
+_NOT_EXECUTABLE: Final = frozenset({"run_ipython", "call_tool_mcp", "delegate"})
 """Types that a client would wait in vain for an answer to."""

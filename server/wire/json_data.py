@@ -52,6 +52,22 @@ def too_large(limit: int) -> str:
     return f"the message is larger than the {limit} bytes that this server takes; send less, or upload it as a file"
 
 
+def json_type(value: object) -> str:
+    """What kind of JSON value it is, in words."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a text"
+        case list():
+            return "a list"
+    return "an object"
+
+
 def _check_keys(value: dict[Any, Any], path: _Path) -> int:
     chars = 0
     for key in value:

@@ -12,6 +12,7 @@ from agent_core.events.schema import Observation
 from agent_core.mcp.results import MCPToolObservation
 from agent_core.tools.agent_delegate import AgentDelegateObservation
 from agent_core.tools.apply_patch import ApplyPatchObservation
+from agent_core.tools.browser import BrowserObservation
 from agent_core.tools.delegate import DelegateObservation
 from agent_core.tools.file_editor import FileEditorObservation
 from agent_core.tools.finish import FinishObservation
@@ -26,6 +27,7 @@ from agent_core.tools.task import TaskObservation
 from agent_core.tools.task_tracker import TaskTrackerObservation
 from agent_core.tools.terminal import TerminalObservation
 from agent_core.tools.think import ThinkObservation
+from server.wire.browsing import browser_result_form
 from server.wire.forms import ObservationForm, task_list_form
 
 _Translation = Callable[[Any, ObservationEvent], ObservationForm]
@@ -180,6 +182,7 @@ def _any_tool(observation: Observation, event: ObservationEvent) -> ObservationF
 
 _RESULT_FORMS: Final[dict[type[Observation], _Translation]] = {
     TerminalObservation: _run,
+    BrowserObservation: browser_result_form,
     FileEditorObservation: _edit_or_read,
     PlanningFileEditorObservation: _edit_or_read,
     ApplyPatchObservation: _patch,

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,8 +22,8 @@ async def no_ids() -> list[str]:
     return []
 
 
-def make(choose: Callable[[], Awaitable[Choice]], tmp_path: Path) -> Sandboxes:
-    return Sandboxes(Settings(data_dir=tmp_path), instance_id="i", choose=choose, known_ids=no_ids)
+def make(choose: Callable[[], Awaitable[Choice]], tmp_path: Path, **settings: Any) -> Sandboxes:
+    return Sandboxes(Settings(data_dir=tmp_path, **settings), instance_id="i", choose=choose, known_ids=no_ids)
 
 
 @pytest.fixture
@@ -84,6 +85,39 @@ async def test_the_spec_says_what_the_settings_say(sandboxes: Sandboxes, tmp_pat
     spec = sandboxes.spec(ConversationRecord(id="a", options={"sandbox_image": "mine:1"}))
     assert (spec.conversation_id, spec.instance_id, spec.image) == ("a", "i", "mine:1")
     assert (spec.data_dir, spec.network, spec.limits.memory) == (str(tmp_path), "full", 4 * 1024**3)
+
+
+@pytest.mark.parametrize(
+    ("wish", "provider", "image", "host_has_one", "expected"),
+    [
+        ("auto", "docker", None, True, False),
+        ("auto", "docker", "mine:1", False, True),
+        ("auto", "local", None, True, True),
+        ("auto", "local", "mine:1", False, False),
+        ("always", "docker", None, False, True),
+        ("never", "local", "mine:1", True, False),
+    ],
+)
+async def test_agents_get_a_browser_where_their_sandbox_may_have_one(
+    wish: str,
+    provider: str,
+    image: str | None,
+    host_has_one: bool,
+    expected: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("server.session.sandboxes.host_has_browser", lambda: host_has_one)
+    fake = FakeProvider()
+    fake.name = provider
+
+    async def choose() -> Choice:
+        return Choice(fake, "chosen")
+
+    record = ConversationRecord(id="a", options={"sandbox_image": image} if image else {})
+    async with make(choose, tmp_path, enable_browsing=wish) as sandboxes:
+        await sandboxes.chosen()
+        assert sandboxes.may_have_browser(record) is expected
 
 
 async def test_an_unloaded_conversations_sandbox_is_stopped_and_removed(

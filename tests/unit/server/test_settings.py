@@ -44,6 +44,7 @@ TWO_VALUES: dict[str, tuple[object, object]] = {
     "sandbox": ("local", "docker"),
     "sandbox_image": ("a", "b"),
     "sandbox_network": ("none", "internal"),
+    "enable_browsing": ("always", "never"),
     "llm_model": ("a/a", "b/b"),
     "llm_api_key": ("first-key", "second-key"),
     "llm_base_url": ("http://a.example", "http://b.example"),
