@@ -30,7 +30,7 @@ from agent_core.session.conversation_loop import Callback, ConversationLoop
 from agent_core.session.conversation_state import ConversationView
 from agent_core.session.decisions import reject_pending
 from agent_core.session.direct_call import tool_named
-from agent_core.session.making import with_user_skills
+from agent_core.session.making import with_full_context
 from agent_core.session.settings import SessionSettings
 from agent_core.session.tags import checked_tags
 from agent_core.session.workspace import Workspace, workspace_of
@@ -281,7 +281,7 @@ class Conversation(Branching):
         if self._work.is_closed:
             raise RuntimeError(f"conversation {self.id} is closed")
         if not self.agent.is_initialized:
-            self._work.use_agent(with_user_skills(self.agent))
+            self._work.use_agent(with_full_context(self.agent))
             self.agent = self.state.agent = self._work.agent
             self.agent.initialize(self.state)
 

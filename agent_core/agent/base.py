@@ -3,39 +3,34 @@
 from __future__ import annotations
 
 import inspect
-import re
 import warnings
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BeforeValidator, Field, PrivateAttr, SerializeAsAny, field_validator, model_validator
+from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator, model_validator
 
 from agent_core.agent.critic import AnyCritic
 from agent_core.agent.models_in import llms_in
+from agent_core.agent.prompt_manager import SECURITY_POLICY, SYSTEM_PROMPT
 from agent_core.agent.step_form import StepInput, StepOutcome
-from agent_core.agent.tool_specs import ToolSpecs
-from agent_core.agent.toolbox import DEFAULT_TOOL_NAMES, builtin_tool_classes, checked_toolset, end_tools, toolset
+from agent_core.agent.system_prompt import PROMPT_DIR, static_message
+from agent_core.agent.tool_user import ToolUser
 from agent_core.events.llm_events import MessageEvent, SystemPromptEvent
 from agent_core.events.messages import TextContent
-from agent_core.events.schema import Tagged
 from agent_core.events.serialization import AnyEvent
 from agent_core.llm.llm import LLM, AnyLLM
 from agent_core.mcp.config import McpConfig
 from agent_core.memory.condensers.catalog import AnyCondenser
 from agent_core.skills.context import AgentContext
-from agent_core.templates import rendered
-from agent_core.tools.definition import ToolDefinition
+from agent_core.tools.registry import canonical_name
 
-PROMPT_DIR = Path(__file__).parent / "prompts"
-SYSTEM_PROMPT = "system_prompt.j2"
-SECURITY_POLICY = "security_policy.j2"
 FIRST_EVENTS = 3
 """Among so many events from its beginning a log has its system prompt."""
 
 
-class AgentBase(Tagged):
+class AgentBase(ToolUser):
     """Configuration of an agent; all state is in the conversation's log.
 
     Frozen, and serialisable with its `kind`, the class name: `AgentBase.revive` makes the same agent again from what
@@ -43,11 +38,8 @@ class AgentBase(Tagged):
 
     Attributes:
         llm: the model that reasons.
-        tools: by name, from the registry.
+        tools: by name, from the registry; see `ToolUser` for them and what decides which are used.
         mcp_config: MCP servers by name, whose tools the conversation adds.
-        filter_tools_regex: of `tools` and those of servers, those whose names it matches from their beginning stay.
-        include_default_tools: class names of built-in tools that are there in any case.
-        agent_context: skills and texts; None for none.
         system_prompt: the whole prompt, word for word, instead of a template.
         system_prompt_filename: template in `prompt_dir`, or an absolute path.
         security_policy_filename: the rules of conduct in the prompt, likewise; empty for none.
@@ -57,11 +49,7 @@ class AgentBase(Tagged):
     """
 
     llm: AnyLLM
-    tools: ToolSpecs = Field(default_factory=list)
     mcp_config: McpConfig = Field(default_factory=dict)
-    filter_tools_regex: str | None = None
-    include_default_tools: list[str] = Field(default_factory=lambda: list(DEFAULT_TOOL_NAMES))
-    agent_context: AgentContext | None = None
     system_prompt: str | None = None
     system_prompt_filename: str = SYSTEM_PROMPT
     security_policy_filename: str = SECURITY_POLICY
@@ -72,9 +60,6 @@ class AgentBase(Tagged):
     agents: ClassVar[dict[str, type[AgentBase]]] = {}
     leaves_on_exit: ClassVar[bool] = False
     """Whether the user's message ``/exit`` ends the task without asking the model."""
-
-    _tools_map: dict[str, ToolDefinition] | None = PrivateAttr(default=None)
-    _brought: dict[str, frozenset[str]] = PrivateAttr(default_factory=dict)
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -114,23 +99,6 @@ class AgentBase(Tagged):
     def _none_is_no_policy(cls, value: Any) -> Any:
         return "" if value is None else value
 
-    @field_validator("filter_tools_regex")
-    @classmethod
-    def _is_regex(cls, value: str | None) -> str | None:
-        try:
-            re.compile(value or "")
-        except re.error as error:
-            raise ValueError(f"{value!r} is no regular expression: {error}") from None
-        return value
-
-    @field_validator("include_default_tools")
-    @classmethod
-    def _are_builtin(cls, value: list[str]) -> list[str]:
-        known = builtin_tool_classes()
-        if unknown := [name for name in value if name not in known]:
-            raise ValueError(f"{unknown} are not built in; give class names out of {sorted(known)}")
-        return value
-
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
         if self.kind != type(self).__name__:
@@ -148,12 +116,6 @@ class AgentBase(Tagged):
 
     __hash__ = None  # type: ignore[assignment] # it holds lists, as pydantic's own models that do
 
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """A copy with these fields changed; it makes its own tools."""
-        copy = super().model_copy(update=update, deep=deep)
-        copy._tools_map, copy._brought = None, {}
-        return copy
-
     @property
     def name(self) -> str:
         """The class name."""
@@ -168,91 +130,29 @@ class AgentBase(Tagged):
             return PROMPT_DIR
         return found if found.is_dir() else PROMPT_DIR
 
-    @property
-    def tools_map(self) -> dict[str, ToolDefinition]:
-        """The tools by name, in a dictionary of the caller's own.
-
-        Raises:
-            RuntimeError: they are not made yet; `initialize` makes them.
-        """
-        if self._tools_map is None:
-            raise RuntimeError("the agent has no tools yet; a conversation makes them, or initialize()")
-        return dict(self._tools_map)
-
-    @property
-    def is_initialized(self) -> bool:
-        """Whether its tools are made."""
-        return self._tools_map is not None
-
-    def initialize(self, conv_state: Any = None) -> dict[str, ToolDefinition]:
-        """Make the tools, once; `tools_map` has them from then on.
-
-        Raises:
-            ToolNotFoundError: a spec names no registered tool.
-            ValueError: two tools have the same name.
-        """
-        if self._tools_map is None:
-            self._tools_map = self.resolve_tools(conv_state)
-        return self.tools_map
-
-    def close(self) -> None:
-        """End what the executors of its tools hold; for an agent whose conversation has ended. May block."""
-        end_tools((self._tools_map or {}).values())
-
     def ask_agent(self, question: str) -> str | None:
         """An agent's own way to answer a question about its conversation; None to have its model asked. May block."""
         return None
-
-    def add_runtime_tools(self, definitions: Sequence[ToolDefinition], *, client: str = "") -> None:
-        """Add tools that are known at run time only; `filter_tools_regex` counts for them too. All or none are added.
-
-        Those that the same `client` (a name; empty: none) has brought before are replaced.
-
-        Raises:
-            RuntimeError: the agent has no tools yet.
-            ValueError: a name is taken.
-        """
-        before = self.tools_brought_by(client)
-        others = {name: tool for name, tool in self.tools_map.items() if name not in before}
-        self._tools_map = checked_toolset(others, definitions, self.filter_tools_regex)
-        if client:
-            self._brought = {**self._brought, client: frozenset(self._tools_map.keys() - others.keys())}
-
-    def tools_brought_by(self, client: str) -> frozenset[str]:
-        """The names of the tools that this client has added."""
-        return self._brought.get(client, frozenset())
 
     @property
     def supports_openhands_mcp(self) -> bool:
         """Whether it uses the tools of MCP servers."""
         return True
 
-    def resolve_tools(self, conv_state: Any = None) -> dict[str, ToolDefinition]:
-        """The tools of this agent by name: its own, filtered by `filter_tools_regex`, then the default ones.
-
-        Raises:
-            ToolNotFoundError: a spec names no registered tool.
-            ValueError: two tools have the same name.
-        """
-        defaults, regex = self.include_default_tools, self.filter_tools_regex
-        return toolset(self.tools, defaults, regex, conv_state, self.agent_context)
-
     @property
     def static_system_message(self) -> str:
         """The system prompt: the same text for every conversation with the same configuration."""
         if self.system_prompt is not None:
             return self.system_prompt
-        folder = self.prompt_dir
-        policy = rendered(folder, self.security_policy_filename) if self.security_policy_filename else ""
-        given = {
-            "agent_name": "Drydock",
-            "llm_security_analyzer": True,
-            "cli_mode": True,
-            "enable_browser": any(tool.name == "browser_tool_set" for tool in self.tools),
-            "model_name": self.llm.model,
-            **self.system_prompt_kwargs,
-        }
-        return rendered(folder, self.resolved_system_prompt_filename, {**given, "security_policy": policy})
+        return static_message(
+            self.prompt_dir,
+            self.resolved_system_prompt_filename,
+            policy=self.security_policy_filename,
+            model=self.llm.model,
+            has_browser=any(canonical_name(tool.name) == "browser_tool_set" for tool in self.tools),
+            remembers=self.agent_context is not None and self.agent_context.load_memory,
+            given=self.system_prompt_kwargs,
+        )
 
     @property
     def resolved_system_prompt_filename(self) -> str:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final
 from pydantic import Field, model_validator
 
 from agent_core.agent.agent import Agent
-from agent_core.agent.base import SYSTEM_PROMPT
+from agent_core.agent.prompt_manager import SYSTEM_PROMPT
 from agent_core.agent.tool_specs import ToolSpecs
 from agent_core.tools.finish import FinishTool
 from agent_core.tools.presets import get_default_tools, get_delegating_tools

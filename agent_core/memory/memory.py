@@ -18,6 +18,7 @@ from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
 from agent_core.memory.knowledge import Knowledge
 from agent_core.skills.context import AgentContext
+from agent_core.skills.notes import MAX_NOTES_CHARS, NOTES_FILE
 from agent_core.tools.spec import SandboxAccess
 
 logger = logging.getLogger(__name__)
@@ -53,6 +54,7 @@ class Memory:
         self._stream = stream
         self._sandbox = sandbox
         self._instructions = instructions
+        self._reads_notes = context is not None and context.load_memory
         self._knowledge = Knowledge(context, model=model)
         self._has_seen_workspace = False
         self._secrets = dict(secrets or {})
@@ -164,7 +166,7 @@ class Memory:
             repo_branch=_text(git.get("branch")),
             repo_instructions=self._knowledge.of_workspace(),
             additional_agent_instructions="\n\n".join(
-                filter(None, [_machine(facts), self._knowledge.at_hand(), remarks])
+                filter(None, [_machine(facts), self._knowledge.at_hand(), await self._notes(), remarks])
             ),
             date=datetime.now(UTC).strftime("%Y-%m-%d"),
             custom_secrets_descriptions=self._secrets,
@@ -172,6 +174,20 @@ class Memory:
             working_dir=_text(facts.get("working_dir")) or self._sandbox.working_dir,
             microagent_knowledge=self._knowledge.triggered(recall.query),
         )
+
+    async def _notes(self) -> str:
+        """The project's notes of earlier conversations, if the agent's context asks for them and there are any."""
+        if not self._reads_notes:
+            return ""
+        path = f"{self._sandbox.working_dir}/{NOTES_FILE}"
+        asked = {"path": path, "limit": MAX_NOTES_CHARS * 4}
+        try:
+            reply = await self._sandbox.request("file.read", asked, limit_seconds=FACTS_SECONDS)
+        except (SandboxError, ToolError) as error:
+            logger.debug("no notes in the workspace of %s: %s", self._stream.conversation_id, error)
+            return ""
+        text = (reply.blob or b"").decode("utf-8", "replace").strip()[:MAX_NOTES_CHARS]
+        return f"Notes of earlier conversations about this project ({NOTES_FILE}):\n{text}" if text else ""
 
     async def _facts(self) -> dict[str, Any]:
         try:

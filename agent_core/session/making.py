@@ -18,10 +18,10 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.memory.memory import Memory
 from agent_core.security.secrets import SecretRegistry
+from agent_core.session.context import completed
 from agent_core.session.settings import SessionSettings
 from agent_core.session.subagents import Parent, told_of_kinds
 from agent_core.skills.context import AgentContext
-from agent_core.skills.loader import load_user_skills
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.execution import ToolExecutor
 from agent_core.tools.spec import SandboxAccess
@@ -139,17 +139,11 @@ def as_sent(event: AnyEvent, agent: AgentBase) -> AnyEvent:
     return event.model_copy(update={"extended_content": [*event.extended_content, TextContent(text=suffix)]})
 
 
-def with_user_skills(agent: AgentBase) -> AgentBase:
-    """The agent with the user's skills in its context, if that asks for them; reads files."""
-    context = agent.agent_context
-    if context is None or not context.load_user_skills:
-        return agent
-    return agent.model_copy(update={"agent_context": context.merged(user=load_user_skills())})
+def with_full_context(agent: AgentBase) -> AgentBase:
+    """The agent with its context completed; reads files, and may fetch a repository."""
+    context = completed(agent.agent_context)
+    return agent if context is agent.agent_context else agent.model_copy(update={"agent_context": context})
 
 
 async def _completed(context: AgentContext | None) -> AgentContext | None:
-    """The context with the user's skills, if it asks for them; those that cannot be used are left out (7.3)."""
-    if context is None or not context.load_user_skills:
-        return context
-    user = await asyncio.get_running_loop().run_in_executor(reading_files, load_user_skills)
-    return context.merged(user=user)
+    return await asyncio.get_running_loop().run_in_executor(reading_files, completed, context)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -20,6 +21,8 @@ logger = logging.getLogger(__name__)
 
 PROMPT_DIR = Path(__file__).parent / "prompts"
 MAX_LISTED_CHARS = 200
+MARKETPLACE = "marketplaces/default.json"
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d")
 
 
 class AgentContext(Frozen):
@@ -30,7 +33,11 @@ class AgentContext(Frozen):
         system_message_suffix: told at the end of the system message.
         user_message_suffix: added to each message of the user.
         load_user_skills: whether the conversation adds those in the home directory of whoever runs it.
+        load_public_skills: whether the conversation adds those of the repository of public skills, if one is configured
+            (``EXTENSIONS_URL``), and of the `registered_marketplaces` (addresses of other repositories).
+        marketplace_path: the list in such a repository that says which of its skills are meant.
         load_project_skills: whether the memory adds those that the workspace holds.
+        load_memory: whether the conversation adds the notes that stand in the user's home and in the workspace.
         memory_context: notes from earlier conversations.
         disabled_skills: names that are left out, wherever they come from.
         secrets: values by name for the registry of the conversation; the model is told the names only.
@@ -41,7 +48,11 @@ class AgentContext(Frozen):
     system_message_suffix: str | None = None
     user_message_suffix: str | None = None
     load_user_skills: bool = False
+    load_public_skills: bool = False
+    marketplace_path: str = MARKETPLACE
+    registered_marketplaces: list[str] = Field(default_factory=list)
     load_project_skills: bool = False
+    load_memory: bool = False
     memory_context: str | None = None
     disabled_skills: list[str] = Field(default_factory=list)
     secrets: dict[str, SecretStr] | None = None
@@ -61,6 +72,17 @@ class AgentContext(Frozen):
                 raise ValueError(f"two skills are named {skill.name!r}; names must differ")
             seen.add(skill.name)
         return value
+
+    @field_validator("current_datetime", mode="before")
+    @classmethod
+    def _as_it_was_stored(cls, value: Any) -> Any:
+        """A time that was written as JSON is a time again; any other text is told as it is."""
+        if not isinstance(value, str):
+            return value
+        try:
+            return datetime.fromisoformat(value) if _MOMENT.match(value) else value
+        except ValueError:
+            return value
 
     @field_serializer("secrets", when_used="json")
     def _values_are_not_stored(self, secrets: dict[str, SecretStr] | None) -> dict[str, str] | None:

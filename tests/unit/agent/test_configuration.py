@@ -9,11 +9,12 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from agent_core.agent.agent import Agent
-from agent_core.agent.base import PROMPT_DIR, AgentBase, AnyAgent
+from agent_core.agent.base import AgentBase, AnyAgent
 from agent_core.agent.codeact import CodeActAgent
 from agent_core.agent.models_in import llms_in
 from agent_core.agent.presets import get_default_agent
 from agent_core.agent.resume import verify
+from agent_core.agent.system_prompt import PROMPT_DIR
 from agent_core.events.control import AgentState, AgentStateChanged
 from agent_core.events.llm_events import ActionEvent, MessageEvent, SystemPromptEvent
 from agent_core.events.messages import Message, TextContent

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_core.errors import SandboxError
+from agent_core.errors import SandboxError, ToolError
 from agent_core.events.control import Condensation, RecallAction, RecallObservation
 from agent_core.events.llm_events import ObservationEvent
 from agent_core.events.schema import Observation
@@ -19,7 +19,7 @@ from agent_core.memory.memory import Memory
 from agent_core.skills.context import AgentContext
 from agent_core.skills.skill import Skill
 from agent_core.skills.trigger import KeywordTrigger, PathTrigger
-from agent_core.testing.answering_sandbox import AnsweringSandbox, Asked
+from agent_core.testing.answering_sandbox import AnsweringSandbox, Asked, Reply
 
 LIMIT_SECONDS = 10.0
 FOLDER = "/workspace/.openhands/microagents"
@@ -33,6 +33,8 @@ class Sandbox(AnsweringSandbox):
     broken: bool = False
 
     def answer(self, asked: Asked) -> dict[str, Any]:
+        if asked.op == "file.read":
+            raise ToolError("no such file")
         assert asked.op == "workspace.facts"
         if self.broken:
             raise SandboxError("the sandbox is gone")
@@ -206,3 +208,31 @@ async def test_a_rule_is_told_with_the_first_touched_file_that_it_is_for() -> No
         await talk.stream.add_event(Condensation(forgotten_event_ids=[stored.id]))
         await talk.recall("hello")
         assert talk.memory.rules_for("/workspace/src/b.py") == told
+
+
+@dataclass
+class WithNotes(Sandbox):
+    """A sandbox whose workspace has notes."""
+
+    notes: bytes = b""
+
+    async def request(self, op: str, args: Any, **options: Any) -> Reply:
+        if op != "file.read":
+            return await super().request(op, args, **options)
+        self.asked.append(Asked(op, dict(args)))
+        return Reply({}, self.notes)
+
+
+async def test_notes_about_the_project_are_told_with_the_first_message_if_the_context_asks_for_them() -> None:
+    sandbox = WithNotes(a_workspace(), notes=b"Tests run with make. " + b"n" * 7000)
+    async with talking(sandbox, AgentContext(load_memory=True)) as talk:
+        told = (await talk.recall("Hello", first=True)).additional_agent_instructions
+        assert "make" not in (await talk.recall("Again")).additional_agent_instructions
+    assert "Tests run with make." in told
+    assert told.count("n") < 6100
+    assert sandbox.asked[-1].args["path"] == "/workspace/.openhands/MEMORY.md"
+    sandbox = WithNotes(a_workspace(), notes=b"Tests run with make.")
+    async with talking(sandbox, AgentContext()) as talk:
+        assert "make" not in (await talk.recall("Hello", first=True)).additional_agent_instructions
+    async with talking(Sandbox(a_workspace()), AgentContext(load_memory=True)) as talk:
+        assert "Notes" not in (await talk.recall("Hello", first=True)).additional_agent_instructions

@@ -23,6 +23,16 @@ def knowledge(word: str) -> Skill:
     return Skill(name=f"about {word}", content=f"{{{{ {word} }}}} is known", trigger=KeywordTrigger(keywords=[word]))
 
 
+@pytest.mark.parametrize(
+    "moment", [datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), datetime(2026, 1, 2, 3, 4), "today", None]
+)
+def test_a_context_is_the_same_after_it_was_stored_as_json(moment: datetime | str | None) -> None:
+    context = AgentContext(current_datetime=moment)
+    again = AgentContext.model_validate_json(context.model_dump_json())
+    assert again == context
+    assert again.get_system_message_suffix() == context.get_system_message_suffix()
+
+
 def test_the_parts_of_the_system_message_stand_in_their_order_and_the_date_last() -> None:
     context = AgentContext(
         skills=[Skill(name="repo", content="Use {{ tabs }}."), knowledge("git")],
