@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 CLOSE_SECONDS = 8.0
 CANCEL_SECONDS = 2.0
 REFRESH_PAUSE_SECONDS = 0.1
+LET_GO_SECONDS = 0.1
 
 UNKNOWN_EFFECT = (
     "the connection was lost before it answered, so it is unknown whether the call took effect; look before you repeat"
@@ -154,6 +155,7 @@ class Connection:
         self._on_change = on_change
         self._link: Link | None = None
         self._is_closed = False
+        self._calls: set[asyncio.Task[Any]] = set()
         # Protects the connection: of several calls that find it lost, one connects again.
         self._linking = asyncio.Lock()
 
@@ -193,6 +195,8 @@ class Connection:
         self._is_closed = True
         if self._link is not None:
             await self._link.close()
+        if self._calls:  # they have nobody left who could answer
+            await asyncio.wait(self._calls, timeout=CANCEL_SECONDS)
 
     async def _result(self, tool: McpTool, sent: dict[str, Any], limit: float) -> Any:
         for is_last in (False, True):
@@ -202,7 +206,7 @@ class Connection:
                 continue
             try:
                 async with asyncio.timeout(limit):
-                    return await client.call_tool(tool.remote_name, sent)
+                    return await self._asked(client, tool.remote_name, sent)
             except TimeoutError:
                 raise McpServerError(f"it did not answer within {limit:g} s; the call was cancelled") from None
             except Exception as error:
@@ -213,6 +217,23 @@ class Connection:
                 if is_last or not (is_refused or tool.may_be_repeated or not link.was_reached):
                     raise McpServerError(UNKNOWN_EFFECT) from error
         raise McpServerError("its connection is lost again and again")
+
+    async def _asked(self, client: Client, name: str, arguments: dict[str, Any]) -> Any:
+        """The server's answer; when cancelled it lets the server know, but does not wait for one that does not read."""
+        calling = asyncio.create_task(client.call_tool(name, arguments), name=f"mcp-call:{self.name}")
+        self._calls.add(calling)
+        calling.add_done_callback(self._call_done)
+        try:
+            return await asyncio.shield(calling)
+        finally:
+            if not calling.done():
+                calling.cancel()
+                await asyncio.wait([calling], timeout=LET_GO_SECONDS)
+
+    def _call_done(self, calling: asyncio.Task[Any]) -> None:
+        self._calls.discard(calling)
+        if not calling.cancelled():
+            calling.exception()  # whoever waits for it raises it; nobody may be left
 
     async def _linked(self) -> Link:
         """A connection that stands; a lost one is made again, once.

@@ -55,6 +55,7 @@ class McpServers:
 
     Attributes:
         changed: set whenever tools or problems have changed; whoever waits for it clears it.
+        told: problems that the user knows already, as server and reason.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class McpServers:
         `refused_programs` names those that are left out if they are programs.
         """
         self.changed = asyncio.Event()
+        self.told: set[tuple[str, str]] = set()
         self._variables = dict(variables or {})
         self._environment = os.environ if environment is None else environment
         self._lookup: SecretLookup = _no_secrets

@@ -60,7 +60,6 @@ class ToolServers:
         self._agent = agent
         self._stream: EventStream | None = None
         self._following: asyncio.Task[None] | None = None
-        self._told: set[tuple[str, str]] = set()
 
     def start(self, stream: EventStream, secrets: SecretRegistry) -> None:
         """Begin to connect, and to tell in this log what goes wrong."""
@@ -116,9 +115,9 @@ class ToolServers:
         problems = self.servers.problems(self._own_names(), self._agent.filter_tools_regex)
         for server, reasons in problems.items():
             for reason in reasons:
-                if self._stream is None or (server, reason) in self._told:
+                if self._stream is None or (server, reason) in self.servers.told:
                     continue
-                self._told.add((server, reason))
+                self.servers.told.add((server, reason))
                 text = f"MCP server {server!r}: {reason}"
                 logger.warning("conversation %s: %s", self._stream.conversation_id, text)
                 try:

@@ -249,5 +249,5 @@ async def test_the_end_of_a_session_ends_its_servers(tmp_path: Path) -> None:
         stage.session._tool_servers.tools.wait = _no_wait
         await until(lambda: "slow" in stage.session._tool_servers.tools)
         await stage.session.close(stopped=True)
-        assert not any(is_running(int(pid)) for pid in pids.read_text().split())
+        await until(lambda: not any(is_running(int(pid)) for pid in pids.read_text().split()))
         assert not [task for task in asyncio.all_tasks() if "mcp" in task.get_name()]

@@ -2,8 +2,9 @@
 
 Its one argument is a JSON object: ``tools`` (names), ``delay`` (seconds before it reads), ``silent`` (never answers),
 ``noise`` (lines before its first answer), ``exit`` (code with which it ends at once, after a word on its standard
-error), ``modern`` (knows the newest version of the protocol only), ``pids`` (file that its process id, and that of a
-child it starts, are written to), ``notes`` (file for what it was told).
+error), ``modern`` (knows the newest version of the protocol only), ``deaf`` (reads no more once it has listed its
+tools), ``pids`` (file that its process id, and that of a child it starts, are written to), ``notes`` (file for what it
+was told).
 """
 
 from __future__ import annotations
@@ -84,6 +85,8 @@ def main() -> None:
                 file.write(f"{message['method']}\n")
         if "id" in message and not options.get("silent"):
             answer(message, names)
+        while options.get("deaf") and message["method"] == "tools/list":
+            time.sleep(1)
 
 
 def answer(message: dict[str, Any], names: list[str]) -> None:

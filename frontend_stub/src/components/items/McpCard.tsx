@@ -72,7 +72,13 @@ export function McpCard({ foldKey, action, observation, awake }: McpCardProps) {
       >
         {action !== null && <Json value={objectField(action.args, "arguments") ?? {}} />}
         {result !== null && result.text !== "" && <pre className="file-text">{result.text}</pre>}
-        {result?.images.map((image, index) => <img key={index} src={image} alt={`Result ${index + 1}`} />)}
+        {result !== null && result.images.length > 0 && (
+          <div className="prose">
+            {result.images.map((image, index) => (
+              <img key={index} src={image} alt={`Result ${index + 1}`} />
+            ))}
+          </div>
+        )}
       </Fold>
     </Step>
   );
