@@ -26,7 +26,8 @@ logger = logging.getLogger(__name__)
 KeyState = Literal["unknown", "running", "done", "lost"]
 
 _REPEATABLE = frozenset(
-    {"ping", "workspace.facts", "file.read", "search.glob", "search.grep", "shell.interrupt", "shell.kill"}
+    {"ping", "file.read", "search.glob", "search.grep", "shell.interrupt", "shell.kill"}
+    | {"workspace.facts", "workspace.snapshot", "workspace.restore", "workspace.pack", "workspace.unpack"}
 )
 """Operations that may run again without harm, so that they need no key."""
 

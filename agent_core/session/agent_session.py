@@ -20,6 +20,7 @@ from agent_core.llm.llm import CallContext
 from agent_core.llm.metrics import ConversationStats
 from agent_core.mcp.servers import McpServers
 from agent_core.runtime.connection import SandboxConnection
+from agent_core.runtime.seeding import plant
 from agent_core.runtime.shared_sandbox import SharedSandbox
 from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.confirmation import ConfirmationPolicy
@@ -133,7 +134,9 @@ class AgentSession:
         self.secrets = make_secrets(self.settings, self._agent, self.stream, self._parent)
         self._step = make_step(self.settings, self._agent, self._tools, self.stream, self._parent)
         self.call_context = self._step.account.context
-        self._going_back = GoingBack(self.stream, lambda: self._step.system_prompt(self.secrets.descriptions()))
+        self._going_back = GoingBack(
+            self.stream, self.sandbox, lambda: self._step.system_prompt(self.secrets.descriptions())
+        )
         opening: list[AnyEvent] = [AgentStateChanged(agent_state=AgentState.LOADING)]
         prompt = self._step.init_state(await self.stream.page(limit=FIRST_EVENTS), self.secrets.descriptions())
         opening.extend([prompt] if prompt is not None else [])
@@ -158,6 +161,7 @@ class AgentSession:
         self._tool_servers.start(self.stream, self.secrets)
         try:
             await self.sandbox.start(self._report.progress)
+            await plant(self.settings.seed, self.sandbox)
             await prepare_tools(self._tools.values(), self.sandbox)
             async with self._going_back.lock:
                 await self._begin(initial_message)

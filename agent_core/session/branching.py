@@ -18,8 +18,9 @@ from agent_core.runtime.sandbox import Sandbox
 from agent_core.session.agent_session import AgentSession
 from agent_core.session.conversation_loop import ConversationLoop
 from agent_core.session.conversation_state import ConversationView
+from agent_core.session.forking import copy_files as copy_workspace
 from agent_core.session.forking import fork_log
-from agent_core.session.workspace import Workspace
+from agent_core.session.workspace import GivenSandbox, LocalWorkspace, Workspace
 
 T = TypeVar("T")
 
@@ -66,6 +67,7 @@ class Branching(ABC):
         agent: AgentBase | None = None,
         workspace: str | Path | Workspace | Sandbox | None = None,
         conversation_id: object = None,
+        copy_files: bool = True,
     ) -> Self:
         """A new conversation that begins as this one did up to this event (None: to its end), and is idle.
 
@@ -78,15 +80,19 @@ class Branching(ABC):
             agent: who works in the fork, with other tools perhaps; None: the same.
             workspace: where the fork works; None: beside this one's folder, or in a container of its own.
             conversation_id: the fork's id; a new one if None.
+            copy_files: whether the fork's workspace gets the files.
 
         Raises:
             NoSuchEventError: the log has no such event.
             ValueError: the fork's log is not empty, or there is no telling where it works.
+            SandboxError: the files cannot be copied.
         """
         fork = self._twin(agent, workspace, conversation_id)
         try:
             prompt = None if agent is None else fork._do(fork._opening_prompt())
-            self._do(self._copy_to(fork, from_event_id, reset_metrics, prompt))
+            moments = self._do(self._copy_to(fork, from_event_id, reset_metrics, prompt))
+            if copy_files and not _share_files(self.workspace, fork.workspace):
+                self._do(self._copy_files_to(fork, moments))
         except BaseException:
             fork.close()
             raise
@@ -134,14 +140,28 @@ class Branching(ABC):
 
     async def _copy_to(
         self, fork: Branching, upto: int | None, reset_metrics: bool, prompt: SystemPromptEvent | None
-    ) -> None:
+    ) -> list[int]:
         source, target = self._work.log, fork._work.log
         if await target.store.last_id(target.conversation_id) >= 0:
             raise ValueError(f"conversation_id: {target.conversation_id!r} has a log already; choose another one")
-        await fork_log(
+        return await fork_log(
             (source.store, source.conversation_id),
             (target.store, target.conversation_id),
             upto=upto,
             reset_metrics=reset_metrics,
             prompt=prompt,
         )
+
+    async def _copy_files_to(self, fork: Branching, moments: list[int]) -> None:
+        work, session = self._work, self._work.session_at_work
+        async with fork._work.sandbox.for_one_call() as target:
+            if session is not None:
+                await copy_workspace((session.sandbox, work.conversation_id), moments, target)
+                return
+            async with work.sandbox.for_one_call() as source:
+                await copy_workspace((source, work.conversation_id), moments, target)
+
+
+def _share_files(one: Workspace, other: Workspace) -> bool:
+    local = isinstance(one, LocalWorkspace) and isinstance(other, LocalWorkspace)
+    return one.working_dir == other.working_dir if local else isinstance(one, GivenSandbox) and one == other

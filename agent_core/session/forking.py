@@ -9,7 +9,9 @@ from agent_core.events.event import UNSTORED
 from agent_core.events.llm_events import MetricsSnapshot, SystemPromptEvent
 from agent_core.events.serialization import AnyEvent, encoded, from_payload, to_payload
 from agent_core.events.store import EventStore, NewEvent
+from agent_core.runtime.snapshots import moments_of, packed, unpack
 from agent_core.session.going_back import checked_place
+from agent_core.tools.spec import SandboxAccess
 
 PAGE = 200
 
@@ -33,12 +35,13 @@ async def fork_log(
     upto: int | None,
     reset_metrics: bool = True,
     prompt: SystemPromptEvent | None = None,
-) -> int:
+) -> list[int]:
     """Begin the empty log `target` with the events 0 to `upto` of `source`, under their ids; None takes all.
 
     What is open behind them is closed, and the agent waits for its user. What the user has decided for good, later as
     well, is in force in the fork. With `reset_metrics` the fork has cost nothing yet. `prompt` is what its agent is
-    told, where that is another one. Returns the id of the last event that was taken; -1 when the source has none.
+    told, where that is another one. Returns the ids of the events at which the source may have kept its files, newest
+    first; none where its files are to be taken as they are now.
 
     Raises:
         NoSuchEventError: the source has no event `upto`.
@@ -61,7 +64,7 @@ async def fork_log(
         await into.append(target_id, records, epoch=epoch)
         after += len(records)
     if place < 0:
-        return -1
+        return []
     state = await state_of_branch(StoredLog(into, target_id), branches, place)
     opening = opening_of(Rewind(to=place, forked_from=source_id), state)
     opening.extend(await _decided_later(StoredLog(store, source_id), place))
@@ -73,7 +76,7 @@ async def fork_log(
         [NewEvent(event.kind, event.source, event.cause, event.timestamp, payload) for event, payload in written],
         epoch=epoch,
     )
-    return place
+    return moments_of(branches.path(place), state.unanswered) if place < last else []
 
 
 async def _decided_later(source: StoredLog, after: int) -> list[AnyEvent]:
@@ -83,3 +86,13 @@ async def _decided_later(source: StoredLog, after: int) -> list[AnyEvent]:
         after = page[-1].id
         changes.extend(event for event in page if isinstance(event, ConfirmationPolicyChanged))
     return [event.model_copy(update={"id": UNSTORED}) for event in changes[-1:]]
+
+
+async def copy_files(source: tuple[SandboxAccess, str], moments: list[int], target: SandboxAccess) -> None:
+    """Put the files of the source conversation, as they were at the newest of these moments, into another workspace.
+
+    Raises:
+        SandboxError, ToolError: it cannot be done; the message says why.
+    """
+    sandbox, conversation_id = source
+    await unpack(target, packed(sandbox, conversation_id, moments))

@@ -17,7 +17,10 @@ from agent_core.events.event import UNSTORED, utc_now
 from agent_core.events.llm_events import MessageEvent, SystemPromptEvent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
+from agent_core.runtime.connection import SandboxConnection
 from agent_core.runtime.runtime import Runtime
+from agent_core.runtime.shared_sandbox import SharedSandbox
+from agent_core.runtime.snapshots import Restored, moments_of, restore
 
 
 class GoingBack:
@@ -31,8 +34,11 @@ class GoingBack:
     controller: AgentController | None = None
     runtime: Runtime | None = None
 
-    def __init__(self, stream: EventStream, prompt: Callable[[], SystemPromptEvent]) -> None:
+    def __init__(
+        self, stream: EventStream, sandbox: SandboxConnection | SharedSandbox, prompt: Callable[[], SystemPromptEvent]
+    ) -> None:
         self._stream = stream
+        self._sandbox = sandbox
         self._prompt = prompt
         self._branches = Branches()
         self.lock = asyncio.Lock()
@@ -47,14 +53,16 @@ class GoingBack:
             StreamClosedError: the session is closed.
             EventStoreError: it could not be stored; nothing has changed then but that the agent was interrupted.
         """
-        place = checked_place(to, self._stream.last_id)
+        last = self._stream.last_id
+        place = checked_place(to, last)
         async with self.lock, self._at_rest():
             state = await self._state(place)
-            opening = opening_of(Rewind(to=place), state, self._prompt())
+            files = await self._files(place, state) if place < last else Restored(None)
+            rewind = Rewind(to=place, files_of=files.event_id, note=files.note)
+            opening = opening_of(rewind, state, self._prompt())
             if self.controller is None:  # the session goes on to load
                 opening.append(AgentStateChanged(agent_state=AgentState.LOADING))
-            (rewind, *_) = await self._stream.add_events(opening)
-            return rewind
+            return (await self._stream.add_events(opening))[0]
 
     async def recover(self, option: Literal[1, 2, 3]) -> AnyEvent:
         """Do what the user wants of an agent that was found in a loop; see `LoopRecovery`, which is returned as stored.
@@ -85,6 +93,10 @@ class GoingBack:
         async for event in self._stream.history(after=self._branches.last_id):
             self._branches.fold(event)
         return await state_of_branch(self._stream, self._branches, leaf)
+
+    async def _files(self, place: int, state: ConversationState) -> Restored:
+        moments = moments_of(self._branches.path(place), state.unanswered)
+        return await restore(self._sandbox, self._stream.conversation_id, moments, self._stream.last_id)
 
     async def _last_said(self, before: int) -> MessageEvent | None:
         said = None

@@ -20,6 +20,7 @@ from agent_core.runtime.connection import SandboxConnection
 from agent_core.runtime.hook_calls import ConversationHooks
 from agent_core.runtime.runtime import Runtime
 from agent_core.runtime.shared_sandbox import SharedSandbox
+from agent_core.runtime.snapshots import Snapshots
 from agent_core.security.hook_files import home_hooks
 from agent_core.session.hook_judge import ModelJudge
 from agent_core.session.making import make_memory, reading_files
@@ -37,18 +38,22 @@ class Parts:
     memory: Memory
     hooks: ConversationHooks
     delegation: Delegation
+    snapshots: Snapshots | None
 
     async def catch_up(self, stream: EventStream) -> None:
         """Tell all of them what is in the log by now."""
         async for event in stream.history():
             for subscriber in (self.controller, self.runtime, self.memory, self.delegation):
                 subscriber.observe(event)
+            if self.snapshots is not None:
+                self.snapshots.observe(event)
         await self.controller.rejoin()
         await self.memory.rejoin()
 
     def runs(self) -> Mapping[str, Callable[[], Coroutine[Any, Any, None]]]:
         """What follows the live log, by name."""
-        return {"runtime": self.runtime.run, "memory": self.memory.run, "agent_controller": self.controller.run}
+        runs = {"runtime": self.runtime.run, "memory": self.memory.run, "agent_controller": self.controller.run}
+        return {**runs, "snapshots": self.snapshots.run} if self.snapshots is not None else runs
 
 
 async def make_hooks(
@@ -85,4 +90,6 @@ async def make_parts(shared: Shared, tools: Mapping[str, ToolDefinition]) -> Par
         rules_for=memory.rules_for,
         subagents=delegation,
     )
-    return Parts(controller, runtime, memory, hooks, delegation)
+    own = isinstance(sandbox, SandboxConnection) and settings.snapshots
+    snapshots = Snapshots(stream, sandbox, tools) if own else None
+    return Parts(controller, runtime, memory, hooks, delegation, snapshots)

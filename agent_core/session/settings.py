@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from agent_core.agent.base import AgentBase
@@ -43,6 +44,8 @@ class SessionSettings:
         conversation_instructions: told to the agent with the facts of the workspace.
         condenser: shortens what the model is shown when it becomes too long; None never does.
         stuck_detection: whether an agent that only repeats itself is stopped.
+        seed: a tar file with what the workspace begins with; it is removed when its files are there.
+        snapshots: whether the files of the workspace are kept as they were, so that they can go back.
         agent: the agent itself, which then counts instead of `llm`, `agent_class`, `condenser` and `tools`; and, where
             that is None, instead of `agent_context`.
         tools: replaces the tools of the agent class; None keeps them.
@@ -69,6 +72,8 @@ class SessionSettings:
     conversation_instructions: str = ""
     condenser: Condenser | None = None
     stuck_detection: bool = True
+    snapshots: bool = True
+    seed: Path | None = None
     tools: tuple[Tool, ...] | None = None
     agent: AgentBase | None = None
     hooks: HookConfig = field(default_factory=HookConfig)

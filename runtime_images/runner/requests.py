@@ -17,6 +17,7 @@ from .loop import Loop
 from .request import Request
 from .searching import Searches
 from .session import Session
+from .snapshots import Snapshots
 from .wire import Frame
 from .workers import BusyError
 
@@ -46,6 +47,7 @@ class Requests:
         files: Files,
         searches: Searches,
         browser: Browser,
+        snapshots: Snapshots,
     ) -> None:
         self._loop = loop
         self._workspace = workspace
@@ -54,6 +56,7 @@ class Requests:
         self._files = files
         self._searches = searches
         self._browser = browser
+        self._snapshots = snapshots
         self._sessions: Dict[str, Session] = {}
         self._under_way: Dict[int, Request] = {}
         self._operations: Dict[str, Operation] = {
@@ -73,6 +76,7 @@ class Requests:
             "shell.kill": self._shell_kill,
             "shell.run": self._shell_run,
             "workspace.facts": self._workspace_facts,
+            **snapshots.operations,
         }
 
     def receive(self, connection: Connection, frame: Frame) -> None:
@@ -88,7 +92,16 @@ class Requests:
             if key is not None and name in _CARRIED_OUT_ONCE and not _only_looks(message):
                 request.key = key
                 self._journal.begin(key)
-            operation(request, message.get("args") or {}, frame.blob)
+                begin = lambda: self._begin(operation, request, message, frame.blob)  # noqa: E731
+                self._snapshots.before(request, begin)
+            else:
+                self._begin(operation, request, message, frame.blob)
+        except BadRequestError as error:
+            self._refuse(request, "bad_request", str(error))
+
+    def _begin(self, operation: Operation, request: Request, message: Dict[str, Any], blob: Optional[bytes]) -> None:
+        try:
+            operation(request, message.get("args") or {}, blob)
         except BadRequestError as error:
             self._refuse(request, "bad_request", str(error))
         except BusyError as error:
@@ -161,6 +174,7 @@ class Requests:
         self._under_way.pop(id(request), None)
         if request.key is not None:
             self._journal.finish(request.key, answer)
+            self._snapshots.after(request.key)
 
     # Operations
 

@@ -17,6 +17,7 @@ from .requests import Requests
 from .searching import Searches
 from .server import Server, watch_signals
 from .whole_files import WholeFiles
+from .snapshots import Snapshots
 from .workers import Workers
 
 
@@ -33,7 +34,8 @@ def serve(socket_path: str, state_directory: str, workspace: str, idle_exit_seco
     history = History(os.path.join(state_directory, "history"))
     files = Files(workers, Editor(history), Patcher(workspace, history), WholeFiles(history))
     searches, browser = Searches(loop, workspace), Browser(loop, workspace, state_directory)
-    requests = Requests(loop, workspace, boot, journal, files, searches, browser)
+    snapshots = Snapshots(loop, files, workspace, state_directory)
+    requests = Requests(loop, workspace, boot, journal, files, searches, browser, snapshots)
     server = Server(loop, requests, workspace, boot, idle_exit_seconds)
     watch_signals(loop, requests)
     try:

@@ -25,6 +25,7 @@ from server.conversation_manager.conversation_manager import (
 from server.errors import ConversationNotFoundError
 from server.session.culler import Activity, cull_forever, is_idle, is_pause_over
 from server.session.recovery import find_unattended, resume_interrupted
+from server.session.seeds import seed_of
 from server.session.title_keeper import TitleKeeper
 from server.session.web_session import WebSession
 
@@ -133,6 +134,7 @@ class StandaloneConversationManager(ConversationManager):
             await session.end(stopped=True)
             try:
                 self._titles.forget(conversation_id)
+                seed_of(self.parts.settings.data_dir, conversation_id).unlink(missing_ok=True)
                 self._unattended_since.pop(conversation_id, None)
                 # Its sandbox may have been found only while it ran.
                 await self.parts.sandboxes.destroy(await self._conversations.get(conversation_id) or record)

@@ -34,6 +34,7 @@ class ForkWish(BaseModel):
 
     event_id: int | None = Field(None, ge=0)
     reset_metrics: bool = True
+    copy_files: bool = True
 
 
 @router.post("/rewind")
@@ -57,8 +58,14 @@ async def fork(record: OwnConversation, services: ServicesDependency, body: Fork
     wish = body or ForkWish()
     new_id = uuid.uuid4().hex
     try:
-        note = await fork_conversation(
-            services.database, services.manager, record, new_id, upto=wish.event_id, reset_metrics=wish.reset_metrics
+        await fork_conversation(
+            services.database,
+            services.manager,
+            record,
+            new_id,
+            upto=wish.event_id,
+            reset_metrics=wish.reset_metrics,
+            copy_files=wish.copy_files,
         )
     except NoSuchEventError as error:
         raise ReplyError(400, _error(f"event_id: {error}")) from error
@@ -68,7 +75,7 @@ async def fork(record: OwnConversation, services: ServicesDependency, body: Fork
         "status": "ok",
         "conversation_id": new_id,
         "forked_from": record.id,
-        "message": note or None,
+        "message": None,
         "conversation_status": ConversationStatus.STOPPED.value,
     }
 

@@ -28,6 +28,7 @@ from server.session.deferred_sandbox import DeferredSandbox
 from server.session.experiments import ExperimentManager
 from server.session.own_servers import opened_servers
 from server.session.sandboxes import OTHER_SANDBOXES, Sandboxes
+from server.session.seeds import seed_of
 from server.session.settings_merge import merge_settings
 from server.settings import Settings
 from server.user_settings import secret_values
@@ -182,4 +183,5 @@ def session_settings(
         mcp_rules=servers.rules,
         enable_sub_agents=server.enable_sub_agents,
         enable_browsing=browsing,
+        seed=seed_of(server.data_dir, record.id),
     )

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
+from agent_core.errors import SandboxError
 from agent_core.events.event import utc_now
+from agent_core.runtime.snapshots import packed
 from agent_core.session.forking import fork_log
+from agent_core.tools.spec import SandboxAccess
 from server.conversation_manager.conversation_manager import ConversationManager
 from server.db.conversations import ConversationRecord
 from server.db.database import Database
 from server.session.recovery import RESUMES
 from server.session.sandboxes import OTHER_SANDBOXES
+from server.session.seeds import seed_of
 from server.session.titles import default_title
+
+START_SECONDS = 90.0
+LOOK_SECONDS = 0.05
+_writing = ThreadPoolExecutor(1, thread_name_prefix="forks")
 
 _NOT_CARRIED = frozenset({RESUMES, OTHER_SANDBOXES})
 """Options that belong to one conversation alone."""
@@ -25,14 +36,15 @@ async def fork_conversation(
     *,
     upto: int | None,
     reset_metrics: bool,
-) -> str:
+    copy_files: bool,
+) -> None:
     """Make the conversation `new_id`, which begins as `source` did up to that event; it is not started.
 
-    Returns what there is to say of its files, which is usually nothing.
+    The files are copied into the data folder; the fork's first start puts them into its workspace.
 
     Raises:
         NoSuchEventError: the source's log has no such event.
-        DrydockError: it cannot be written; nothing is left of it.
+        DrydockError: it cannot be written, or its files cannot be had; nothing is left of it.
     """
     now = utc_now()
     record = replace(
@@ -54,4 +66,26 @@ async def fork_conversation(
     except BaseException:
         await manager.delete(new_id)
         raise
-    return ""
+
+
+async def _copy_files(manager: ConversationManager, source: ConversationRecord, moments: list[int], to: Path) -> None:
+    sandbox = await _sandbox_of(manager, source.id)
+    to.parent.mkdir(mode=0o700, exist_ok=True)
+    with to.open("wb") as file:
+        async for part in packed(sandbox, source.id, moments):
+            await asyncio.get_running_loop().run_in_executor(_writing, file.write, part)
+
+
+async def _sandbox_of(manager: ConversationManager, conversation_id: str) -> SandboxAccess:
+    """The sandbox of a conversation, which is started if need be."""
+    await manager.maybe_start_agent_loop(conversation_id)
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            while (sandbox := manager.sandbox(conversation_id)) is None:
+                await asyncio.sleep(LOOK_SECONDS)
+            return sandbox
+    except TimeoutError:
+        raise SandboxError(
+            f"The sandbox of conversation {conversation_id} did not come up within {START_SECONDS:g} s.",
+            fix="Fork it without its files, or try again.",
+        ) from None

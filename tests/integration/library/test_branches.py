@@ -8,6 +8,7 @@ import pytest
 
 from agent_core import Agent, Conversation, ExecutionStatus, Tool
 from agent_core.errors import NoSuchEventError
+from agent_core.events.branches import Rewind
 from agent_core.events.llm_events import ActionEvent, MessageEvent, ObservationEvent, SystemPromptEvent
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import call, finish, say
@@ -122,3 +123,74 @@ def test_a_fork_of_nothing_is_a_new_conversation(start_model: StartModel, projec
         fork.run()
         assert any(isinstance(event, MessageEvent) for event in fork.state.log)
         assert len(conversation.state.log) == 0
+
+
+def test_the_files_go_back_with_the_conversation_and_come_again(start_model: StartModel, project: Path) -> None:
+    server = start_model(
+        [
+            call("terminal", {"command": "echo one > a.txt; rm boat.py"}),
+            call("terminal", {"command": "echo two > a.txt; mkdir -p deep/er; echo x > deep/er/b.txt"}),
+            finish("Done."),
+            call("terminal", {"command": "cat a.txt"}),
+            finish("Seen."),
+        ]
+    )
+    (project / ".git").mkdir()
+    (project / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    with Conversation(agent(server), workspace=project) as conversation:
+        conversation.send_message("Go.")
+        conversation.run()
+        end = len(conversation.state.log) - 1
+        message = conversation.state.last_user_message_id
+        first = results(conversation)[0]
+        (project / ".git" / "HEAD").write_text("ref: refs/heads/other\n")
+        conversation.navigate_to(first)
+        assert (project / "a.txt").read_text() == "one\n"
+        assert not (project / "deep").exists()
+        assert not (project / "boat.py").exists()
+        assert (project / ".git" / "HEAD").read_text() == "ref: refs/heads/other\n"
+        conversation.navigate_to(message)
+        assert not (project / "a.txt").exists()
+        assert (project / "boat.py").read_text() == "class Boat:\n    pass\n"
+        conversation.navigate_to(end)
+        assert (project / "deep" / "er" / "b.txt").read_text() == "x\n"
+        assert (project / "a.txt").read_text() == "two\n"
+        conversation.navigate_to(first)
+        conversation.send_message("Look.")
+        conversation.run()
+        assert "one" in str(server.last_request.messages[-1])
+        rewinds = [event for event in conversation.state.log if isinstance(event, Rewind)]
+        assert [event.note for event in rewinds] == [""] * 4
+        assert all(event.files_of is not None for event in rewinds)
+
+
+def test_a_fork_gets_the_files_as_they_were_then_in_a_folder_of_its_own(start_model: StartModel, project: Path) -> None:
+    server = start_model(
+        [
+            call("terminal", {"command": "echo one > a.txt"}),
+            call("terminal", {"command": "echo two > a.txt; rm boat.py"}),
+            finish("Done."),
+            call("terminal", {"command": "cat a.txt; echo fork > a.txt; ls"}),
+            finish("Seen."),
+        ]
+    )
+    (project / ".git").mkdir()
+    (project / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    with Conversation(agent(server), workspace=project) as conversation:
+        conversation.send_message("Go.")
+        conversation.run()
+        with conversation.fork(results(conversation)[0]) as fork:
+            folder = Path(fork.workspace.working_dir)
+            assert folder.parent == project.parent
+            assert folder != project
+            assert (folder / "a.txt").read_text() == "one\n"
+            assert (folder / "boat.py").exists()
+            assert (folder / ".git" / "HEAD").exists()
+            fork.send_message("Look.")
+            fork.run()
+            assert "one" in str(server.last_request.messages[-1])
+            assert (folder / "a.txt").read_text() == "fork\n"
+        assert (project / "a.txt").read_text() == "two\n"
+        with conversation.fork(copy_files=False) as bare:
+            bare.send_message("Hm.")
+            assert not Path(bare.workspace.working_dir, "a.txt").exists()

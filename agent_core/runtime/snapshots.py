@@ -1,0 +1,148 @@
+"""The files of a workspace at the moments of its conversation: kept by the runner, brought back from there (idea 5).
+
+The runner keeps them behind each action that it carries out, under the action's key; here the moments are named that it
+cannot know of: messages of the user, and actions that are carried out elsewhere.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from agent_core.errors import SandboxError, SandboxLostError, ToolError
+from agent_core.events.branches import Rewind
+from agent_core.events.llm_events import MessageEvent, ObservationEvent
+from agent_core.events.serialization import AnyEvent
+from agent_core.events.stream import EventStream
+from agent_core.runtime.connection import SandboxConnection
+from agent_core.runtime.sandbox import SandboxStatus
+from agent_core.runtime.shared_sandbox import SharedSandbox
+from agent_core.tools.definition import ToolDefinition
+from agent_core.tools.spec import SandboxAccess
+
+logger = logging.getLogger(__name__)
+
+SUBSCRIBER = "snapshots"
+TAKE_SECONDS = 30.0
+RESTORE_SECONDS = 120.0
+MOMENTS = 500
+MAX_PACK = 1024**3
+
+
+class Restored(NamedTuple):
+    """As of which event the files are now (None: they were left as they were), and what there is to say of it."""
+
+    event_id: int | None
+    note: str = ""
+
+
+def moments_of(path: Sequence[range], unanswered: Collection[int]) -> list[int]:
+    """Of the events on a path, the ids under which files may be kept, newest first; no action without an answer."""
+    ids = (event_id for stretch in reversed(path) for event_id in reversed(stretch) if event_id not in unanswered)
+    return list(islice(ids, MOMENTS))
+
+
+class Snapshots:
+    """Names the moments of one conversation. `run` follows its log."""
+
+    def __init__(self, stream: EventStream, sandbox: SandboxAccess, tools: Mapping[str, ToolDefinition]) -> None:
+        self._stream = stream
+        self._sandbox = sandbox
+        self._tools = tools
+        self._position = -1
+        self._asked: int | None = None
+
+    def observe(self, event: AnyEvent) -> None:
+        """Take a stored event into account: since the user's first message behind the last action nothing was done."""
+        self._position = event.id
+        if isinstance(event, ObservationEvent | Rewind):
+            self._asked = None
+        elif isinstance(event, MessageEvent) and event.source == "user" and self._asked is None:
+            self._asked = event.id
+
+    async def run(self) -> None:
+        """Keep the files as they are now, and follow the log until the stream is closed."""
+        await self._take(self._position if self._asked is None else self._asked)
+        async with self._stream.subscribe(after=self._position) as events:
+            async for event in events:
+                if isinstance(event, MessageEvent) and event.source == "user":
+                    await self._take(event.id)
+                elif isinstance(event, ObservationEvent) and self._is_elsewhere(event.tool_name):
+                    await self._take(event.cause)
+                self._position = events.position
+
+    def _is_elsewhere(self, tool_name: str) -> bool:
+        """Whether the runner does not know of this tool's calls, and they may change something."""
+        definition = self._tools.get(tool_name)
+        return definition is not None and not definition.journaled and not definition.annotations.readOnlyHint
+
+    async def _take(self, event_id: int) -> None:
+        try:
+            args = {"name": name_of(self._stream.conversation_id, event_id)}
+            await self._sandbox.request("workspace.snapshot", args, limit_seconds=TAKE_SECONDS)
+        except (SandboxError, ToolError) as error:
+            # One that is missing is found out when it is wanted, and the user told.
+            logger.debug("no snapshot of %s at event %d: %s", self._stream.conversation_id, event_id, error)
+
+
+async def restore(
+    sandbox: SandboxConnection | SharedSandbox, conversation_id: str, moments: list[int], last_id: int
+) -> Restored:
+    """Make the files as they were at the newest of these moments of which they are kept.
+
+    The present ones are kept under the id of the log's last event, so that this can be undone.
+    """
+    if isinstance(sandbox, SharedSandbox) or await sandbox.sandbox.poll() is SandboxStatus.ABSENT:
+        return Restored(None)  # the files are another conversation's, or there are none
+    names = {name_of(conversation_id, moment): moment for moment in moments}
+    try:
+        args = {"names": list(names), "keep": name_of(conversation_id, last_id)}
+        reply = await sandbox.request("workspace.restore", args, limit_seconds=RESTORE_SECONDS)
+    except SandboxLostError as error:
+        return Restored(None, f"It is not known what became of the files in the workspace: {error}")
+    except (SandboxError, ToolError) as error:
+        return Restored(None, f"The files in the workspace were left as they are: {error}")
+    found = names.get(str(reply.result.get("restored")))
+    if found is None:
+        return Restored(None, "The files in the workspace were left as they are: none are kept from then.")
+    return Restored(found)
+
+
+async def packed(sandbox: SandboxAccess, conversation_id: str, moments: list[int]) -> AsyncIterator[bytes]:
+    """A tar file, in parts, with the files as they were at the newest of these moments; without any as they are now.
+
+    Raises:
+        SandboxError, ToolError: they cannot be had.
+    """
+    names = [name_of(conversation_id, moment) for moment in moments]
+    offset, is_whole = 0, False
+    while not is_whole:
+        args = {"names": names, "keep": f"{conversation_id}:packed", "offset": offset}
+        reply = await sandbox.request("workspace.pack", args, limit_seconds=RESTORE_SECONDS)
+        part = reply.blob or b""
+        offset += len(part)
+        is_whole = bool(reply.result.get("eof")) or not part
+        if offset > MAX_PACK:
+            raise SandboxError(f"The workspace has more than {MAX_PACK // 2**20} MiB.", code="too_large")
+        yield part
+
+
+async def unpack(sandbox: SandboxAccess, parts: AsyncIterator[bytes]) -> None:
+    """Put the files of such a tar file into the workspace.
+
+    Raises:
+        SandboxError, ToolError: that cannot be done.
+    """
+    offset = 0
+    async for part in parts:
+        await sandbox.request("workspace.unpack", {"offset": offset}, blob=part, limit_seconds=RESTORE_SECONDS)
+        offset += len(part)
+    args = {"offset": offset, "eof": True}
+    await sandbox.request("workspace.unpack", args, blob=b"", limit_seconds=RESTORE_SECONDS)
+
+
+def name_of(conversation_id: str, event_id: int) -> str:
+    """The key of an action, and the name under which files are kept."""
+    return f"{conversation_id}:{event_id}"
