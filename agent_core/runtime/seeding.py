@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import BinaryIO
 
 from agent_core.runtime.snapshots import unpack
 from agent_core.tools.spec import SandboxAccess
@@ -21,14 +22,31 @@ async def plant(seed: Path | None, sandbox: SandboxAccess) -> None:
     Raises:
         SandboxError, ToolError: it cannot be done; the file stays for the next start.
     """
-    if seed is None or not seed.exists():
+    if seed is None:
         return
-    await unpack(sandbox, _parts(seed))
-    seed.unlink(missing_ok=True)
-
-
-async def _parts(path: Path) -> AsyncIterator[bytes]:
     loop = asyncio.get_running_loop()
-    with path.open("rb") as file:
-        while part := await loop.run_in_executor(_reading, file.read, PART):
-            yield part
+    file = await loop.run_in_executor(_reading, _opened, seed)
+    if file is None:
+        return
+    try:
+        await unpack(sandbox, _parts(file))
+    finally:
+        await loop.run_in_executor(_reading, file.close)
+    await loop.run_in_executor(_reading, _removed, seed)
+
+
+def _opened(path: Path) -> BinaryIO | None:
+    try:
+        return path.open("rb")
+    except FileNotFoundError:
+        return None
+
+
+def _removed(path: Path) -> None:
+    path.unlink(missing_ok=True)
+
+
+async def _parts(file: BinaryIO) -> AsyncIterator[bytes]:
+    loop = asyncio.get_running_loop()
+    while part := await loop.run_in_executor(_reading, file.read, PART):
+        yield part

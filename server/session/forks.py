@@ -6,6 +6,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO
 
 from agent_core.errors import SandboxError
 from agent_core.events.event import utc_now
@@ -17,7 +18,6 @@ from server.db.conversations import ConversationRecord
 from server.db.database import Database
 from server.session.recovery import RESUMES
 from server.session.sandboxes import OTHER_SANDBOXES
-from server.session.seeds import seed_of
 from server.session.titles import default_title
 
 START_SECONDS = 90.0
@@ -70,10 +70,18 @@ async def fork_conversation(
 
 async def _copy_files(manager: ConversationManager, source: ConversationRecord, moments: list[int], to: Path) -> None:
     sandbox = await _sandbox_of(manager, source.id)
-    to.parent.mkdir(mode=0o700, exist_ok=True)
-    with to.open("wb") as file:
+    loop = asyncio.get_running_loop()
+    file = await loop.run_in_executor(_writing, _made, to)
+    try:
         async for part in packed(sandbox, source.id, moments):
-            await asyncio.get_running_loop().run_in_executor(_writing, file.write, part)
+            await loop.run_in_executor(_writing, file.write, part)
+    finally:
+        await loop.run_in_executor(_writing, file.close)
+
+
+def _made(path: Path) -> BinaryIO:
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    return path.open("wb")
 
 
 async def _sandbox_of(manager: ConversationManager, conversation_id: str) -> SandboxAccess:
@@ -81,7 +89,7 @@ async def _sandbox_of(manager: ConversationManager, conversation_id: str) -> San
     await manager.maybe_start_agent_loop(conversation_id)
     try:
         async with asyncio.timeout(START_SECONDS):
-            while (sandbox := manager.sandbox(conversation_id)) is None:
+            while (sandbox := manager.sandbox(conversation_id)) is None:  # noqa: ASYNC110 - a start tells nobody
                 await asyncio.sleep(LOOK_SECONDS)
             return sandbox
     except TimeoutError:
