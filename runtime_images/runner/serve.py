@@ -16,8 +16,8 @@ from .pty import close_inherited
 from .requests import Requests
 from .searching import Searches
 from .server import Server, watch_signals
-from .whole_files import WholeFiles
 from .snapshots import Snapshots
+from .whole_files import WholeFiles
 from .workers import Workers
 
 

@@ -1,0 +1,180 @@
+"""The workspace's files are kept behind each operation and brought back; nothing else is touched."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.contract.runner.client import Client, Runner
+
+
+def run(client: Client, command: str, key: str) -> None:
+    assert client.call("shell.run", key=key, command=command, timeout=20).result["exit_code"] == 0
+
+
+def back(client: Client, *names: str, keep: str = "kept") -> dict[str, Any]:
+    return client.call("workspace.restore", names=list(names), keep=keep).result
+
+
+def test_the_files_behind_each_operation_can_be_had_again(client: Client, workspace: Path) -> None:
+    (workspace / "a").write_text("begin")
+    client.call("workspace.snapshot", name="c:1")
+    run(client, "echo one > a; mkdir -p d/e; echo x > d/e/f; ln -s a link; chmod 755 a", "c:2")
+    run(client, "rm -r d; echo two > a; rm link; mkdir link", "c:3")
+    assert back(client, "c:2") == {"restored": "c:2", "written": 5, "removed": 1}
+    assert (workspace / "a").read_text() == "one\n"
+    assert os.access(workspace / "a", os.X_OK)
+    assert (workspace / "d/e/f").read_text() == "x\n"
+    assert (workspace / "link").readlink() == Path("a")
+    assert back(client, "c:1")["restored"] == "c:1"
+    assert sorted(os.listdir(workspace)) == ["a"]
+    assert (workspace / "a").read_text() == "begin"
+    assert back(client, "c:3")["restored"] == "c:3"
+    assert (workspace / "link").is_dir()
+
+
+def test_the_first_name_that_is_known_counts_and_the_present_is_kept(client: Client, workspace: Path) -> None:
+    client.call("workspace.snapshot", name="c:1")
+    (workspace / "own").write_text("the user's")
+    assert back(client, "c:9", "c:5", "c:1", keep="c:10")["restored"] == "c:1"
+    assert not (workspace / "own").exists()
+    assert back(client, "c:10")["restored"] == "c:10"
+    assert (workspace / "own").read_text() == "the user's"
+    assert back(client, "none") == {"restored": None, "written": 0, "removed": 0}
+
+
+def test_version_control_and_what_tools_make_again_are_left_alone(client: Client, workspace: Path) -> None:
+    for folder in (".git", "node_modules", "sub/.venv"):
+        (workspace / folder).mkdir(parents=True)
+        (workspace / folder / "file").write_text("before")
+    client.call("workspace.snapshot", name="c:1")
+    for folder in (".git", "node_modules", "sub/.venv"):
+        (workspace / folder / "file").write_text("after")
+    (workspace / "new").write_text("x")
+    back(client, "c:1")
+    assert not (workspace / "new").exists()
+    for folder in (".git", "node_modules", "sub/.venv"):
+        assert (workspace / folder / "file").read_text() == "after"
+
+
+def test_a_file_over_the_limit_is_neither_kept_nor_removed(client: Client, workspace: Path) -> None:
+    client.call("workspace.snapshot", name="c:1")
+    with (workspace / "large").open("wb") as file:
+        file.truncate(33 * 2**20)
+    os.mkfifo(workspace / "pipe")
+    assert client.call("workspace.snapshot", name="c:2").result == {"files": 2, "left_alone": 2}
+    back(client, "c:1")
+    assert (workspace / "large").stat().st_size == 33 * 2**20
+    assert (workspace / "pipe").exists()
+
+
+def test_a_workspace_with_too_many_files_is_refused_in_words_and_nothing_breaks(
+    client: Client, workspace: Path
+) -> None:
+    (workspace / "many").mkdir()
+    for number in range(20_001):
+        os.symlink("x", workspace / "many" / str(number))
+    error = client.call("workspace.snapshot", name="c:1").error
+    assert error["code"] == "too_large"
+    assert "more than 20000 files" in error["message"]
+    run(client, "echo ok > a", "c:2")
+    assert client.call("workspace.restore", names=["c:1"], keep="k").result["restored"] is None
+
+
+def test_a_change_right_after_a_snapshot_is_seen_though_size_and_time_are_alike(
+    client: Client, workspace: Path
+) -> None:
+    path = workspace / "a"
+    for number in range(10):
+        path.write_text(str(number))
+        client.call("workspace.snapshot", name=f"c:{number}")
+    for number in (3, 7, 0):
+        back(client, f"c:{number}")
+        assert path.read_text() == str(number)
+
+
+def test_they_outlive_the_runner(runner: Runner, client: Client, workspace: Path) -> None:
+    (workspace / "a").write_text("one")
+    client.call("workspace.snapshot", name="c:1")
+    (workspace / "a").write_text("two")
+    runner.restart()
+    again = runner.connect()
+    assert back(again, "c:1")["restored"] == "c:1"
+    assert (workspace / "a").read_text() == "one"
+
+
+def test_before_the_first_wish_nothing_is_kept(client: Client, directory: Path) -> None:
+    run(client, "echo one > a", "c:1")
+    assert not list(directory.rglob("snapshots"))
+
+
+def test_what_comes_during_a_long_snapshot_waits_for_a_bounded_time(client: Client, workspace: Path) -> None:
+    for number in range(800):
+        (workspace / f"f{number}").write_text(f"content {number}" * 20)
+    taking = client.send("workspace.snapshot", name="c:1")
+    began = time.monotonic()
+    run(client, "echo ok", "c:2")
+    assert time.monotonic() - began < 15
+    assert client.wait(taking).message["id"] == taking
+
+
+def test_a_waiting_operation_can_be_taken_back(client: Client, workspace: Path) -> None:
+    for number in range(800):
+        (workspace / f"f{number}").write_text(f"content {number}" * 20)
+    client.send("workspace.restore", names=["none"], keep="k")
+    taking = client.send("workspace.snapshot", name="c:1")
+    waiting = client.send("shell.run", key="c:2", command="touch ran", timeout=10)
+    cancelled = client.call("cancel", id=waiting).result["cancelled"]
+    answer = client.wait(waiting).message
+    client.wait(taking)
+    if cancelled and not answer["ok"]:
+        assert answer["error"]["code"] == "cancelled"
+        assert not (workspace / "ran").exists()
+
+
+def test_a_copy_of_the_files_goes_into_another_workspace(client: Client, workspace: Path) -> None:
+    (workspace / ".git").mkdir()
+    (workspace / ".git/HEAD").write_text("ref")
+    (workspace / "node_modules").mkdir()
+    (workspace / "big").write_bytes(os.urandom(9 * 2**20))
+    (workspace / "a").write_text("then")
+    (workspace / "link").symlink_to("a")
+    client.call("workspace.snapshot", name="c:1")
+    content = (workspace / "big").read_bytes()
+    (workspace / "a").write_text("now")
+    parts, offset = [], 0
+    while True:
+        answer = client.call("workspace.pack", names=["c:1"], keep="k", offset=offset)
+        parts.append(answer.blob or b"")
+        offset += len(parts[-1])
+        if answer.result["eof"]:
+            break
+    assert len(parts) == 2
+    for name in ("a", "big", "link"):
+        (workspace / name).unlink()
+    offset = 0
+    for part in parts:
+        client.call("workspace.unpack", offset=offset, blob=part)
+        offset += len(part)
+    client.call("workspace.unpack", offset=offset, eof=True, blob=b"")
+    assert (workspace / "a").read_text() == "then"
+    assert (workspace / "big").read_bytes() == content
+    assert (workspace / "link").readlink() == Path("a")
+    assert (workspace / ".git/HEAD").read_text() == "ref"
+
+
+@pytest.mark.parametrize(
+    ("op", "args"),
+    [
+        ("workspace.snapshot", {}),
+        ("workspace.restore", {"names": "c:1", "keep": "k"}),
+        ("workspace.restore", {"names": []}),
+        ("workspace.unpack", {}),
+    ],
+)
+def test_a_wish_that_cannot_be_read_is_refused(client: Client, op: str, args: dict[str, Any]) -> None:
+    assert client.call(op, **args).error["code"] == "bad_request"
