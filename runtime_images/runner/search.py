@@ -46,7 +46,7 @@ def outcome(order: Dict[str, Any]) -> Dict[str, Any]:
 def _grep(order: Dict[str, Any]) -> Dict[str, Any]:
     pattern, strict = _regex(order["pattern"])
     root = _directory(order["path"])
-    include: Optional[str] = order.get("include")
+    include: Optional[str] = _plain(order["include"]) if order["include"] else None
     walk = Walk(root, _chooser(include), lambda name: False)
     found: List[Found] = []
     passed = 0
@@ -65,7 +65,9 @@ def _grep(order: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _glob(order: Dict[str, Any]) -> Dict[str, Any]:
-    pattern, path = order["pattern"], order["path"]
+    pattern, path = _plain(order["pattern"]), order["path"]
+    if pattern.endswith("/"):
+        pattern += "**"  # a folder: what is in it
     if "**" not in pattern and not pattern.startswith("/"):
         pattern = "**/" + pattern
     base, rest = globs.split_base(pattern)
@@ -89,6 +91,12 @@ def _glob(order: Dict[str, Any]) -> Dict[str, Any]:
     walk = Walk(root, takes, named)
     limit = order["limit"]
     return _result(root, heapq.nsmallest(limit + 1, walk.files(), key=_newest_first), limit, walk, 0)
+
+
+def _plain(pattern: str) -> str:
+    """Return the pattern of a path without what says nothing: ``./src//a`` is ``src/a``."""
+    pattern = re.sub("/{2,}", "/", pattern)
+    return re.sub(r"\A(?:\./)+(?=.)", "", pattern)
 
 
 def _regex(pattern: str) -> "Tuple[re.Pattern[str], bool]":

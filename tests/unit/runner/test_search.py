@@ -121,6 +121,7 @@ def test_include_chooses_by_name_or_path_or_leaves_out(tree: Path) -> None:
     assert grep(tree, "needle", include="*.{ts,tsx}") == ["b.ts", "c.tsx"]
     assert grep(tree, "needle", include="src/*.py") == ["src/d.py"]
     assert sorted(grep(tree, "needle", include="src/**/*.py")) == ["src/d.py", "src/deep/e.py"]
+    assert grep(tree, "needle", include="./src/*.py") == ["src/d.py"]
     assert grep(tree, "needle", include="!*.py") == ["b.ts", "c.tsx"]
 
 
@@ -205,6 +206,8 @@ def test_glob_finds_files_anywhere_below_unless_the_pattern_says_where(tree: Pat
     assert sorted(glob(tree, "**/*.{md,txt}")) == ["docs/d.md"]
     assert glob(tree, "?.[!p]*") == ["docs/d.md"]
     assert glob(tree, "none/**/*.py") == []
+    assert glob(tree, "./docs//src/*.py") == ["docs/src/e.py"]
+    assert sorted(glob(tree, "docs/")) == ["docs/d.md", "docs/src/e.py"]
     assert found(tree, look("glob", Path("/nowhere"), f"{tree}/docs/*.py")) == ["docs/src/e.py"]
     assert "does not exist" in look("glob", tree, f"{tree}/none/*.py")["error"]
 
