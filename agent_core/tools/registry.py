@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 from agent_core.errors import ToolNotFoundError
@@ -21,7 +22,12 @@ Registrable = ToolDefinition | type[ToolDefinition] | ToolFactory
 _FORMER_NAMES = {"bash": "terminal", "execute_bash": "terminal", "str_replace_editor": "file_editor"}
 """Names of older programs, for tools that are called otherwise now."""
 
+_BUILT_IN = "agent_core.tools.presets"
+"""The module whose import registers the built-in tools. It stands above, so it is looked up by its name, and only when
+a tool is asked for that nobody has registered."""
+
 _registered: dict[str, Registrable] = {}
+_loading: list[str] = []
 
 
 def register_tool(name: str, tool: Registrable) -> None:
@@ -40,6 +46,8 @@ def register_tool(name: str, tool: Registrable) -> None:
             raise ValueError(f"tool {name!r} has no executor; give it one with set_executor before registering it")
     elif not callable(tool):
         raise TypeError(f"tool {name!r} must be a ToolDefinition, a subclass of it, or a callable")
+    if _loading and name in _registered:
+        return  # a program's own tool of that name is there already
     if name in _registered and _registered[name] is not tool:
         logger.warning("tool %r is registered again; the last one is used", name)
     _registered[name] = tool
@@ -71,8 +79,20 @@ def resolve_tool(spec: Tool, conv_state: Any = None) -> list[ToolDefinition]:
 
 
 def _found(name: str) -> Registrable | None:
-    plain = tool_name_of(name)
-    return _registered.get(name) or _registered.get(plain) or _registered.get(_FORMER_NAMES.get(plain, ""))
+    tool = _registered.get(canonical_name(name))
+    if tool is None:
+        _load_built_in()
+        tool = _registered.get(canonical_name(name))
+    return tool
+
+
+def _load_built_in() -> None:
+    if not _loading:
+        _loading.append(_BUILT_IN)
+        try:
+            import_module(_BUILT_IN)
+        finally:
+            _loading.clear()
 
 
 def _make(tool: type[ToolDefinition] | ToolFactory, conv_state: Any, params: dict[str, Any]) -> Any:
@@ -98,8 +118,8 @@ def resolve_tools(specs: Sequence[Tool], conv_state: Any = None) -> dict[str, To
 
 
 def list_registered_tools() -> list[str]:
-    """The names of all registered tools, sorted."""
-    return sorted(_registered)
+    """The names of all registered tools, the built-in ones among them, sorted."""
+    return sorted(registered_tools())
 
 
 def is_tool_usable(name: str) -> bool:
@@ -121,7 +141,8 @@ def list_usable_tools() -> list[str]:
 
 
 def registered_tools() -> Mapping[str, Registrable]:
-    """What is registered, by name."""
+    """What is registered, by name; the built-in tools are from now on."""
+    _load_built_in()
     return dict(_registered)
 
 

@@ -28,6 +28,37 @@ def test_importing_the_package_loads_nothing_else() -> None:
     assert done.stdout.split() == ["False", "True"], done.stderr
 
 
+BUILT_IN = """
+from agent_core import Agent, LLM, Tool
+from agent_core.tools import resolve_tool
+names = ("TerminalTool", "file_editor", "GrepTool", "bash")
+print([tool.name for name in names for tool in resolve_tool(Tool(name=name))])
+agent = Agent(llm=LLM(model="openai/x"), tools=[Tool(name="TerminalTool")], include_default_tools=["TaskTrackerTool"])
+print(list(agent.initialize()))
+"""
+OWN = """
+from agent_core.tools import Tool, register_tool, resolve_tool
+from agent_core import Action, Observation, ToolDefinition
+own = ToolDefinition(name="grep", description="Mine.", action_type=Action, executor=lambda action, conversation: None)
+register_tool("grep", own)
+resolve_tool(Tool(name="glob"))
+print(resolve_tool(Tool(name="grep"))[0].description)
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "prints"),
+    [
+        (BUILT_IN, "['terminal', 'file_editor', 'grep', 'terminal']\n['terminal', 'task_tracker']\n"),
+        (OWN, "Mine.\n"),
+    ],
+    ids=["they are there", "a program's own come first"],
+)
+def test_built_in_tools_are_known_by_name_without_importing_them(program: str, prints: str) -> None:
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.stderr) == (prints, "")
+
+
 def test_each_convertible_event_stands_for_one_message() -> None:
     call = MessageToolCall(id="1", name="terminal", arguments="{}")
     action = ActionEvent(tool_name="terminal", tool_call=call, thought=[TextContent(text="I look.")])
