@@ -1,6 +1,7 @@
 """The runtime: the subscriber that executes actions and gives each of them exactly one answer (architecture 1, 6).
 
-Actions run one after another in the order of the log. Each runs under its idempotency key, so an action that was under
+Actions run one after another in the order of the log, or several calls of one answer together where the agent allows
+that. Each runs under its idempotency key, so an action that was under
 way when the server died is asked for again, not run again. A request to stop reaches the running action at once.
 """
 
@@ -9,13 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from itertools import chain, repeat
-from typing import Literal, Protocol
+from typing import Literal
 
-from pydantic import ValidationError
-
-from agent_core.errors import EventStoreError, SandboxError, SandboxLostError, StreamClosedError, ToolError
+from agent_core.errors import EventStoreError, SandboxError, StreamClosedError
 from agent_core.events.branches import Rewind
 from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState
 from agent_core.events.llm_events import (
@@ -30,22 +29,19 @@ from agent_core.events.schema import UnknownAction
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
+from agent_core.runtime.action_runner import ActionRunner, ActionSandbox
 from agent_core.runtime.answers import BROKEN_OFF, FAILED_ID, LOST, NOT_BEGUN, failure, interrupted, rejection
-from agent_core.runtime.call_context import CallContext
 from agent_core.runtime.hook_calls import ConversationHooks
 from agent_core.runtime.latest_results import LatestResults
 from agent_core.security.secrets import SecretRegistry
 from agent_core.tools.definition import ToolDefinition
-from agent_core.tools.live import tool_called
-from agent_core.tools.spec import SandboxAccess
 from agent_core.tools.subagents import SubAgents
 
 logger = logging.getLogger(__name__)
 
 SUBSCRIBER = "runtime"
 
-LAST_OUTPUT_SECONDS = 2.0
-LAST_OUTPUT_CHARS = 10_000
+STOP_SECONDS = 10.0
 FIRST_STORE_RETRIES = (0.2, 1.0, 5.0, 15.0)
 
 _ENDING = frozenset(
@@ -53,18 +49,6 @@ _ENDING = frozenset(
 )
 _HALTED = frozenset({AgentState.STOPPED, AgentState.PAUSED, AgentState.REJECTED, AgentState.ERROR})
 """States in which nothing runs: an action that was stored just before its agent was stopped is not begun either."""
-
-
-class ActionSandbox(SandboxAccess, Protocol):
-    """What the runtime needs of a conversation's sandbox beside requests."""
-
-    async def lookup(self, key: str) -> Literal["unknown", "running", "done", "lost"]:
-        """What the sandbox knows of a keyed request; ``lost`` when the sandbox is not the one of then."""
-        ...
-
-    async def ack(self, keys: Iterable[str]) -> None:
-        """The results of these are stored; the sandbox may forget them."""
-        ...
 
 
 class Runtime:
@@ -84,21 +68,30 @@ class Runtime:
         hooks: ConversationHooks | None = None,
         rules_for: Callable[[str], tuple[TextContent, list[str]] | None] = lambda path: None,
         subagents: SubAgents | None = None,
+        concurrency: int = 1,
     ) -> None:
-        """`rules_for` gives what there is to say of a touched file that was not said before, and its names."""
-        self._secrets = secrets
+        """`concurrency`: how many calls of one answer may run at the same time. For `rules_for` see `ActionRunner`."""
         self._hooks = hooks
-        self._rules_for = rules_for
-        self._subagents = subagents
+        self._concurrency = concurrency
         self._stream = stream
         self._tools = tools
         self._sandbox = sandbox
         self._unanswered: dict[int, ActionEvent] = {}
         self._decisions: dict[int, ActionDecision] = {}
         self._latest = LatestResults(tools, stream)
+        self._actions = ActionRunner(
+            stream,
+            tools,
+            sandbox,
+            self._latest,
+            secrets=secrets,
+            hooks=hooks,
+            rules_for=rules_for,
+            subagents=subagents,
+        )
         self._queue: deque[ActionEvent] = deque()
         self._worker: asyncio.Task[None] | None = None
-        self._current: asyncio.Task[AnyEvent] | None = None
+        self._running: dict[int, asyncio.Task[AnyEvent]] = {}
         self._position = -1
 
     def observe(self, event: AnyEvent) -> None:
@@ -188,20 +181,38 @@ class Runtime:
             self._worker = asyncio.create_task(self._work(), name=f"runtime:{self._stream.conversation_id}")
 
     async def _work(self) -> None:
-        while self._queue:
-            action = self._queue.popleft()
-            if action.id not in self._unanswered:
-                continue
-            self._current = asyncio.create_task(self._execute(action), name=f"action:{self._key(action)}")
-            try:
-                answer = await asyncio.shield(self._current)
-            except asyncio.CancelledError:
-                if not self._current.cancelled():
-                    raise  # it is the worker that was cancelled, not the action
-                answer = await self._stopped(action)
-            finally:
-                self._current = None
-            await self._answer(action, answer)
+        while batch := self._next_batch():
+            running = [self._begin(action) for action in batch]
+            for action, task in zip(batch, running, strict=True):
+                # In the order of the calls, whichever is done first (agent-core 1.4).
+                answer = await self._result(action, task)
+                self._running.pop(action.id, None)
+                await self._answer(action, answer)
+
+    def _next_batch(self) -> list[ActionEvent]:
+        """What runs next: one action, or several calls of one answer where those may run together."""
+        batch: list[ActionEvent] = []
+        while self._queue and len(batch) < self._concurrency:
+            action = self._queue[0]
+            if batch and (action.source != "agent" or action.llm_response_id != batch[0].llm_response_id):
+                break
+            self._queue.popleft()
+            if action.id in self._unanswered:
+                batch.append(action)
+        return batch
+
+    def _begin(self, action: ActionEvent) -> asyncio.Task[AnyEvent]:
+        task = asyncio.create_task(self._actions.execute(action), name=f"action:{self._key(action)}")
+        self._running[action.id] = task
+        return task
+
+    async def _result(self, action: ActionEvent, task: asyncio.Task[AnyEvent]) -> AnyEvent:
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not task.cancelled():
+                raise  # it is the worker that was cancelled, not the action
+            return await self._actions.stopped(action)
 
     async def _answer(self, action: ActionEvent, answer: AnyEvent) -> None:
         if self._unanswered.pop(action.id, None) is None:
@@ -232,84 +243,24 @@ class Runtime:
         except SandboxError as error:
             logger.debug("%s was not acknowledged: %s", self._key(action), error)
 
-    async def _execute(self, action: ActionEvent) -> AnyEvent:
-        definition = await tool_called(action.tool_name, self._tools)
-        if definition is None or action.action is None or isinstance(action.action, UnknownAction):
-            return failure(action, f"Tool {action.tool_name!r} is not available in this conversation any more.")
-        hooks = self._hooks if action.source == "agent" else None
-        try:
-            if hooks is not None and (refused := await hooks.before(action)) is not None:
-                return refused
-            latest = await self._latest.of(action.tool_name)
-            context = CallContext(self._stream, self._sandbox, action, self._secrets, latest, self._subagents)
-            observation = await definition(action.action, context)
-            if hooks is not None and (words := await hooks.after(action, observation)):
-                said = [TextContent(text=f"[A hook says] {text}") for text in words]
-                observation = observation.model_copy(update={"content": [*observation.content, *said]})
-        except (ToolError, ValidationError, ValueError) as error:
-            return failure(action, f"Error executing tool {action.tool_name!r}: {error}")
-        except SandboxLostError as error:
-            text = f"The sandbox was lost while this ran, so it is unknown whether it took effect. {error}"
-            return failure(action, text, classification="sandbox", error_id=FAILED_ID)
-        except SandboxError as error:
-            return failure(action, str(error), classification="sandbox", error_id=FAILED_ID)
-        except Exception as error:
-            logger.exception("tool %s failed in %s", action.tool_name, self._key(action))
-            text = f"Error executing tool {action.tool_name!r}: unexpected {type(error).__name__}."
-            return failure(action, text, classification="internal", error_id=FAILED_ID)
-        path = getattr(action.action, "path", None)
-        rules = self._rules_for(path) if isinstance(path, str) and path else None
-        return ObservationEvent(
-            source=action.source,
-            extended_content=[rules[0]] if rules is not None else [],
-            activated_skills=rules[1] if rules is not None else [],
-            cause=action.id,
-            observation=observation,
-            tool_name=action.tool_name,
-            tool_call_id=action.tool_call_id,
-            hidden=action.hidden,
-        )
-
     async def interrupt(self) -> None:
         """Stop the running action and answer all that wait, those that wait for the user included."""
         waiting = [action for action in self._unanswered.values() if action.action is not None]
         self._queue.clear()
-        if self._current is not None:
-            running = self._current
-            running.cancel()
-            await asyncio.wait([running])
-            if self._worker is not None:
-                await asyncio.wait([self._worker])
+        if self._running:
+            running = list(self._running.values())
+            for task in running:
+                task.cancel()
+            await asyncio.wait(running)
+            if self._worker is not None:  # it answers them, unless the store keeps it
+                await asyncio.wait([self._worker], timeout=STOP_SECONDS)
         for action in waiting:
             await self._answer(action, interrupted(action, "Stopped by the user before it ran."))
-
-    async def _stopped(self, action: ActionEvent) -> AnyEvent:
-        """The answer to an action that was stopped while it ran, with what it had printed by then."""
-        text = "Stopped by the user while it ran."
-        output = await self._last_output(action)
-        if output:
-            text += f" Its output until then:\n{output[-LAST_OUTPUT_CHARS:]}"
-        return interrupted(action, text)
-
-    async def _last_output(self, action: ActionEvent) -> str:
-        definition = self._tools.get(action.tool_name)
-        if definition is None or action.action is None:
-            return ""
-        try:
-            async with asyncio.timeout(LAST_OUTPUT_SECONDS):
-                if await self._sandbox.lookup(self._key(action)) not in ("running", "done"):
-                    return ""
-                observation = await definition(
-                    action.action, CallContext(self._stream, self._sandbox, action, self._secrets)
-                )
-                return observation.text
-        except (TimeoutError, SandboxError, ToolError):
-            return ""
 
     async def _abandon(self) -> None:
         """Let go of what runs: it goes on in the sandbox, and the next owner takes its result over."""
         self._queue.clear()
-        for task in (self._worker, self._current):
+        for task in (self._worker, *self._running.values()):
             if task is not None and not task.done():
                 task.cancel()
                 await asyncio.wait([task])

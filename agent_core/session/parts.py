@@ -89,6 +89,7 @@ async def make_parts(shared: Shared, tools: Mapping[str, ToolDefinition]) -> Par
         hooks=hooks,
         rules_for=memory.rules_for,
         subagents=delegation,
+        concurrency=agent.tool_concurrency_limit,
     )
     own = isinstance(sandbox, SandboxConnection) and settings.snapshots
     snapshots = Snapshots(stream, sandbox, tools) if own else None

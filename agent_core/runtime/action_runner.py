@@ -1,0 +1,137 @@
+"""One action, carried out: its hooks, its locks, its tool, and the answer that comes of it (agent-core 2.5.4)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Literal, Protocol
+
+from pydantic import ValidationError
+
+from agent_core.errors import SandboxError, SandboxLostError, ToolError
+from agent_core.events.llm_events import ActionEvent, ObservationEvent
+from agent_core.events.messages import TextContent
+from agent_core.events.schema import UnknownAction
+from agent_core.events.serialization import AnyEvent
+from agent_core.events.stream import EventStream
+from agent_core.runtime.answers import FAILED_ID, failure, interrupted
+from agent_core.runtime.call_context import CallContext
+from agent_core.runtime.hook_calls import ConversationHooks
+from agent_core.runtime.latest_results import LatestResults
+from agent_core.runtime.resource_locks import ResourceLocks
+from agent_core.security.secrets import SecretRegistry
+from agent_core.tools.definition import ToolDefinition
+from agent_core.tools.live import tool_called
+from agent_core.tools.spec import SandboxAccess
+from agent_core.tools.subagents import SubAgents
+
+logger = logging.getLogger(__name__)
+
+LAST_OUTPUT_SECONDS = 2.0
+LAST_OUTPUT_CHARS = 10_000
+
+
+class ActionSandbox(SandboxAccess, Protocol):
+    """What the runtime needs of a conversation's sandbox beside requests."""
+
+    async def lookup(self, key: str) -> Literal["unknown", "running", "done", "lost"]:
+        """What the sandbox knows of a keyed request; ``lost`` when the sandbox is not the one of then."""
+        ...
+
+    async def ack(self, keys: Iterable[str]) -> None:
+        """The results of these are stored; the sandbox may forget them."""
+        ...
+
+
+class ActionRunner:
+    """Carries out single actions of one conversation, several at a time if need be; it stores nothing."""
+
+    def __init__(
+        self,
+        stream: EventStream,
+        tools: Mapping[str, ToolDefinition],
+        sandbox: ActionSandbox,
+        latest: LatestResults,
+        *,
+        secrets: SecretRegistry | None,
+        hooks: ConversationHooks | None,
+        rules_for: Callable[[str], tuple[TextContent, list[str]] | None],
+        subagents: SubAgents | None,
+    ) -> None:
+        """`rules_for` gives what there is to say of a touched file that was not said before, and its names."""
+        self._stream = stream
+        self._tools = tools
+        self._sandbox = sandbox
+        self._latest = latest
+        self._secrets = secrets
+        self._hooks = hooks
+        self._rules_for = rules_for
+        self._subagents = subagents
+        self._locks = ResourceLocks()
+
+    def _key(self, action: ActionEvent) -> str:
+        return f"{self._stream.conversation_id}:{action.id}"
+
+    async def execute(self, action: ActionEvent) -> AnyEvent:
+        """Carry it out; what answers it."""
+        definition = await tool_called(action.tool_name, self._tools)
+        if definition is None or action.action is None or isinstance(action.action, UnknownAction):
+            return failure(action, f"Tool {action.tool_name!r} is not available in this conversation any more.")
+        hooks = self._hooks if action.source == "agent" else None
+        try:
+            if hooks is not None and (refused := await hooks.before(action)) is not None:
+                return refused
+            async with self._locks.held(definition.name, definition.declared_resources(action.action)):
+                latest = await self._latest.of(action.tool_name)
+                context = CallContext(self._stream, self._sandbox, action, self._secrets, latest, self._subagents)
+                observation = await definition(action.action, context)
+            if hooks is not None and (words := await hooks.after(action, observation)):
+                said = [TextContent(text=f"[A hook says] {text}") for text in words]
+                observation = observation.model_copy(update={"content": [*observation.content, *said]})
+        except (ToolError, ValidationError, ValueError) as error:
+            return failure(action, f"Error executing tool {action.tool_name!r}: {error}")
+        except SandboxLostError as error:
+            text = f"The sandbox was lost while this ran, so it is unknown whether it took effect. {error}"
+            return failure(action, text, classification="sandbox", error_id=FAILED_ID)
+        except SandboxError as error:
+            return failure(action, str(error), classification="sandbox", error_id=FAILED_ID)
+        except Exception as error:
+            logger.exception("tool %s failed in %s", action.tool_name, self._key(action))
+            text = f"Error executing tool {action.tool_name!r}: unexpected {type(error).__name__}."
+            return failure(action, text, classification="internal", error_id=FAILED_ID)
+        path = getattr(action.action, "path", None)
+        rules = self._rules_for(path) if isinstance(path, str) and path else None
+        return ObservationEvent(
+            source=action.source,
+            extended_content=[rules[0]] if rules is not None else [],
+            activated_skills=rules[1] if rules is not None else [],
+            cause=action.id,
+            observation=observation,
+            tool_name=action.tool_name,
+            tool_call_id=action.tool_call_id,
+            hidden=action.hidden,
+        )
+
+    async def stopped(self, action: ActionEvent) -> AnyEvent:
+        """The answer to an action that was stopped while it ran, with what it had printed by then."""
+        text = "Stopped by the user while it ran."
+        output = await self._last_output(action)
+        if output:
+            text += f" Its output until then:\n{output[-LAST_OUTPUT_CHARS:]}"
+        return interrupted(action, text)
+
+    async def _last_output(self, action: ActionEvent) -> str:
+        definition = self._tools.get(action.tool_name)
+        if definition is None or action.action is None:
+            return ""
+        try:
+            async with asyncio.timeout(LAST_OUTPUT_SECONDS):
+                if await self._sandbox.lookup(self._key(action)) not in ("running", "done"):
+                    return ""
+                observation = await definition(
+                    action.action, CallContext(self._stream, self._sandbox, action, self._secrets)
+                )
+                return observation.text
+        except (TimeoutError, SandboxError, ToolError):
+            return ""
