@@ -155,6 +155,7 @@ class Connection:
         self._on_change = on_change
         self._link: Link | None = None
         self._is_closed = False
+        self._listed: list[Any] | None = None
         self._calls: set[asyncio.Task[Any]] = set()
         # Protects the connection: of several calls that find it lost, one connects again.
         self._linking = asyncio.Lock()
@@ -262,8 +263,9 @@ class Connection:
             await self._link.close()
 
     def _take_tools(self, link: Link) -> None:
-        if link is not self._link:
+        if link is not self._link or link.tools == self._listed:
             return
+        self._listed = link.tools
         self.tools, self.left_out = [], {}
         for remote in link.tools:
             try:

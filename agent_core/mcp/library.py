@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import json
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -223,9 +224,28 @@ def headers_of(server: McpServer) -> dict[str, str]:
 
 def _message(line: bytes) -> Any:
     from mcp.shared.message import SessionMessage
-    from mcp.types import jsonrpc_message_adapter
+    from mcp.types import PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
 
-    return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+    try:
+        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+    except ValueError:
+        # An answer that cannot be read is one all the same: nobody shall wait for another.
+        if (request := _answered(line)) is None:
+            raise
+        error = ErrorData(code=PARSE_ERROR, message="the answer cannot be read: it is no valid JSON of the protocol")
+        return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request, error=error))
+
+
+def _answered(line: bytes) -> int | str | None:
+    """The id of the request that a line answers, if it seems to answer one."""
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(message, dict) or "method" in message or not ({"result", "error"} & message.keys()):
+        return None
+    request = message.get("id")
+    return request if isinstance(request, int | str) else None
 
 
 def _address(server: McpServer, refusals: list[int]) -> Any:

@@ -21,7 +21,6 @@ from agent_core.events.control import (
 )
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import EventStore
-from agent_core.mcp.servers import McpServers
 from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.hooks import HookEvent
 from agent_core.session.agent_session import AT_REST, AgentSession
@@ -30,7 +29,7 @@ from agent_core.session.sandbox_use import SandboxUse
 from agent_core.session.settings import SessionSettings
 from agent_core.session.side_calls import SideCalls
 from agent_core.session.status import ExecutionStatus, StatusFold
-from agent_core.session.tool_servers import make_servers
+from agent_core.session.tool_servers import KeptServers
 from agent_core.session.workspace import Workspace
 
 logger = logging.getLogger(__name__)
@@ -87,8 +86,7 @@ class ConversationLoop:
         self._session: AgentSession | None = None
         self._follower: asyncio.Task[None] | None = None
         self.is_running = False
-        self._servers: McpServers | None = None
-        self._servers_for = agent.mcp_config
+        self._servers = KeptServers()
 
     # --- what is there ---
 
@@ -114,7 +112,7 @@ class ConversationLoop:
                     store=self.log.store,
                     settings=self.settings,
                     sandbox=connection,
-                    servers=await self._mcp_servers(),
+                    servers=await self._servers.of(self.settings, self.agent),
                     hook_events=() if self._has_begun else (HookEvent.SESSION_START,),
                 )
                 await session.open()
@@ -220,23 +218,12 @@ class ConversationLoop:
             with contextlib.suppress(DrydockError):  # the figures are lost then, and nothing else
                 await self.write(MetricsUpdated(metrics=await self.side_calls.snapshot()))
         await self._end_session()
-        if self._servers is not None:
-            await self._servers.close()
+        await self._servers.close()
         await asyncio.get_running_loop().run_in_executor(None, self.agent.close)
         await self.sandbox.close()
         self.calling.shutdown(wait=False)
 
     # --- how ---
-
-    async def _mcp_servers(self) -> McpServers:
-        """The servers of the agent, which stay connected from one run to the next; others for another configuration."""
-        before, self._servers_for = self._servers_for, self.agent.mcp_config
-        if self._servers is not None and before != self.agent.mcp_config:
-            await self._servers.close()
-            self._servers = None
-        if self._servers is None:
-            self._servers = make_servers(self.settings, self.agent)
-        return self._servers
 
     async def _tell_hooks_of_end(self) -> None:
         if not self._tells_end:

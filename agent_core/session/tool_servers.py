@@ -12,6 +12,7 @@ from agent_core.errors import EventStoreError, StreamClosedError
 from agent_core.events.control import ToolServerFailed
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
+from agent_core.mcp.config import McpServer
 from agent_core.mcp.from_skills import servers_with_skills
 from agent_core.mcp.servers import McpServers
 from agent_core.security.secrets import SecretRegistry
@@ -43,6 +44,28 @@ def make_servers(settings: SessionSettings, agent: AgentBase) -> McpServers:
         unusable={**rules.unusable, **unusable},
         refused_programs=rules.refused_programs,
     )
+
+
+class KeptServers:
+    """The servers of a conversation that has one session after another: in between they stay connected."""
+
+    def __init__(self) -> None:
+        self._servers: McpServers | None = None
+        self._config: Mapping[str, McpServer] = {}
+
+    async def of(self, settings: SessionSettings, agent: AgentBase) -> McpServers:
+        """The servers of this agent; others than before where it has another configuration."""
+        if self._servers is not None and self._config != agent.mcp_config:
+            await self._servers.close()
+            self._servers = None
+        if self._servers is None:
+            self._servers, self._config = make_servers(settings, agent), agent.mcp_config
+        return self._servers
+
+    async def close(self) -> None:
+        """End them."""
+        if self._servers is not None:
+            await self._servers.close()
 
 
 class ToolServers:

@@ -31,6 +31,7 @@ TOOLS: dict[str, dict[str, Any]] = {
     "die_reading": {"inputSchema": NOTHING, "annotations": {"readOnlyHint": True}},
     "fail": {"inputSchema": NOTHING},
     "refuse": {"inputSchema": NOTHING},
+    "unreadable": {"inputSchema": NOTHING},
     "picture": {"inputSchema": NOTHING},
     "huge": {"inputSchema": NUMBER},
     "grow": {"inputSchema": NOTHING},
@@ -113,6 +114,10 @@ def answer(message: dict[str, Any], names: list[str]) -> None:
 
 def call(request: Any, name: str, arguments: dict[str, Any], names: list[str]) -> None:
     if name == "slow":
+        return
+    if name == "unreadable":
+        half = '{"jsonrpc": "2.0", "id": %s, "result": {"content": [{"type": "text", "text": "\\ud800"}]}}'
+        write(sys.stdout, half % json.dumps(request))
         return
     if name.startswith("die"):
         os._exit(3)

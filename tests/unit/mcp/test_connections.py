@@ -158,6 +158,14 @@ async def test_a_cancelled_call_is_cancelled_at_the_server(tmp_path: Path) -> No
         assert (await call(found, "echo", text="well")).text.endswith("well")
 
 
+async def test_an_answer_that_cannot_be_read_is_an_error_at_once() -> None:
+    async with running(servers(one=fake("unreadable", "echo"))) as found:
+        seen = await call(found, "unreadable")
+        assert seen.is_error
+        assert "the answer cannot be read" in seen.text
+        assert (await call(found, "echo", text="well")).text.endswith("well")
+
+
 async def test_a_cancelled_call_does_not_wait_for_a_server_that_reads_no_more() -> None:
     async with running(servers(one=fake("echo", deaf=True))) as found:
         calling = asyncio.create_task(call(found, "echo", text="x" * 1_000_000))
