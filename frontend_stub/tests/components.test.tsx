@@ -141,6 +141,41 @@ describe("rows", () => {
     expect(wrong?.textContent).not.toContain("isError");
   });
 
+  it("say which sub-agents were asked what, what they do, and what they reported", async () => {
+    const asked = action(1, "delegate", { agent: "eyes, hands", inputs: { eyes: "Look.", hands: "Do it." } });
+    const item = liveModel(asked).timeline.items[0];
+    if (item === undefined) throw new Error("no item");
+    const steps = "[eyes] terminal: ls\n";
+    const { unmount } = show(<TimelineRow item={item} liveOutput={steps} awake />);
+    expect(screen.getByTestId("delegate-card").textContent).toContain("Asked the sub-agents eyes, hands");
+    expect(screen.getByTestId("live-output").textContent).toBe(steps);
+    unmount();
+    const report = "Completed delegation of 2 tasks\n1. Agent eyes: seen\n2. Agent hands: done";
+    showItems(asked, observation(2, "delegate", report, { outputs: {} }, { cause: 1 }));
+    await userEvent.click(screen.getByRole("button", { name: /Asked the sub-agents/ }));
+    expect(screen.getByTestId("delegate-card").textContent).toContain("eyesLook.handsDo it.");
+    expect(screen.getByLabelText("Report").textContent).toBe(report);
+  });
+
+  it.each([
+    [{ agent: "a", inputs: { command: "spawn", ids: ["a", "b"], agent_types: [] } }, "Made sub-agents: a, b"],
+    [{ agent: "bash", inputs: { task: "Run it.", description: "Run the tests" } }, "Asked a sub-agent: Run the tests"],
+    [{ agent: "BrowsingAgent", inputs: { task: "Look it up." } }, "Asked a sub-agent: BrowsingAgent"],
+    [{ agent: "a", inputs: { a: "Look." } }, "Asked the sub-agent a"],
+  ])("say what the call for sub-agents %# is about", (args, title) => {
+    showItems(action(1, "delegate", args));
+    expect(screen.getByTestId("delegate-card").textContent).toContain(title);
+  });
+
+  it("open the report of a sub-agent that failed", () => {
+    const failed = "Task ID: task_00000001\nSubagent: bash\nStatus: error\n\nIt was stopped before it was done.";
+    showItems(
+      action(1, "delegate", { agent: "bash", inputs: { task: "Run it." } }),
+      observation(2, "delegate", failed, { outputs: {} }, { cause: 1 }),
+    );
+    expect(screen.getByLabelText("Report").textContent).toBe(failed);
+  });
+
   it("show the texts and images of a server's tool", async () => {
     const content = [{ type: "text", text: "Look:" }, { type: "image", data: "AAAA", mimeType: "image/png" }, null, { type: "image", data: 1 }];
     showItems(
@@ -175,6 +210,8 @@ describe("rows", () => {
     [action(1, "call_tool_mcp", { name: "t" }), "mcp-card"],
     [action(1, "call_tool_mcp", { name: "grep", arguments: { query: "x" } }), "mcp-card"],
     [action(1, "call_tool_mcp", { name: "grep", arguments: { pattern: "x" } }), "search-card"],
+    [action(1, "delegate", { agent: "bash", inputs: { task: "x" } }), "delegate-card"],
+    [observation(1, "delegate", "done", { outputs: {} }), "delegate-card"],
     [action(1, "task_tracking", { task_list: [{ title: "a", status: "done" }] }), "tasks-card"],
     [action(1, "condensation", { summary: "s" }), "condensation-card"],
     [action(1, "system", { content: "p" }), "system-line"],

@@ -20,6 +20,7 @@ export type ItemKind =
   | "condensation"
   | "tasks"
   | "mcp"
+  | "delegate"
   | "recall"
   | "system"
   | "notice"
@@ -62,6 +63,7 @@ const ACTION_KINDS: Readonly<Record<string, ItemKind>> = {
   condensation_request: "condensation",
   task_tracking: "tasks",
   call_tool_mcp: "mcp",
+  delegate: "delegate",
 };
 
 const OBSERVATION_KINDS: Readonly<Record<string, ItemKind>> = {
@@ -76,6 +78,7 @@ const OBSERVATION_KINDS: Readonly<Record<string, ItemKind>> = {
   condense: "condensation",
   task_tracking: "tasks",
   mcp: "mcp",
+  delegate: "delegate",
   user_rejected: "notice",
   loop_detection: "notice",
   success: "notice",

@@ -116,6 +116,12 @@ export const FileIcon = (props: IconProps) => (
   </Icon>
 );
 
+export const UsersIcon = (props: IconProps) => (
+  <Icon {...props}>
+    <path d="M10.5 7a2.75 2.75 0 1 1-5.5 0 2.75 2.75 0 0 1 5.5 0M2.5 16.5c0-3 2.2-4.8 5.2-4.8s5.2 1.8 5.2 4.8M12.8 4.4a2.75 2.75 0 0 1 0 5.2M14.6 12.1c1.8.6 2.9 2.2 2.9 4.4" />
+  </Icon>
+);
+
 export const PencilIcon = (props: IconProps) => (
   <Icon {...props}>
     <path d="m4 16 .8-3.4L13.2 4.2 15.8 6.8 7.4 15.2zM11.5 6l2.5 2.5" />

@@ -2,6 +2,7 @@
 import { memo } from "react";
 import type { TimelineItem } from "../../state/timeline";
 import { CommandCard } from "./CommandCard";
+import { DelegateCard } from "./DelegateCard";
 import { EditCard, ReadCard } from "./FileCards";
 import { AgentMessage, FinishCard, UserMessage } from "./messages";
 import { McpCard } from "./McpCard";
@@ -50,6 +51,8 @@ function draw({ item, liveOutput, awake }: TimelineRowProps) {
       return <TasksCard {...pair} />;
     case "mcp":
       return isFileSearch(action) ? <SearchCard {...pair} awake={awake} /> : <McpCard {...pair} awake={awake} />;
+    case "delegate":
+      return <DelegateCard {...pair} liveOutput={liveOutput} awake={awake} />;
     case "recall":
       return observation === null ? null : <RecallLine foldKey={key} observation={observation} />;
     case "system":

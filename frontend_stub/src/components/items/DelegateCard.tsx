@@ -1,0 +1,86 @@
+/** Work that was handed to sub-agents: who was asked what, what they do at the moment, and what they said last. */
+import { useEffect, useRef } from "react";
+import type { ActionEvent, ObservationEvent } from "../../protocol/events";
+import { objectField, stringField, stringListField } from "../../protocol/fields";
+import { Ansi } from "../common/Ansi";
+import { UsersIcon } from "../common/icons";
+import { Spinner } from "../common/Spinner";
+import { Fold, Step } from "./Step";
+
+interface DelegateCardProps {
+  readonly foldKey: string;
+  readonly action: ActionEvent | null;
+  readonly observation: ObservationEvent | null;
+  readonly liveOutput: string;
+  readonly awake: boolean;
+}
+
+/** While they work, only their last steps are drawn. */
+const LIVE_CHARACTERS = 4_000;
+const FAILURES = /^(Completed delegation of \d+ tasks with \d+ errors|Task ID: .*\n.*\nStatus: error)/;
+
+interface Asked {
+  readonly title: string;
+  /** Who, and what they are to do. */
+  readonly tasks: readonly (readonly [string, string])[];
+}
+
+export function askedOf(action: ActionEvent | null): Asked {
+  if (action === null) return { title: "Sub-agents reported", tasks: [] };
+  const agent = stringField(action.args, "agent");
+  const inputs = objectField(action.args, "inputs") ?? {};
+  if (stringField(inputs, "command") === "spawn") {
+    return { title: `Made sub-agents: ${stringListField(inputs, "ids").join(", ")}`, tasks: [] };
+  }
+  const task = stringField(inputs, "task");
+  if (task !== "") return { title: `Asked a sub-agent: ${stringField(inputs, "description") || agent}`, tasks: [[agent, task]] };
+  const tasks = Object.keys(inputs).map((id) => [id, stringField(inputs, id)] as const);
+  return { title: tasks.length === 1 ? `Asked the sub-agent ${agent}` : `Asked the sub-agents ${agent}`, tasks };
+}
+
+function Steps({ text }: { readonly text: string }) {
+  const box = useRef<HTMLPreElement>(null);
+  useEffect(() => {
+    if (box.current !== null) box.current.scrollTop = box.current.scrollHeight;
+  }, [text]);
+  return (
+    <pre ref={box} className="term-output live" data-testid="live-output">
+      <Ansi text={text.slice(-LIVE_CHARACTERS)} />
+    </pre>
+  );
+}
+
+export function DelegateCard({ foldKey, action, observation, liveOutput, awake }: DelegateCardProps) {
+  const asked = askedOf(action);
+  const report = observation === null ? "" : observation.content || observation.message;
+  const busy = observation === null && awake;
+  const bad = observation?.observation === "error" || FAILURES.test(report);
+  return (
+    <Step icon={<UsersIcon size={14} />} tone={bad ? "bad" : busy ? "busy" : "plain"} testId="delegate-card" action={action}>
+      <Fold
+        foldKey={foldKey}
+        title={asked.title}
+        {...(busy ? { aside: <Spinner /> } : {})}
+        initiallyOpen={bad}
+      >
+        {asked.tasks.length > 0 && (
+          <dl className="facts">
+            {asked.tasks.map(([id, task]) => (
+              <div key={id} className="fact">
+                <dt>{id}</dt>
+                <dd>{task}</dd>
+              </div>
+            ))}
+          </dl>
+        )}
+        {report !== "" && (
+          // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- a scrollable region must take focus
+          <pre className="file-text wrap" tabIndex={0} aria-label="Report">
+            {report}
+          </pre>
+        )}
+      </Fold>
+      {busy && liveOutput !== "" && <Steps text={liveOutput} />}
+    </Step>
+  );
+}
