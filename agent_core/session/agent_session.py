@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
-from agent_core.agent.base import FIRST_EVENTS
+from agent_core.agent.base import FIRST_EVENTS, AgentBase
 from agent_core.controller.remarks import answers_to_invalid_calls
 from agent_core.controller.state import INTERRUPTING, ConversationState
 from agent_core.errors import DrydockError, EventStoreError, StreamClosedError
@@ -50,12 +50,14 @@ class AgentSession:
 
     Attributes:
         stream: the conversation's log; valid after `open`.
+        agent: who works, with its tools; valid after `open`.
         secrets: the conversation's secrets, to which more may be added at any time; valid after `open`.
         call_context: what side calls of models are made with that this conversation pays for; valid after `open`.
         is_ready: whether `start` has succeeded.
     """
 
     stream: EventStream
+    agent: AgentBase
     secrets: SecretRegistry
     call_context: CallContext
 
@@ -123,16 +125,16 @@ class AgentSession:
             AssertionError: the log holds a user's message before any system prompt.
             KeyError, ValueError: the settings name an agent or a tool that does not exist.
         """
-        self._agent = await make_agent(self.settings)
+        self.agent = await make_agent(self.settings)
         place = WorkspacePlace(self.sandbox.working_dir)
-        tools = self._agent.initialize(ToolMakerState(self.conversation_id, place))
-        servers = make_servers(self.settings, self._agent) if self._given_servers is None else self._given_servers
-        self._tool_servers = ToolServers(servers, self._agent, tools)
+        tools = self.agent.initialize(ToolMakerState(self.conversation_id, place))
+        servers = make_servers(self.settings, self.agent) if self._given_servers is None else self._given_servers
+        self._tool_servers = ToolServers(servers, self.agent, tools)
         self._tools = self._tool_servers.tools
         self.stream = await EventStream.open(self.conversation_id, self._store)
         self._report.begin(self.stream)
-        self.secrets = make_secrets(self.settings, self._agent, self.stream, self._parent)
-        self._step = make_step(self.settings, self._agent, self._tools, self.stream, self._parent)
+        self.secrets = make_secrets(self.settings, self.agent, self.stream, self._parent)
+        self._step = make_step(self.settings, self.agent, self._tools, self.stream, self._parent)
         self.call_context = self._step.account.context
         self._going_back = GoingBack(
             self.stream, self.sandbox, lambda: self._step.system_prompt(self.secrets.descriptions())
@@ -157,7 +159,7 @@ class AgentSession:
             raise RuntimeError(f"the session of conversation {self.conversation_id} was started already")
         self._started = True
         # Loading the client library takes seconds; the sandbox comes up in the meantime.
-        self._warming = asyncio.create_task(self._agent.llm.warm_up(), name=f"warm-up:{self.conversation_id}")
+        self._warming = asyncio.create_task(self.agent.llm.warm_up(), name=f"warm-up:{self.conversation_id}")
         self._tool_servers.start(self.stream, self.secrets)
         try:
             await self.sandbox.start(self._report.progress)
@@ -182,7 +184,7 @@ class AgentSession:
             stream=self.stream,
             store=self._store,
             settings=self.settings,
-            agent=self._agent,
+            agent=self.agent,
             sandbox=self.sandbox,
             secrets=self.secrets,
             step=self._step,
@@ -202,7 +204,7 @@ class AgentSession:
         self._going_back.controller, self._going_back.runtime = controller, runtime
         for name, run in parts.runs().items():
             self._subscribers.begin(name, run, self.stream, self._report.trouble)
-        await controller.begin([as_sent(initial_message, self._agent)] if initial_message is not None else [])
+        await controller.begin([as_sent(initial_message, self.agent)] if initial_message is not None else [])
 
     @property
     def is_at_rest(self) -> bool:
@@ -225,7 +227,7 @@ class AgentSession:
             return await self.rewind(event.to)
         if isinstance(event, LoopRecovery):
             return await self._going_back.recover(event.option)
-        return await self.stream.add_event(as_sent(event, self._agent), "user")
+        return await self.stream.add_event(as_sent(event, self.agent), "user")
 
     async def rewind(self, to: int | None) -> AnyEvent:
         """Go back to right behind this event of the log (None: before the first one); see `GoingBack.rewind`."""
@@ -242,7 +244,7 @@ class AgentSession:
 
     async def tell_hooks_of_end(self, sandbox: SandboxConnection) -> None:
         """For a session that was not started: tell the hooks that the conversation ends, through that connection."""
-        hooks = await make_hooks(self.settings, self._agent, self._tools, self._step, self.stream, sandbox)
+        hooks = await make_hooks(self.settings, self.agent, self._tools, self._step, self.stream, sandbox)
         try:
             await hooks.session_ended()
         finally:

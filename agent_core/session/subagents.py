@@ -31,6 +31,7 @@ from agent_core.session.settings import SessionSettings
 from agent_core.skills.agent_catalog import AgentCatalog, AgentKind, agents_in_texts, load_user_agents
 from agent_core.skills.agent_definition import AgentDefinition, PermissionMode
 from agent_core.tools.agent_types import is_kind_usable, usable_kinds
+from agent_core.tools.execution import ToolExecutor
 from agent_core.tools.registry import canonical_name
 from agent_core.tools.subagents import SubAgentError
 
@@ -42,7 +43,7 @@ _POLICIES: Final[dict[PermissionMode, ConfirmationPolicy]] = {
     "never_confirm": NeverConfirm(),
     "confirm_risky": ConfirmRisky(),
 }
-_files = ThreadPoolExecutor(max_workers=1, thread_name_prefix="agents")
+_leaves = ThreadPoolExecutor(max_workers=2, thread_name_prefix="subagents")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,7 @@ class SessionHousehold:
             found = (await self._known()).find(name)
         if found is None or not is_kind_usable(found):
             known = ", ".join(usable_kinds(await self._known()))
-            raise SubAgentError(f"there is no kind of sub-agent called {name!r} here; there are: {known}")
+            raise SubAgentError(f"there is no kind of sub-agent called {name[:100]!r} here; there are: {known}")
         return found
 
     async def agent(self, order: Order) -> tuple[AgentBase, AgentKind | None]:
@@ -163,6 +164,16 @@ class SessionHousehold:
             parent=shared.for_child(purse),
         )
 
+    async def let_go(self, session: ChildSession) -> None:
+        if not hasattr(session, "agent") or not session.agent.is_initialized:  # it was never opened
+            return
+        kept = {id(tool.executor) for tool in self._shared.agent.tools_map.values()}
+        for tool in session.agent.tools_map.values():
+            executor = tool.executor
+            if id(executor) not in kept and isinstance(executor, ToolExecutor) and holds_something(executor):
+                kept.add(id(executor))
+                await asyncio.get_running_loop().run_in_executor(_leaves, executor.close)
+
     async def end_shells(self, name: str) -> None:
         args = {"session": "default"}
         with contextlib.suppress(SandboxError, ToolError):
@@ -182,13 +193,13 @@ class SessionHousehold:
         """All kinds; those of files are read once, and again when one is missed."""
         if self._catalog is None:
             reply = await self._shared.sandbox.request("workspace.facts", {}, limit_seconds=FACTS_SECONDS)
-            self._catalog = AgentCatalog(await kinds_in_files(reply.result))
+            self._catalog = AgentCatalog(await kinds_in_leaves(reply.result))
         return self._catalog
 
 
-async def kinds_in_files(facts: Mapping[str, Any]) -> list[AgentDefinition]:
+async def kinds_in_leaves(facts: Mapping[str, Any]) -> list[AgentDefinition]:
     """The kinds of sub-agents that are defined in files: of the workspace with these facts, then of the user."""
-    user = await asyncio.get_running_loop().run_in_executor(_files, load_user_agents)
+    user = await asyncio.get_running_loop().run_in_executor(_leaves, load_user_agents)
     return [*project_agents(facts), *user]
 
 
@@ -196,9 +207,14 @@ async def told_of_kinds(agent: AgentBase, facts: Mapping[str, Any]) -> str:
     """What an agent that can have sub-agents is told of the kinds in files; its tools tell of the others."""
     if not any(canonical_name(tool.name) in DELEGATING for tool in agent.tools):
         return ""
-    kinds = AgentCatalog(await kinds_in_files(facts)).kinds().values()
+    kinds = AgentCatalog(await kinds_in_leaves(facts)).kinds().values()
     lines = [f"- {kind.definition.summary}" for kind in kinds if kind.definition.level in ("project", "user")]
     return "\n".join(["More kinds of sub-agents:", *lines]) if lines else ""
+
+
+def holds_something(executor: ToolExecutor) -> bool:
+    """Whether an executor has anything to let go of."""
+    return type(executor).close is not ToolExecutor.close
 
 
 def project_agents(facts: Mapping[str, Any]) -> list[AgentDefinition]:

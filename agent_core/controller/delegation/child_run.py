@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from agent_core.agent.base import AgentBase
 from agent_core.controller.delegation.task_round import TaskRound
 from agent_core.errors import DrydockError, StreamClosedError
 from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState
@@ -34,6 +35,7 @@ class ChildSession(Protocol):
     """A sub-agent's session; `agent_core.session.agent_session.AgentSession` says what each member does."""
 
     stream: EventStream
+    agent: AgentBase
 
     async def open(self) -> None: ...
 

@@ -39,6 +39,9 @@ from agent_core.tools.subagents import (
 
 logger = logging.getLogger(__name__)
 
+MAX_ID_CHARS: Final = 64
+MAX_SHOWN: Final = 100
+"""Characters of a model's own words in an error."""
 STOP_SECONDS: Final = 5.0
 """Until sub-agents that were told to stop are left alone."""
 
@@ -69,6 +72,10 @@ class Household(Protocol):
 
     def session(self, order: Order, agent: AgentBase, kind: AgentKind | None, purse: Purse) -> ChildSession:
         """A session for this agent in a conversation of its own; nothing is opened yet."""
+        ...
+
+    async def let_go(self, session: ChildSession) -> None:
+        """End what the tools of a sub-agent hold, whose session is closed."""
         ...
 
     async def end_shells(self, name: str) -> None:
@@ -136,8 +143,8 @@ class Delegation:
             await self._admit(call)
             present = self._roster.spawned
             if missing := [name for name in tasks if name not in present]:
-                known = ", ".join(present) or "none"
-                raise SubAgentError(f"there is no sub-agent {', '.join(missing)}; spawn it first. There are: {known}")
+                known, names = ", ".join(present) or "none", ", ".join(missing[:MAX_CHILDREN])[:MAX_SHOWN]
+                raise SubAgentError(f"there is no sub-agent {names}; spawn it first. There are: {known}")
             if empty := [name for name, task in tasks.items() if not task.strip()]:
                 raise SubAgentError(f"the task of {', '.join(empty)} is empty; say what is to be done")
             orders = [self._order(call, name, present[name], task) for name, task in tasks.items()]
@@ -148,13 +155,11 @@ class Delegation:
         task_id = resume or self._roster.task_ids.get(call.action_id, "")
         if task_id not in self._roster.tasks:
             known = ", ".join(self._roster.tasks) or "none"
-            raise SubAgentError(f"there is no task {task_id!r} to resume; there are: {known}")
+            raise SubAgentError(f"there is no task {task_id[:MAX_SHOWN]!r} to resume; there are: {known}")
         if not prompt.strip():
             raise SubAgentError("the prompt is empty; say what is to be done")
         kind = self._roster.tasks[task_id]
         order = Order(task_id, f"task:{task_id}", kind, prompt, call.idempotency_key)
-        if order.name in self._runs:
-            raise SubAgentError(f"{task_id} is at work already; wait for its result")
         await self._household.agent(order)
         try:
             (report,) = await self._carry_out(call, [order])
@@ -221,10 +226,13 @@ class Delegation:
             agent, kind = await self._household.agent(order)
         except SubAgentError as error:
             return TaskReport("", str(error))
+        if order.name in self._runs:
+            return TaskReport("", "It is at work already; wait for the result of that call.")
         purse = Purse(self._account, self._state, order.label, self._above)
+        session = self._household.session(order, agent, kind, purse)
         run = self._runs[order.name] = ChildRun(
             order,
-            self._household.session(order, agent, kind, purse),
+            session,
             confirm=self._household.confirm,
             account=lambda spent, answers: self._note(call, order, purse, spent, answers),
             show=call.emit_output,
@@ -233,6 +241,7 @@ class Delegation:
             return await run.run()
         finally:
             del self._runs[order.name]
+            await self._household.let_go(session)
 
     async def _stop(self, names: Sequence[str], tasks: Sequence[asyncio.Task[TaskReport]]) -> None:
         runs = [self._runs[name] for name in names if name in self._runs]
@@ -266,8 +275,10 @@ class Delegation:
 def _check_ids(ids: Sequence[str], types: Sequence[str], present: Mapping[str, SpawnedAgent]) -> None:
     if any(not name.strip() for name in ids):
         raise SubAgentError("an id is empty; give each sub-agent a name")
-    if len(set(ids)) < len(ids):
-        raise SubAgentError(f"the ids {', '.join(ids)} are not different from one another")
+    if strange := [name for name in ids if len(name) > MAX_ID_CHARS or not name.isprintable()]:
+        raise SubAgentError(
+            f"the id {strange[0][:MAX_SHOWN]!r} is no name: give one line of at most {MAX_ID_CHARS} characters"
+        )
     if len(types) > len(ids):
         raise SubAgentError(f"there are {len(types)} agent_types for {len(ids)} ids; give one for each id, or fewer")
     if len(present.keys() | set(ids)) > MAX_CHILDREN:
@@ -275,6 +286,8 @@ def _check_ids(ids: Sequence[str], types: Sequence[str], present: Mapping[str, S
             f"cannot spawn {len(ids)} sub-agents: there are {len(present)} already ({', '.join(present) or 'none'}),"
             f" and at most {MAX_CHILDREN} are allowed. Use one that is there, or replace it by using its id"
         )
+    if len(set(ids)) < len(ids):
+        raise SubAgentError(f"the ids {', '.join(ids[:MAX_SHOWN])} are not different from one another")
 
 
 def _metrics(figures: UsageFigures) -> Metrics:

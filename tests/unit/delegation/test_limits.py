@@ -22,6 +22,10 @@ from tests.unit.delegation.test_stopping import all_answered_once, cost
         (spawn(), "at least one name"),
         (spawn("a", " "), "an id is empty"),
         (spawn("a", "a"), "not different"),
+        (spawn("x" * 1_000_000), "one line of at most 64"),
+        (spawn("two\nlines"), "one line of at most 64"),
+        (hand_out(**{"x" * 1_000_000: "do it"}), "spawn it first"),
+        (task("look", subagent_type="x" * 1_000_000), "there are: general-purpose"),
         (spawn("a", agent_types=["bash", "bash"]), "2 agent_types for 1 ids"),
         (spawn("a", "b", agent_types=["bash", "nonesuch"]), "no kind of sub-agent called 'nonesuch'"),
         (spawn("a", "b", "c", "d", "e", "f"), "at most 5 are allowed"),
@@ -42,6 +46,7 @@ async def test_what_cannot_be_is_a_result_that_says_why_and_begins_nothing(call:
     ]
     assert seen.is_error
     assert error in seen.text
+    assert len(seen.text) < 500
 
 
 async def test_a_spawn_is_all_or_nothing_and_counts_those_that_are_there() -> None:

@@ -16,7 +16,11 @@ from agent_core.security.confirmation import AlwaysConfirm, ConfirmRisky, NeverC
 from agent_core.skills.agent_catalog import register_agent, register_agent_definition, unregister_agent
 from agent_core.skills.agent_definition import AgentDefinition
 from agent_core.testing.model_turns import Call, calls
+from agent_core.tools.definition import ToolDefinition
+from agent_core.tools.execution import ToolExecutor
+from agent_core.tools.registry import register_tool
 from agent_core.tools.spec import Tool
+from agent_core.tools.think import ThinkAction, ThinkObservation, ThinkTool
 from tests.unit.delegation.family import GO, done, family, results, run, task
 
 RISKY = {GO: [calls(task("clean")), done()], "clean": [run("rm -r build"), done("Somebody else has to.")]}
@@ -163,6 +167,38 @@ async def test_sub_agents_use_their_parents_cache_key_and_a_model_that_counts_al
         by_id = [event.metrics.by_usage_id for event in child if isinstance(event, ActionEvent) and event.metrics]
     assert list(by_id[-1]) == ["task:task_00000001"]
     assert agent.llm.metrics.calls == 2
+
+
+async def test_what_the_tools_of_a_sub_agent_hold_is_let_go_of_at_its_end() -> None:
+    closed: list[str] = []
+
+    class HoldingExecutor(ToolExecutor[ThinkAction, ThinkObservation]):
+        def __call__(self, action: ThinkAction, conversation: Any = None) -> ThinkObservation:
+            return ThinkObservation.from_text("held")
+
+        def close(self) -> None:
+            closed.append("holding")
+
+    def make(llm: LLM) -> Agent:
+        return Agent(llm=llm, tools=[Tool(name="holding")])
+
+    def holding(conv_state: Any = None) -> Sequence[ToolDefinition]:
+        (tool,) = ThinkTool.create()
+        return [tool.model_copy(update={"name": "holding", "executor": HoldingExecutor()})]
+
+    register_tool("holding", holding)
+    register_agent("test-holding", make)
+    lines = {
+        GO: [calls(task("hold", subagent_type="test-holding")), done()],
+        "hold": [calls(Call("holding", {"thought": "x"})), done()],
+    }
+    try:
+        async with family(lines) as one:
+            await one.say()
+            await one.at_rest()
+            assert closed == ["holding"]
+    finally:
+        unregister_agent("test-holding")
 
 
 async def test_a_registered_function_makes_the_agent() -> None:
