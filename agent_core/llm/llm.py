@@ -101,7 +101,7 @@ class LLM(LLMConfig):
         never changes what it is given.
         """
         features = self.features
-        marks = self.is_caching_prompt_active()
+        marks = self.caching_prompt and features.prompt_cache_marks
         return render_message(
             message, features, vision=features.vision, cache_marks=marks, max_text=self.max_message_chars
         )

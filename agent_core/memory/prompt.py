@@ -2,12 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Any, overload
 
 from agent_core.events.messages import Message
 from agent_core.memory.transcript import Transcript, join_user_messages
 from agent_core.memory.view import View
+
+
+class Prefix(Sequence[dict[str, Any]]):
+    """The first so many of `items`, a list that only grows: it stays the same, and costs nothing to make."""
+
+    def __init__(self, items: list[dict[str, Any]]) -> None:
+        self.items = items
+        self._count = len(items)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return islice(self.items, self._count)
+
+    @overload
+    def __getitem__(self, index: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[dict[str, Any]]: ...
+    def __getitem__(self, index: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
+        if isinstance(index, slice):
+            return [self.items[at] for at in range(*index.indices(self._count))]
+        return self.items[range(self._count)[index]]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment] # as a list's
 
 
 class PromptCache:
@@ -27,17 +56,17 @@ class PromptCache:
         self._last: Message | None = None
         self._seen = 0
 
-    def prompt(self, view: View) -> list[dict[str, Any]]:
-        """All messages of `view` in wire form. The list is the caller's own; the messages in it are shared."""
+    def prompt(self, view: View) -> Sequence[dict[str, Any]]:
+        """All messages of `view` in wire form, as they are now; they are shared, so nobody may change them."""
         self.render_settled(view)
         transcript = view.transcript
-        prompt = list(self._rendered)
-        if transcript.held:
-            tail = list(transcript.held)
-            if self._last is not None and self._last.role == "user":
-                tail.insert(0, self._last)
-                prompt.pop()
-            prompt.extend(self._render(message) for message in join_user_messages(tail))
+        if not transcript.held:
+            return Prefix(self._rendered)
+        prompt, tail = list(self._rendered), list(transcript.held)
+        if self._last is not None and self._last.role == "user":
+            tail.insert(0, self._last)
+            prompt.pop()
+        prompt.extend(self._render(message) for message in join_user_messages(tail))
         return prompt
 
     def render_settled(self, view: View) -> None:
@@ -52,7 +81,7 @@ class PromptCache:
 
     def _take(self, message: Message) -> None:
         if message.role == "user" and self._last is not None and self._last.role == "user":
-            self._rendered.pop()
+            self._rendered = self._rendered[:-1]  # a list of its own: prompts that were given out stay as they are
             (message,) = join_user_messages([self._last, message])
         self._rendered.append(self._render(message))
         self._last = message

@@ -56,15 +56,13 @@ class BrowserOutputCondenser(MaskingCondenser):
     attention_window: int = Field(default=1, ge=0)
 
     def masks(self, events: list[ViewEvent]) -> dict[int, str]:
-        shown = [index for index, event in enumerate(events) if _is_of_browser(event)]
+        shown = [
+            index
+            for index, event in enumerate(events)
+            if isinstance(event, ObservationEvent) and f"{event.tool_name}_".startswith("browser_")
+        ]
         old = shown[: max(0, len(shown) - self.attention_window)]
         return {index: f"Visited {_address(events[index])}. What the page showed is left out here." for index in old}
-
-
-def _is_of_browser(event: ViewEvent) -> bool:
-    return isinstance(event, ObservationEvent) and (
-        event.tool_name == "browser" or event.tool_name.startswith("browser_")
-    )
 
 
 def _address(event: ViewEvent) -> str:

@@ -13,7 +13,7 @@ from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, MessageEv
 from agent_core.events.messages import Message, MessageToolCall, TextContent
 from agent_core.events.schema import Observation
 from agent_core.events.serialization import AnyEvent
-from agent_core.memory.prompt import PromptCache
+from agent_core.memory.prompt import Prefix, PromptCache
 from agent_core.memory.view import View
 from agent_core.tools.terminal import TerminalAction
 
@@ -198,6 +198,30 @@ def test_the_kept_rendering_equals_a_fresh_one_and_renders_each_message_once(
     rendered.clear()
     cache.prompt(view)
     assert len(rendered) <= 1, "only what is not settled yet may be rendered again"
+
+
+@given(logs())
+def test_a_prompt_that_was_given_out_stays_as_it_was_whatever_comes_after_it(events: list[AnyEvent]) -> None:
+    view, cache = View(), PromptCache(wire)
+    given_out = []
+    for event in events:
+        view.add(event)
+        prompt = cache.prompt(view)
+        given_out.append((prompt, list(prompt)))
+    for prompt, then in given_out:
+        assert prompt == then
+        assert [prompt[index] for index in range(-len(prompt), 0)] == then == prompt[:]
+
+
+def test_a_prompt_of_a_long_log_is_not_copied() -> None:
+    view, cache = View(), PromptCache(wire)
+    for number in range(50):
+        view.add(user(2 * number, "u"))
+        view.add(agent(2 * number + 1, "a"))
+    first, second = cache.prompt(view), cache.prompt(view)
+    assert isinstance(first, Prefix)
+    assert isinstance(second, Prefix)
+    assert first.items is second.items
 
 
 @given(logs())
