@@ -15,7 +15,7 @@ import orjson
 import uvloop
 
 from agent_core.errors import DrydockError
-from bench import append, crowd, first_command, listing, memory, reopen, start, steps, stop
+from bench import append, crowd, first_command, listing, memory, reopen, start, steps, stop, view
 from bench.figures import Figure, table
 from bench.machine import contention, machine_facts
 from bench.stage import Stage
@@ -24,6 +24,7 @@ Measure = Callable[[Stage], Awaitable[list[Figure]]]
 
 MEASUREMENTS: dict[str, Measure] = {
     "append": append.measure,
+    "view": view.measure,
     "steps": steps.measure,
     "crowd": crowd.measure,
     "first": first_command.measure,

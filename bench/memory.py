@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from uuid import uuid4
 
+from agent_core.llm.llm import LLM
+from agent_core.runtime.connection import SandboxConnection
+from agent_core.runtime.sandbox import SandboxSpec
+from agent_core.session.agent_session import AgentSession
 from bench.client import following
+from bench.equipped import equipped
 from bench.figures import Figure
 from bench.machine import resident_kb
 from bench.processes import Server
 from bench.stage import Stage
+from bench.steps import IMAGE, InstantModel, until_finished
+from server.db.database import open_database
 
 CONVERSATIONS = 20
+EQUIPPED = 15
 WARM_ROUNDS = 3
 STEPS = 5
 SETTLE_SECONDS = 1.0
@@ -41,9 +51,51 @@ async def measure(stage: Stage) -> list[Figure]:
         await _unload(server, loaded)
     return [
         Figure("loaded idle conversation", max(0, with_all - half) / crowd, "KiB", 200),
+        *await _equipped(stage),
         Figure("unloaded: what each one more leaves", max(0, left) / crowd, "KiB", 20),
         Figure("RSS after the first LLM call", first / 1024, "MB"),
     ]
+
+
+async def _equipped(stage: Stage) -> list[Figure]:
+    """The same of sessions in this process, with condensers, analyzers and skills on."""
+    crowd = stage.few(EQUIPPED, 1)
+    data_dir = stage.data_dir()
+    loaded: list[AgentSession] = []
+    async with open_database(data_dir) as database, stage.provider(data_dir) as provider:
+
+        async def load() -> int:
+            for _ in range(crowd):
+                name = f"equipped-{len(loaded)}-{uuid4().hex[:8]}"
+                spec = SandboxSpec(name, database.instance_id, image=IMAGE, data_dir=str(data_dir), network="none")
+                llm = LLM(model="openai/instant").using(InstantModel(STEPS))
+                session = AgentSession(
+                    name,
+                    store=database.events,
+                    settings=equipped(llm),
+                    sandbox=SandboxConnection(provider.create(spec)),
+                )
+                loaded.append(session)
+                await until_finished(session)
+            await asyncio.sleep(SETTLE_SECONDS)
+            return resident_kb(os.getpid())
+
+        async def unload() -> None:
+            while loaded:
+                await loaded.pop().close(stopped=False, sandbox="destroy")
+
+        try:
+            for number in range(stage.few(2, 1)):
+                stage.say(f"sessions with everything on, round {number + 1}")
+                await load()
+                await unload()
+            half = await load()
+            with_all = await load()
+        finally:
+            await unload()
+            await stage.remove_sandboxes(data_dir, database.instance_id)
+    name = "– with condensers, analyzers and skills on (session alone)"
+    return [Figure(name, max(0, with_all - half) / crowd, "KiB", 200)]
 
 
 async def _resident(server: Server) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from itertools import pairwise
 
 from agent_core.events.control import AgentState, AgentStateChanged
@@ -18,6 +18,7 @@ from agent_core.runtime.sandbox import SandboxSpec
 from agent_core.session.agent_session import AgentSession
 from agent_core.session.settings import SessionSettings
 from bench.client import Client, following, is_command, timestamp
+from bench.equipped import equipped
 from bench.figures import Figure, p50
 from bench.machine import processor_seconds
 from bench.processes import Server
@@ -63,12 +64,20 @@ class InstantModel:
 
 
 async def measure(stage: Stage) -> list[Figure]:
-    """The overhead of a step in this process, then whole steps in a server process."""
-    return [*await _overhead(stage), *await _whole(stage)]
+    """The overhead of a step in this process, bare and with everything on, then whole steps in a server process."""
+    return [
+        *await _overhead(stage, "step overhead without the LLM client", _bare),
+        *await _overhead(stage, "– with condensers, analyzers and skills on", equipped),
+        *await _whole(stage),
+    ]
 
 
-async def _overhead(stage: Stage) -> list[Figure]:
-    stage.say("steps with a model in the same process")
+def _bare(llm: LLM) -> SessionSettings:
+    return SessionSettings(llm=llm)
+
+
+async def _overhead(stage: Stage, name: str, settings: Callable[[LLM], SessionSettings]) -> list[Figure]:
+    stage.say(f"steps with a model in the same process: {name}")
     steps = stage.few(LATE_STEP + AROUND, 12)
     model = InstantModel(steps)
     data_dir = stage.data_dir()
@@ -78,16 +87,19 @@ async def _overhead(stage: Stage) -> list[Figure]:
             session = AgentSession(
                 "overhead",
                 store=database.events,
-                settings=SessionSettings(llm=LLM(model="openai/instant").using(model)),
+                settings=settings(LLM(model="openai/instant").using(model)),
                 sandbox=SandboxConnection(provider.create(spec)),
             )
+            before = time.process_time()
             executed = await _run(session)
+            used = (time.process_time() - before) / steps * 1000
         finally:
             await stage.remove_sandboxes(data_dir, database.instance_id)
     between = [seconds * 1000 for seconds in model.between]
     figures = [
-        Figure("step overhead without the LLM client", p50(between[1:FIRST_STEPS]), "ms", 4),
+        Figure(name, p50(between[1:FIRST_STEPS]), "ms", 4),
         Figure("  of it: action stored → observation made", p50(executed[1:FIRST_STEPS]) * 1000, "ms"),
+        Figure("  processor time of a step", used, "ms"),
     ]
     if len(between) > LATE_STEP:
         late = between[LATE_STEP - AROUND : LATE_STEP + AROUND]
@@ -97,25 +109,29 @@ async def _overhead(stage: Stage) -> list[Figure]:
 
 async def _run(session: AgentSession) -> list[float]:
     """Let the agent work to its end; returns the seconds from each action's time to its observation's."""
-    actions: dict[int, ActionEvent] = {}
-    executed: list[float] = []
     try:
-        await session.open()
-        hello = MessageEvent(source="user", llm_message=Message.user("go"))
-        await session.start(hello)
-        async with asyncio.timeout(LIMIT_SECONDS), session.stream.subscribe() as events:
-            async for event in events:
-                match event:
-                    case ActionEvent():
-                        actions[event.id] = event
-                    case ObservationEvent() if event.cause in actions:
-                        executed.append((event.timestamp - actions[event.cause].timestamp).total_seconds())
-                    case AgentStateChanged(agent_state=AgentState.FINISHED):
-                        return executed
-                    case AgentStateChanged(agent_state=AgentState.ERROR):
-                        raise RuntimeError(f"the agent failed: {event.reason} {event.detail}")
+        return await until_finished(session)
     finally:
         await session.close(stopped=False, sandbox="destroy")
+
+
+async def until_finished(session: AgentSession) -> list[float]:
+    """Open a session and let its agent work to its end, which leaves it loaded; returns what `_run` does."""
+    actions: dict[int, ActionEvent] = {}
+    executed: list[float] = []
+    await session.open()
+    await session.start(MessageEvent(source="user", llm_message=Message.user("go")))
+    async with asyncio.timeout(LIMIT_SECONDS), session.stream.subscribe() as events:
+        async for event in events:
+            match event:
+                case ActionEvent():
+                    actions[event.id] = event
+                case ObservationEvent() if event.cause in actions:
+                    executed.append((event.timestamp - actions[event.cause].timestamp).total_seconds())
+                case AgentStateChanged(agent_state=AgentState.FINISHED):
+                    return executed
+                case AgentStateChanged(agent_state=AgentState.ERROR):
+                    raise RuntimeError(f"the agent failed: {event.reason} {event.detail}")
     raise RuntimeError("the log ended before the agent was done")
 
 

@@ -22,6 +22,10 @@ from agent_core.memory.view import View
 logger = logging.getLogger(__name__)
 
 
+AGAIN = 1.1
+"""How much longer a view has to be until a condensation that failed, and need not be, is tried again."""
+
+
 class NoCondensationError(DrydockError):
     """The view cannot be shortened now: too short, no place to cut, or its summary could not be had."""
 
@@ -181,10 +185,14 @@ class RollingCondenser(Condenser):
         requirement = self.requirement(view, agent_llm)
         if requirement is None:
             return view
+        is_soft = requirement is Requirement.SOFT
+        if is_soft and len(view) < view.attempts.failed_at * AGAIN:
+            return view  # a model that could not sum up a moment ago would only cost money
         try:
             return await self.condensation(view, agent_llm, context)
         except NoCondensationError as impossible:
-            if requirement is Requirement.SOFT:
+            if is_soft:
+                view.attempts.failed_at = len(view)
                 logger.debug("the view is long and stays as it is: %s", impossible)
                 return view
             try:

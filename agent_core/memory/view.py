@@ -9,6 +9,7 @@ the whole view.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from agent_core.events.branches import active_branch
 from agent_core.events.control import Condensation, CondensationRequest, HookExecutionEvent
@@ -31,6 +32,17 @@ HIDDEN_SOON = 200
 """Hooks judge a message before the agent goes on, so a refused one is among so many of the newest events."""
 
 
+@dataclass(slots=True)
+class Attempts:
+    """What became of attempts to shorten a view; the views that are made from it know it as well.
+
+    Attributes:
+        failed_at: how long the view was when one failed; 0 when none did since the last condensation.
+    """
+
+    failed_at: int = 0
+
+
 class View:
     """The events that a model is shown, in order, and their messages.
 
@@ -39,10 +51,18 @@ class View:
             wait for their answers.
         wants_condensation: whether a request for one is newer than the last one.
         transcript: the messages; another object after a condensation, the same one otherwise.
+        attempts: what condensers have tried in vain.
     """
 
-    def __init__(self, events: Iterable[ViewEvent] = (), *, wants_condensation: bool = False) -> None:
+    def __init__(
+        self,
+        events: Iterable[ViewEvent] = (),
+        *,
+        wants_condensation: bool = False,
+        attempts: Attempts | None = None,
+    ) -> None:
         self.events: list[ViewEvent] = list(events)
+        self.attempts = attempts or Attempts()
         self.wants_condensation = wants_condensation
         self._typed: dict[int, ActionEvent] = {}
         self._batch: list[ActionEvent] = []
@@ -98,7 +118,7 @@ class View:
 
     def showing(self, events: Iterable[ViewEvent]) -> View:
         """Another view that shows these events instead (masked ones, say); it knows the same requests."""
-        return View(events, wants_condensation=self.wants_condensation)
+        return View(events, wants_condensation=self.wants_condensation, attempts=self.attempts)
 
     def _show(self, event: ViewEvent) -> None:
         self.events.append(event)
@@ -139,6 +159,7 @@ class View:
 
     def _condense(self, event: Condensation) -> None:
         self.wants_condensation = False
+        self.attempts.failed_at = 0
         self.events = without(self.events, set(event.forgotten_event_ids))
         if event.summary is not None and event.summary_offset is not None:
             summary = CondensationSummaryEvent(id=event.id, timestamp=event.timestamp, summary=event.summary)

@@ -10,7 +10,12 @@ from agent_core.testing.model_turns import Turn, call, finish, say
 Script = Callable[[ModelRequest], Turn]
 
 _STEP_TEXTS = 1024
-_STEPS = tuple(call("terminal", {"command": f"echo step {number}"}) for number in range(_STEP_TEXTS))
+_STEPS = tuple(
+    call("terminal", {"command": f"echo step {number}", "security_risk": "LOW"}) for number in range(_STEP_TEXTS)
+)
+
+
+_GIST = say("The steps so far.")
 
 
 def instant(request: ModelRequest) -> Turn:
@@ -23,9 +28,14 @@ _READY = say("Ready.")
 
 
 def echo_steps(count: int) -> Script:
-    """A script that runs `count` commands ``echo step N`` after each user message, one per turn, then finishes."""
+    """A script that runs `count` commands ``echo step N`` after each user message, one per turn, then finishes.
+
+    A request without tools, for a summary or a title, is answered by a few words.
+    """
 
     def script(request: ModelRequest) -> Turn:
+        if b'"tools":' not in request.content:
+            return _GIST
         done = request.results_since_user()
         return _STEPS[done % _STEP_TEXTS] if done < count else finish(f"{count} steps done.")
 

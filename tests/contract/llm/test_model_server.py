@@ -22,6 +22,9 @@ def model(server: ModelServer) -> LLM:
     return LLM(model="openai/x", base_url=server.url, num_retries=1)
 
 
+TOOLS = [{"type": "function", "function": {"name": "terminal", "parameters": {"type": "object", "properties": {}}}}]
+
+
 def history(steps: int) -> list[dict[str, Any]]:
     messages: list[dict[str, Any]] = [{"role": "user", "content": 'say "role":"tool" and "role": "tool"'}]
     for number in range(steps):
@@ -44,14 +47,20 @@ async def test_a_script_of_steps_runs_commands_and_finishes_after_each_message()
         llm = model(server)
         said = []
         for steps in (0, 1, 2):
-            response = await llm.acompletion(history(steps))
+            response = await llm.acompletion(history(steps), TOOLS)
             (call,) = response.message.tool_calls or []
             said.append((call.name, json.loads(call.arguments)))
     assert said == [
-        ("terminal", {"command": "echo step 0"}),
-        ("terminal", {"command": "echo step 1"}),
+        ("terminal", {"command": "echo step 0", "security_risk": "LOW"}),
+        ("terminal", {"command": "echo step 1", "security_risk": "LOW"}),
         ("finish", {"message": "2 steps done."}),
     ]
+
+
+async def test_a_script_of_steps_answers_a_request_without_tools_in_words() -> None:
+    async with ModelServer(named("steps:2")) as server:
+        response = await model(server).acompletion(history(0))
+    assert response.message.text == "The steps so far."
 
 
 def test_an_unknown_script_is_refused() -> None:

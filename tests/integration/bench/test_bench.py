@@ -76,7 +76,7 @@ async def test_a_quick_run_measures_every_budget_and_leaves_nothing_behind(tmp_p
     assert result["sandbox"] == "docker"
     assert result["failed"] == []
     budgeted = {name for name, figures in result["figures"].items() for one in figures if one["budget"] is not None}
-    assert budgeted == {"append", "steps", "crowd", "first", "start", "memory", "reopen", "listing", "stop"}
+    assert budgeted == {"append", "view", "steps", "crowd", "first", "start", "memory", "reopen", "listing", "stop"}
     assert all(one["value"] >= 0 for figures in result["figures"].values() for one in figures)
     assert list((tmp_path / "tmp").iterdir()) == []
     assert started_here(tmp_path) == []
@@ -102,4 +102,4 @@ async def test_an_unknown_name_is_answered_with_those_that_there_are(tmp_path: P
     process = await start(tmp_path, "speed")
     printed = await output(process)
     assert process.returncode == 2
-    assert "there is no speed; there are append, steps" in printed
+    assert "there is no speed; there are append, view" in printed

@@ -101,6 +101,21 @@ async def test_when_the_summary_cannot_be_had_a_long_view_stays_and_a_request_fa
         assert server.request_count == 1 + 1 + 3
 
 
+async def test_a_summary_that_need_not_be_and_cannot_be_had_is_asked_for_again_only_after_a_while() -> None:
+    async with ModelServer(lambda request: Turn(text=" ")) as server:
+        summing = LLMSummarizingCondenser(llm=model(server), max_size=20)
+        condenser = PipelineCondenser(condensers=[BrowserOutputCondenser(attention_window=0), summing])
+        view = View.from_log([*talk(15), *page(15)])
+        for number in range(17, 40):
+            view.add(user(number, "more"))
+            await condenser.acondense(view)
+        asked_at_first = server.request_count
+        assert asked_at_first == 6  # with 21, 24, 27, 30, 33 and 37 events
+        view.add(Condensation(id=50, forgotten_event_ids=[3]))
+        await condenser.acondense(view)
+        assert server.request_count == asked_at_first + 1
+
+
 async def test_a_request_on_a_very_short_view_sums_up_everything_but_the_system_prompt() -> None:
     async with ModelServer(lambda request: Turn(text="all of it")) as server:
         after = await condensed(LLMSummarizingCondenser(llm=model(server)), asked(talk(4)))
