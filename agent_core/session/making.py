@@ -11,6 +11,7 @@ from typing import Any
 from agent_core.agent.base import AgentBase
 from agent_core.agent.codeact import CodeActAgent
 from agent_core.agent.planning import PlanningAgent
+from agent_core.agent.specialists import BrowsingAgent, ReadOnlyAgent, VisualBrowsingAgent
 from agent_core.controller.step import Step
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import TextContent
@@ -27,7 +28,7 @@ from agent_core.tools.execution import ToolExecutor
 from agent_core.tools.spec import SandboxAccess
 from agent_core.version import VERSION
 
-AGENT_CLASSES = (CodeActAgent, PlanningAgent)
+AGENT_CLASSES = (CodeActAgent, PlanningAgent, ReadOnlyAgent, BrowsingAgent, VisualBrowsingAgent)
 """Agents that settings can name; a program may define more."""
 
 reading_files = ThreadPoolExecutor(max_workers=2, thread_name_prefix="skills")

@@ -74,12 +74,12 @@ class BrowserCodeExecutor(BrowserToolExecutor):
 
     def __init__(self, *, set_of_marks: bool = True, visible_only: bool = False, **options: Any) -> None:
         super().__init__(**options)
-        self._look = Look(tree=True, screenshot=True, marks=set_of_marks, visible_only=visible_only)
+        self.look = Look(tree=True, screenshot=True, marks=set_of_marks, visible_only=visible_only)
 
     async def carry_out(self, action: BrowserAction, context: ToolContext, key: str | None) -> BrowserObservation:
-        result = await self.ask(action.calls(), self._look, context, key)
+        result = await self.ask(action.calls(), self.look, context, key)
         code = action.code if isinstance(action, BrowserCodeAction) else ""
-        return observed(result, page_text(result, self._look), action=code, look=self._look)
+        return observed(result, page_text(result, self.look), action=code, look=self.look)
 
 
 def page_text(result: dict[str, Any], look: Look) -> str:

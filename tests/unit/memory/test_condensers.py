@@ -17,6 +17,7 @@ from agent_core.llm.llm import LLM
 from agent_core.memory.condenser import AnyCondenser, Condenser, NoCondensationError, NoOpCondenser, PipelineCondenser
 from agent_core.memory.condensers.forgetting import AmortizedForgettingCondenser, RecentEventsCondenser
 from agent_core.memory.condensers.masking import BrowserOutputCondenser, ObservationMaskingCondenser
+from agent_core.memory.condensers.presets import get_default_condenser
 from agent_core.memory.condensers.summarizing import LLMSummarizingCondenser
 from agent_core.memory.condensers.window import ConversationWindowCondenser
 from agent_core.memory.view import View
@@ -233,3 +234,18 @@ def test_condensers_are_configuration_that_can_be_stored_and_read_back() -> None
     assert Holder.model_validate_json(holder.model_dump_json()) == holder
     with pytest.raises(ValidationError, match="kind: 'Magic' is none of"):
         Holder.model_validate({"condenser": {"kind": "Magic"}})
+
+
+def test_the_default_answers_requests_first_then_leaves_out_old_pages_then_sums_up() -> None:
+    condenser = get_default_condenser(LLM(model="openai/x"))
+    assert isinstance(condenser, PipelineCondenser)
+    window, pages, summary = condenser.condensers
+    assert isinstance(window, ConversationWindowCondenser)
+    assert isinstance(pages, BrowserOutputCondenser)
+    assert pages.attention_window == 2
+    assert isinstance(summary, LLMSummarizingCondenser)
+    assert (summary.keep_first, summary.max_size, summary.llm.usage_id) == (4, 120, "condenser")
+    longer = get_default_condenser(LLM(model="openai/x"), 200)
+    assert isinstance(longer, PipelineCondenser)
+    assert isinstance(longer.condensers[2], LLMSummarizingCondenser)
+    assert longer.condensers[2].max_size == 200
