@@ -139,8 +139,8 @@ def test_default_tools_have_the_browser_unless_it_is_not_wished() -> None:
     llm = LLM(model="openai/x")
     agents = [get_default_agent(llm, cli_mode=cli) for cli in (False, True)]
     assert ["browser_tool_set" in [tool.name for tool in agent.tools] for agent in agents] == [True, False]
-    assert "browser" in agents[0].static_system_message.lower()
-    assert "browser" not in agents[1].static_system_message.lower()
+    assert "<BROWSER>" in agents[0].static_system_message
+    assert "<BROWSER>" not in agents[1].static_system_message
 
 
 async def test_a_call_is_one_request_under_the_actions_key_within_limits() -> None:
