@@ -11,10 +11,11 @@ import pytest
 from pydantic import SecretStr
 
 from agent_core.llm.llm import LLM
+from agent_core.testing.model_scripts import Script
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import Turn
 
-StartModel = Callable[[Iterable[Turn]], ModelServer]
+StartModel = Callable[[Iterable[Turn] | Script], ModelServer]
 
 
 class Models:
@@ -26,7 +27,7 @@ class Models:
         self._thread.start()
         self._servers: list[ModelServer] = []
 
-    def start(self, script: Iterable[Turn]) -> ModelServer:
+    def start(self, script: Iterable[Turn] | Script) -> ModelServer:
         server = ModelServer(script)
         asyncio.run_coroutine_threadsafe(server.__aenter__(), self._loop).result(10)
         self._servers.append(server)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from agent_core.testing.model_request import ModelRequest
 from agent_core.testing.model_server import ModelServer
-from agent_core.testing.model_turns import call, finish
+from agent_core.testing.model_turns import Turn, call, finish
 from tests.integration.library.conftest import StartModel
 
 pytestmark = pytest.mark.bubblewrap
@@ -132,3 +135,42 @@ def test_sub_agents_work_in_the_folder_and_are_counted_apart(start_model: StartM
     assert counted == ["agent", "delegate:eyes", "delegate:hands", "task:task_00000001"]
     assert (project / "seen.txt").read_text() == "seen\nseen\n"
     assert server.requests[-2].json["messages"][-1]["content"].startswith("2")
+
+
+@pytest.mark.browser
+def test_an_agent_reads_a_site_with_its_browser(start_model: StartModel, project: Path) -> None:
+    (project / "index.html").write_text(
+        "<title>Log book</title><h1>Log book</h1><a href='newest.html'>Newest entry</a><p>Older ones.</p>"
+    )
+    (project / "newest.html").write_text("<title>Storm</title><h1>Storm</h1><p>All boats are in.</p>")
+    serve = "python3 -m http.server 8123 --bind 127.0.0.1 >/tmp/log 2>&1 & until curl -s localhost:8123; do :; done"
+
+    def result(request: ModelRequest) -> str:
+        return next(str(one["content"]) for one in reversed(request.messages) if one["role"] == "tool")
+
+    def click_newest(request: ModelRequest) -> Turn:
+        found = re.search(r'\[(\d+)\] link "Newest entry"', result(request))
+        return call("browser_click", {"index": int(found.group(1)) if found else 0})
+
+    script: list[Callable[[ModelRequest], Turn]] = [
+        lambda _: call("terminal", {"command": serve}),
+        lambda _: call("browser_navigate", {"url": "localhost:8123"}),
+        lambda _: call("browser_get_state", {"include_screenshot": True}),
+        click_newest,
+        lambda _: call("browser_get_content", {}),
+        lambda _: finish("All boats are in."),
+    ]
+    steps = iter(script)
+    server = start_model(lambda request: next(steps)(request))
+    out = run_example("browser_use.py", server, "localhost:8123", str(project))
+    told = [result(request) for request in list(server.requests)[1:]]
+    assert "Opened http://localhost:8123/" in told[1]
+    assert "Title: Log book" in told[2]
+    assert "Clicked element" in told[3]
+    assert told[4] == "Storm\n\nAll boats are in."
+    shown = ["data:image/jpeg;base64," in request.content.decode() for request in server.requests]
+    assert shown == [False, False, False, True, True, True]
+    offered = [tool["function"]["name"] for tool in server.requests[0].json["tools"]]
+    assert len([name for name in offered if name.startswith("browser_")]) == 14
+    assert "browser_get_state before you click" in str(server.requests[0].messages[0]["content"])
+    assert len([line for line in out.splitlines() if line.startswith("Message ")]) == 14
