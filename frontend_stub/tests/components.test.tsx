@@ -220,10 +220,28 @@ describe("rows", () => {
     [observation(1, "recall", "", { recall_type: "workspace_context" }), "recall-line"],
     [observation(1, "error", "bad"), "error-card"],
     [observation(1, "loop_detection", "again"), "notice-line"],
-    [observation(1, "browse", "text", { url: "http://x" }), "generic-card"],
+    [observation(1, "browse", "text", { url: "http://x" }), "browser-card"],
+    [action(1, "browse", { url: "http://x" }), "browser-card"],
   ])("have a card for event %#", (payload, testId) => {
     showItems(payload);
     expect(screen.getByTestId(testId)).toBeTruthy();
+  });
+
+  it("show the browser's window, and nothing that would have to be fetched", () => {
+    const picture = "data:image/jpeg;base64,AAAA";
+    showItems(
+      action(1, "browse_interactive", { browser_actions: "fill('1', 'a')\nclick('2')", thought: "" }),
+      observation(2, "browse", "[2] button", { url: "http://x/", screenshot: picture, error: true }, { cause: 1 }),
+      action(3, "browse", { url: "http://y", thought: "" }),
+      observation(4, "browse", "text", { url: "http://y/", screenshot: "https://elsewhere/x.png" }, { cause: 3 }),
+    );
+    const [first, second] = screen.getAllByTestId("browser-card");
+    expect(first?.textContent).toContain("fill('1', 'a') and 1 more · http://x/");
+    expect(first?.textContent).toContain("[2] button");
+    expect(first?.querySelector(".step-mark.bad")).not.toBeNull();
+    expect(first?.querySelector("img")?.getAttribute("src")).toBe(picture);
+    expect(second?.textContent).toContain("Opened http://y");
+    expect(second?.querySelector("img")).toBeNull();
   });
 
   it("explain an error by its id and say what to do", () => {

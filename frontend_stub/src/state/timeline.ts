@@ -12,6 +12,7 @@ export type ItemKind =
   | "user"
   | "agent"
   | "command"
+  | "browser"
   | "edit"
   | "read"
   | "think"
@@ -52,6 +53,8 @@ const HIDDEN_OBSERVATIONS: ReadonlySet<string> = new Set(["null", "agent_state_c
 const ACTION_KINDS: Readonly<Record<string, ItemKind>> = {
   run: "command",
   run_ipython: "command",
+  browse: "browser",
+  browse_interactive: "browser",
   edit: "edit",
   write: "edit",
   read: "read",
@@ -69,6 +72,7 @@ const ACTION_KINDS: Readonly<Record<string, ItemKind>> = {
 const OBSERVATION_KINDS: Readonly<Record<string, ItemKind>> = {
   run: "command",
   run_ipython: "command",
+  browse: "browser",
   edit: "edit",
   write: "edit",
   read: "read",

@@ -1,6 +1,7 @@
 /** Chooses how an item is drawn. Rows are compared by identity, so an unchanged one costs nothing. */
 import { memo } from "react";
 import type { TimelineItem } from "../../state/timeline";
+import { BrowserCard } from "./BrowserCard";
 import { CommandCard } from "./CommandCard";
 import { DelegateCard } from "./DelegateCard";
 import { EditCard, ReadCard } from "./FileCards";
@@ -37,6 +38,8 @@ function draw({ item, liveOutput, awake }: TimelineRowProps) {
       return action === null ? null : <FinishCard event={action} />;
     case "command":
       return <CommandCard {...pair} liveOutput={liveOutput} awake={awake} />;
+    case "browser":
+      return <BrowserCard {...pair} awake={awake} />;
     case "edit":
       return <EditCard {...pair} awake={awake} />;
     case "read":

@@ -1,0 +1,71 @@
+/** What the agent did in its browser: where it went or what it used, how the window looked, and on request what it read. */
+import type { ActionEvent, ObservationEvent } from "../../protocol/events";
+import { booleanField, stringField } from "../../protocol/fields";
+import { CompassIcon } from "../common/icons";
+import { Spinner } from "../common/Spinner";
+import { Fold, Step } from "./Step";
+
+interface BrowserCardProps {
+  readonly foldKey: string;
+  readonly action: ActionEvent | null;
+  readonly observation: ObservationEvent | null;
+  readonly awake: boolean;
+}
+
+const PICTURE = /^data:image\/(jpeg|png|webp);base64,/;
+
+/** A picture is shown only when its data is in the event: nothing is fetched from elsewhere. */
+function pictureOf(observation: ObservationEvent | null): string {
+  const data = observation === null ? "" : stringField(observation.extras, "screenshot");
+  return PICTURE.test(data) ? data : "";
+}
+
+function asked(action: ActionEvent | null, observation: ObservationEvent | null): string {
+  if (action === null) return observation === null ? "" : stringField(observation.extras, "last_browser_action");
+  return stringField(action.args, "browser_actions");
+}
+
+export function BrowserCard({ foldKey, action, observation, awake }: BrowserCardProps) {
+  const busy = observation === null && awake;
+  const url = (action === null ? "" : stringField(action.args, "url")) || (observation === null ? "" : stringField(observation.extras, "url"));
+  const code = asked(action, observation);
+  const bad = observation !== null && (booleanField(observation.extras, "error") || observation.observation === "error");
+  const picture = pictureOf(observation);
+  const text = observation === null ? "" : observation.content || observation.message;
+  const lines = code.split("\n");
+  return (
+    <Step icon={<CompassIcon size={14} />} tone={bad ? "bad" : busy ? "busy" : "plain"} testId="browser-card" action={action}>
+      <Fold
+        foldKey={foldKey}
+        initiallyOpen={bad}
+        title={
+          code === "" ? (
+            <>
+              Opened <code className="path">{url}</code>
+            </>
+          ) : (
+            <>
+              Used the browser <code className="path">{lines[0]}</code>
+              {lines.length > 1 && <span className="dim"> and {lines.length - 1} more</span>}
+              {url !== "" && <span className="dim"> · {url}</span>}
+            </>
+          )
+        }
+        {...(busy ? { aside: <Spinner /> } : {})}
+      >
+        {lines.length > 1 && <pre className="file-text">{code}</pre>}
+        {text !== "" && (
+          // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- a scrollable region must take focus
+          <pre className="file-text" tabIndex={0} aria-label="What the browser told">
+            {text}
+          </pre>
+        )}
+      </Fold>
+      {picture !== "" && (
+        <div className="prose">
+          <img src={picture} alt={`The browser's window${url === "" ? "" : ` at ${url}`}`} />
+        </div>
+      )}
+    </Step>
+  );
+}
