@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator, mo
 from agent_core.agent.critic import AnyCritic
 from agent_core.agent.models_in import llms_in
 from agent_core.agent.prompt_manager import SECURITY_POLICY, SYSTEM_PROMPT
+from agent_core.agent.resume import AgentMark
 from agent_core.agent.step_form import StepInput, StepOutcome
 from agent_core.agent.system_prompt import PROMPT_DIR, static_message
 from agent_core.agent.tool_user import ToolUser
@@ -182,6 +183,27 @@ class AgentBase(ToolUser):
     def get_all_llms(self) -> list[LLM]:
         """Each model in this configuration once: the agent's own, its condenser's, and so on."""
         return list(llms_in(self))
+
+    def verify(
+        self,
+        persisted: AgentBase,
+        events: Iterable[AnyEvent] | None = None,
+        *,
+        allow_added_tools: bool = False,
+        used_tools_only: bool = False,
+    ) -> Self:
+        """This agent, which is to go on with a conversation that the `persisted` one has begun, if it may.
+
+        All of its own configuration counts, but it must be of the same class, and have exactly the same tools. With
+        `allow_added_tools` it may have more. With `used_tools_only` and the `events` of the log it needs only those
+        that were called in it. Tools that a server brings are not compared; ``TerminalTool`` is ``terminal``.
+
+        Raises:
+            ValueError: they do not fit; the message names what is missing and what was added.
+        """
+        used = events if used_tools_only else None
+        AgentMark.of(self).check(AgentMark.of(persisted), used, allow_added_tools=allow_added_tools)
+        return self
 
     def init_state(
         self,

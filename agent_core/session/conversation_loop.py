@@ -25,6 +25,7 @@ from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.hooks import HookEvent
 from agent_core.session.agent_session import AT_REST, AgentSession
 from agent_core.session.conversation_log import ConversationLog
+from agent_core.session.kept_agent import check_kept_agent
 from agent_core.session.sandbox_use import SandboxUse
 from agent_core.session.settings import SessionSettings
 from agent_core.session.side_calls import SideCalls
@@ -78,6 +79,7 @@ class ConversationLoop:
         self.callbacks = list(callbacks)
         self.calling = ThreadPoolExecutor(1, thread_name_prefix="callbacks")
         self.is_closed = False
+        self._data_dir = data_dir
         self._persistence_dir = persistence_dir
         self.sandbox = SandboxUse(conversation_id, workspace, data_dir=data_dir, at_exit=self.close)
         self._opening = asyncio.Lock()
@@ -87,8 +89,6 @@ class ConversationLoop:
         self._follower: asyncio.Task[None] | None = None
         self.is_running = False
         self._servers = KeptServers()
-
-    # --- what is there ---
 
     def use_agent(self, agent: AgentBase) -> None:
         """Have this agent work, from the next session on."""
@@ -106,6 +106,7 @@ class ConversationLoop:
         async with self._opening:
             if self._session is None:
                 fold = await self.log.present()
+                await check_kept_agent(self.agent, self._data_dir, self.calling)
                 connection = await self.sandbox.connection()
                 session = AgentSession(
                     self.conversation_id,
@@ -122,8 +123,6 @@ class ConversationLoop:
                 self._follower.add_done_callback(lambda _task: self._moved.set())
                 self._session = session
             return self._session
-
-    # --- what is done ---
 
     async def say(self, *events: AnyEvent) -> None:
         """Store events of the user, one after another; between runs it returns once the callbacks have seen them."""
@@ -222,8 +221,6 @@ class ConversationLoop:
         await asyncio.get_running_loop().run_in_executor(None, self.agent.close)
         await self.sandbox.close()
         self.calling.shutdown(wait=False)
-
-    # --- how ---
 
     async def _tell_hooks_of_end(self) -> None:
         if not self._tells_end:

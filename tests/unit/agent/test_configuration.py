@@ -13,7 +13,6 @@ from agent_core.agent.base import AgentBase, AnyAgent
 from agent_core.agent.codeact import CodeActAgent
 from agent_core.agent.models_in import llms_in
 from agent_core.agent.presets import get_default_agent
-from agent_core.agent.resume import verify
 from agent_core.agent.system_prompt import PROMPT_DIR
 from agent_core.events.control import AgentState, AgentStateChanged
 from agent_core.events.llm_events import ActionEvent, MessageEvent, SystemPromptEvent
@@ -219,32 +218,32 @@ TERMINAL, EDITOR = Tool(name="terminal"), Tool(name="file_editor")
 def test_a_resumed_conversation_wants_the_same_class_and_exactly_the_same_tools() -> None:
     before = agent(tools=[TERMINAL])
     now = Agent(llm=LLM(model="openai/y"), tools=[Tool(name="TerminalTool")])
-    assert verify(now, before) is now
+    assert now.verify(before) is now
     with pytest.raises(ValueError, match="belongs to a Agent and cannot go on with a CodeActAgent"):
-        verify(CodeActAgent(llm=MODEL), before)
+        CodeActAgent(llm=MODEL).verify(before)
     with pytest.raises(ValueError, match=r"missing \['terminal'\], added \['file_editor'\]"):
-        verify(agent(tools=[EDITOR]), before)
+        agent(tools=[EDITOR]).verify(before)
     with pytest.raises(ValueError, match=r"missing \['think'\]"):
-        verify(agent(tools=[TERMINAL], include_default_tools=["FinishTool"]), before)
+        agent(tools=[TERMINAL], include_default_tools=["FinishTool"]).verify(before)
 
 
 def test_added_tools_are_allowed_on_request_and_missing_ones_are_not() -> None:
     before, more = agent(tools=[TERMINAL]), agent(tools=[TERMINAL, EDITOR])
     with pytest.raises(ValueError, match=r"added \['file_editor'\]"):
-        verify(more, before)
-    assert verify(more, before, allow_added_tools=True) is more
+        more.verify(before)
+    assert more.verify(before, allow_added_tools=True) is more
     with pytest.raises(ValueError, match=r"missing \['file_editor'\]"):
-        verify(before, more, allow_added_tools=True)
+        before.verify(more, allow_added_tools=True)
 
 
 def test_on_request_only_tools_that_were_used_must_be_there() -> None:
     before, now = agent(tools=[TERMINAL, EDITOR]), agent(tools=[TERMINAL])
     used = [ActionEvent(tool_name="terminal"), ActionEvent(tool_name="TerminalTool")]
-    assert verify(now, before, used, used_tools_only=True) is now
+    assert now.verify(before, used, used_tools_only=True) is now
     with pytest.raises(ValueError, match=r"missing \['file_editor'\]"):
-        verify(now, before, [ActionEvent(tool_name="file_editor")], used_tools_only=True)
+        now.verify(before, [ActionEvent(tool_name="file_editor")], used_tools_only=True)
     with pytest.raises(ValueError, match=r"missing \['file_editor'\]"):
-        verify(now, before, used_tools_only=True)
+        now.verify(before, used_tools_only=True)
 
 
 def test_flags_choose_the_tools_of_a_code_act_agent() -> None:

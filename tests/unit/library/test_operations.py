@@ -392,6 +392,25 @@ def test_the_last_event_of_a_run_is_what_was_said_or_done_last_and_the_log_has_a
         assert list(again.state.events) == list(events)
 
 
+def test_another_agent_cannot_go_on_with_a_kept_conversation(tmp_path: Path) -> None:
+    arguments: dict[str, Any] = {"persistence_dir": tmp_path, "conversation_id": "c"}
+    with conversation(agent(Script(DONE)), **arguments) as first:
+        first.send_message("Hello")
+        first.run()
+        count = len(first.state.log)
+    with conversation(Agent(llm=model(Script()), tools=[Tool(name="file_editor")]), **arguments) as other:
+        with pytest.raises(ValueError, match=r"missing \['terminal'\], added \['file_editor'\].*fork"):
+            other.send_message("Go on.")
+        assert len(other.state.log) == count, "nothing was written"
+    kept = next(tmp_path.rglob("agent.json"))
+    kept.write_text("nonsense")
+    with conversation(agent(Script(DONE), system_prompt_kwargs={"cli_mode": False}), **arguments) as same:
+        same.send_message("Go on.")
+        same.run()
+        assert status(same) is FINISHED
+    assert "terminal" in kept.read_text()
+
+
 # --- life ---
 
 
