@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import Counter
 
 import pytest
@@ -36,7 +37,10 @@ def answers(events: list[AnyEvent]) -> dict[int, int]:
 
 async def cost(one: Family, conversation_id: str, usage_id: str = "") -> float:
     """What a conversation has cost by its own log."""
-    found = [snapshot for event in await one.log(conversation_id) if (snapshot := metrics_of(event)) is not None][-1]
+    known = [snapshot for event in await one.log(conversation_id) if (snapshot := metrics_of(event)) is not None]
+    if not known:  # it was stopped before its model had said anything
+        return 0.0
+    found = known[-1]
     return (found.by_usage_id[usage_id] if usage_id else found).accumulated_cost
 
 
@@ -116,6 +120,20 @@ async def test_a_rewind_stops_the_sub_agents_and_they_are_gone_with_what_it_undo
         assert sorted(one.interrupted) == ["wait a", "wait b"]
         for child in one.children():
             assert state_of(await one.log(child)) is AgentState.PAUSED
+
+
+async def test_what_the_user_says_meanwhile_is_taken_up_when_they_have_reported() -> None:
+    async with family(WAITING) as one:
+        await one.say()
+        await one.began("wait a", "wait b")
+        await one.say("Hurry up.")
+        await one.until(lambda events: events[-1].kind == "RecallObservation")
+        assert len(one.requests_of(GO)) == 2
+        one.released.set()
+        await one.at_rest()
+        (*_, last) = one.requests_of(GO)
+    assert [message["role"] for message in last.messages][-2:] == ["tool", "user"]
+    assert "Hurry up." in str(last.messages[-1])
 
 
 async def test_people_are_shown_what_sub_agents_do_while_they_do_it() -> None:
@@ -218,3 +236,43 @@ async def test_wherever_a_crash_comes_the_outcome_is_the_same(crashes: int) -> N
     for child in children:
         spent += await cost(one, child)
     assert await cost(one, "c") == pytest.approx(spent)
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_whatever_comes_between_no_command_runs_twice_and_nothing_stays_open(seed: int) -> None:
+    """Crashes and pauses at random moments of the log, in any order."""
+    rng = random.Random(seed)
+    lines = {
+        GO: [
+            calls(spawn("a", "b", "c")),
+            calls(hand_out(a="do a", b="do b", c="do c")),
+            calls(task("look")),
+            calls(hand_out(a="and more")),
+            done(),
+        ],
+        "do a": [run("a 1"), run("a 2"), done("a is done"), run("a 3"), done("a is done again")],
+        "do b": [run("b 1"), done("b is done")],
+        "do c": [done("c is done")],
+        "look": [run("look 1"), run("look 2"), done("seen")],
+    }
+    async with family(lines) as one:
+        await one.say()
+        length = 5
+        for _ in range(6):
+            length += rng.randrange(1, 7)
+            await one.until(lambda events: len(events) >= length or state_of(events) is AgentState.FINISHED)  # noqa: B023
+            if rng.random() < 0.5:
+                await one.crash()
+                await one.begin()
+            else:
+                await one.ask_for(AgentState.PAUSED)
+                await one.until(lambda events: state_of(events) in (AgentState.PAUSED, AgentState.FINISHED))
+                await one.ask_for(AgentState.RUNNING)
+        await one.at_rest()
+        assert await all_answered_once(one)
+        spent = await cost(one, "c", "default")
+        for child in one.children():
+            spent += await cost(one, child)
+        assert await cost(one, "c") == pytest.approx(spent)
+    ran = Counter(command for _, command in one.commands)
+    assert set(ran.values()) <= {1}, ran

@@ -8,6 +8,7 @@ import pytest
 
 from agent_core.errors import EventStoreError, StaleOwnerError
 from agent_core.events.folder_store import FolderEventStore
+from agent_core.events.lineage import child_id
 from agent_core.events.store import EventStore
 from agent_core.testing.store_contract import EventStoreContract, new_events, payloads
 
@@ -51,3 +52,12 @@ async def test_a_folder_that_cannot_be_used_is_an_error_of_the_store(tmp_path: P
     (tmp_path / "file").touch()
     with pytest.raises(EventStoreError, match="cannot be used"):
         await FolderEventStore(tmp_path / "file").append("c", new_events("a"))
+
+
+async def test_sub_conversations_are_in_a_folder_of_their_parents(tmp_path: Path) -> None:
+    store = FolderEventStore(tmp_path)
+    child = child_id(child_id("parent", "task_00000001"), "delegate-7-1")
+    assert store.folder_of(child) == tmp_path / "parent/subagents/task_00000001/subagents/delegate-7-1"
+    assert store.folder_of("~odd") != store.folder_of("odd")
+    with pytest.raises(ValueError, match="no name of a sub-conversation"):
+        child_id("parent", "../other")
