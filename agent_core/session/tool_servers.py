@@ -83,6 +83,7 @@ class ToolServers:
         self._agent = agent
         self._stream: EventStream | None = None
         self._following: asyncio.Task[None] | None = None
+        self._has_waited = False
 
     def start(self, stream: EventStream, secrets: SecretRegistry) -> None:
         """Begin to connect, and to tell in this log what goes wrong."""
@@ -102,7 +103,8 @@ class ToolServers:
             await self.servers.close()
 
     async def _before_a_step(self) -> None:
-        if self._stream is not None and (pending := self.servers.pending):
+        if self._stream is not None and not self._has_waited and (pending := self.servers.pending):
+            self._has_waited = True
             text = f"Waiting for MCP servers: {', '.join(pending)}"
             self._stream.publish(StatusNotice(WAITING, text))
         await self.servers.settled()

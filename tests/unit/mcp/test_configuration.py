@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -149,3 +151,9 @@ def test_always_on_skills_bring_servers_and_the_agents_own_win() -> None:
         "of skill five": "mcp_tools of the skill cannot be used: url: must be a complete http or https address, for"
         " example https://host/mcp",
     }
+
+
+def test_the_library_for_servers_is_not_loaded_before_a_conversation_needs_it() -> None:
+    code = "import sys, server.app; print({'mcp', 'httpx2', 'jsonschema'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout.strip() == "set()"

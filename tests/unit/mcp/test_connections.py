@@ -102,10 +102,14 @@ async def test_a_program_gets_its_own_variables_and_few_others(monkeypatch: pyte
         assert "do-not-tell" not in text
 
 
-async def test_a_server_that_ended_is_started_again_by_the_next_call() -> None:
-    async with running(servers(one=fake("echo", "die"))) as found:
+async def test_a_server_that_ended_is_started_again_by_the_next_call_and_the_lost_one_is_not_made_twice(
+    tmp_path: Path,
+) -> None:
+    pids = tmp_path / "pids"
+    async with running(servers(one=fake("echo", "die", pids=str(pids)))) as found:
         lost = await call(found, "die")
         assert lost.is_error
+        assert len(pids.read_text().split()) == 2, "one program with its child"
         assert "unknown whether the call took effect" in lost.text
         assert (await call(found, "echo", text="again")).text.endswith("again")
 
