@@ -77,6 +77,8 @@ class McpAuth(Frozen):
 def _auth(value: Any) -> Any:
     if value in (None, "none"):
         return McpAuth()
+    if isinstance(value, Mapping) and _MASK in value.values():  # written without its secret: it has to be given again
+        return McpAuth()
     return {"type": value} if isinstance(value, str) else value
 
 
@@ -92,7 +94,8 @@ class McpServer(Frozen):
         command, args, env, cwd: of a program; it gets `env` and a few harmless variables of this process.
         url, headers, auth: of an address.
         timeout: seconds for connecting (default 30) and for each call (default 300).
-        sse_read_timeout: seconds without any event after which a stream of an HTTP server counts as broken.
+        sse_read_timeout: seconds without any event after which a stream of an HTTP server counts as broken (default an
+            hour).
         keep_alive: False connects for each call anew.
         enabled: False leaves it out.
     """
@@ -148,6 +151,12 @@ class McpServer(Frozen):
         if not usable:
             raise ValueError("must be a complete http or https address, for example https://host/mcp")
         return value
+
+    @field_validator("env", "headers", mode="before")
+    @classmethod
+    def _masked_is_not_given(cls, value: Any) -> Any:
+        """A value that was written without its secret has to be given again."""
+        return {name: text for name, text in value.items() if text != _MASK} if isinstance(value, Mapping) else value
 
     @field_validator("headers")
     @classmethod

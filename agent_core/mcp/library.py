@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 MAX_PAGES = 50
 MAX_TOOLS = 1_000
 MAX_EVENT_BYTES = 64 * 1024 * 1024
-READ_SECONDS = 300.0
+READ_SECONDS = 3600.0
+"""A stream of events may be silent for long; calls have limits of their own, which are shorter."""
+
 HTTP_ERROR = 400
 
 _threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="mcp-import")
@@ -258,7 +260,7 @@ def _address(server: McpServer, refusals: list[int]) -> Any:
     url = server.url or ""
     if not url.startswith(("http://", "https://")):
         raise McpServerError("its address begins with neither http:// nor https://; WebSockets are not supported")
-    connect, read = server.connect_seconds, server.sse_read_timeout or max(READ_SECONDS, server.call_seconds + 10)
+    connect, read = server.connect_seconds, server.sse_read_timeout or READ_SECONDS
     headers = headers_of(server)
 
     async def note(response: Response) -> None:

@@ -104,6 +104,8 @@ def test_secrets_of_a_server_are_hidden_and_its_harmless_values_are_not() -> Non
     written = server.model_dump(mode="json")
     assert written["headers"] == {"Authorization": "**********", "X-Mode": "fast", "X-Token": "${TOKEN}"}
     assert written["auth"]["key"] == "**********"
+    again = McpServer.model_validate(written)
+    assert headers_of(again) == {"X-Mode": "fast", "X-Token": "${TOKEN}"}, "a mask is no value"
     assert McpServer.model_validate(server.model_dump()) == server
     shown = server.model_dump(mode="json", context={EXPOSE_SECRETS: True})
     assert McpServer.model_validate(shown) == server
