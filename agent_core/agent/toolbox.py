@@ -7,11 +7,12 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from agent_core.agent.schema_tools import structured
 from agent_core.skills.context import AgentContext
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.finish import FinishTool
 from agent_core.tools.invoke_skill import InvokeSkillTool
-from agent_core.tools.registry import registered_tools, resolve_tools
+from agent_core.tools.registry import canonical_name, registered_tools, resolve_tools
 from agent_core.tools.spec import Tool
 from agent_core.tools.think import ThinkTool
 
@@ -35,14 +36,18 @@ def toolset(
 ) -> dict[str, ToolDefinition]:
     """The tools of `specs` whose names `names_regex` matches from their beginning, and the default ones, by name.
 
-    Where the `context` has skills that the agent may ask for, the tool to do so is among them.
+    Where the `context` has skills that the agent may ask for, the tool to do so is among them. A spec with a form for
+    the answers of a default tool stands for that tool.
 
     Raises:
         ToolNotFoundError: a spec names no registered tool.
         ValueError: two tools have the same name, or a default tool is not known.
     """
+    forms = {canonical_name(spec.name): spec.response_schema for spec in specs if spec.response_schema is not None}
     own = _filtered(resolve_tools(specs, conv_state), names_regex)
-    defaults = resolve_tools([Tool(name=name) for name in default_names], conv_state)
+    own.update({name: structured(own[name], form) for name, form in forms.items() if name in own})
+    named = [Tool(name=name) for name in default_names if canonical_name(name) not in forms]
+    defaults = resolve_tools(named, conv_state)
     if doubled := own.keys() & defaults.keys():
         raise ValueError(f"tools {sorted(doubled)} are given twice: they are among the default tools already")
     return {**own, **defaults, **_for_skills(context, taken=own.keys() | defaults.keys())}

@@ -59,8 +59,15 @@ def resolve_tool(spec: Tool, conv_state: Any = None) -> list[ToolDefinition]:
     Raises:
         ToolNotFoundError: no such tool.
         TypeError: the factory did not give a sequence of definitions.
-        ValueError: parameters were given for a fixed instance.
+        ValueError: parameters were given for a fixed instance, or a form of answers for several tools.
     """
+    found = _resolved(spec, conv_state)
+    if spec.response_schema is not None and len(found) != 1:
+        raise ValueError(f"response_schema: {spec.name!r} stands for {len(found)} tools; it must be exactly one")
+    return found
+
+
+def _resolved(spec: Tool, conv_state: Any) -> list[ToolDefinition]:
     tool = _found(spec.name)
     if tool is None:
         raise ToolNotFoundError(f"tool {spec.name!r} is not registered; registered are {list_registered_tools()}")

@@ -16,10 +16,15 @@ if TYPE_CHECKING:
 
 
 class Tool(Frozen):
-    """A tool by name with its parameters, resolved through the registry when a conversation starts."""
+    """A tool by name with its parameters, resolved through the registry when a conversation starts.
+
+    `response_schema`, a JSON schema of an object, gives the form of what the model says through the tool instead of its
+    one text, which holds the object as JSON then: ``Tool(name="finish", response_schema=…)`` is a structured answer.
+    """
 
     name: str = Field(min_length=1)
     params: dict[str, Any] = Field(default_factory=dict)
+    response_schema: dict[str, Any] | None = None
 
     @field_validator("params", mode="before")
     @classmethod
