@@ -44,53 +44,59 @@ class Agent(AgentBase):
             if not isinstance(error.response, LLMResponse):
                 raise
             return _unreadable(error, error.response)
-        message = response.message
-        if message.tool_calls:
-            return self._calls(message.tool_calls, response, step)
-        if is_call_in_text(message.text, step.tools):
-            said = _spoken(message, response, waits=False)
-            return StepOutcome([said, _nudge(TEXT_CALL_NUDGE, response)], response)
-        if message.text.strip():
-            return StepOutcome([_spoken(message, response)], response)
-        told = _nudge(f"{NUDGE} {CUT_OFF}" if _is_cut(response) else NUDGE, response)
-        return StepOutcome([_spoken(message, response, waits=False), told], response)
+        return outcome_of(response, step)
 
-    def _calls(self, calls: list[MessageToolCall], response: LLMResponse, step: StepInput) -> StepOutcome:
-        message = response.message
-        thought = [part for part in message.content if isinstance(part, TextContent)]
-        kept = calls[:MAX_CALLS_IN_RESPONSE]
-        events: list[AnyEvent] = []
-        errors: dict[int, str] = {}
-        has_finished = False
-        for position, call in enumerate(kept):
-            parsed = parse_call(call, step.tools, predicts_risk=step.predicts_risk)
-            if has_finished:
-                parsed = replace(parsed, action=None, error=AFTER_FINISH)
-            has_finished = has_finished or isinstance(parsed.action, FinishAction)
-            first: dict[str, Any] = {}
-            if position == 0:
-                first = {
-                    "thought": thought,
-                    "reasoning_content": message.reasoning_content,
-                    "thinking_blocks": message.thinking_blocks,
-                }
-            events.append(
-                ActionEvent(
-                    action=parsed.action,
-                    tool_name=parsed.tool_name,
-                    tool_call_id=parsed.call.id,
-                    tool_call=parsed.call,
-                    llm_response_id=response.id,
-                    calls_in_response=len(kept),
-                    security_risk=parsed.security_risk,
-                    summary=parsed.summary,
-                    **first,
-                )
+
+def outcome_of(response: LLMResponse, step: StepInput) -> StepOutcome:
+    """What an answer of the model comes to."""
+    message = response.message
+    if message.tool_calls:
+        return _calls(message.tool_calls, response, step)
+    if is_call_in_text(message.text, step.tools):
+        said = _spoken(message, response, waits=False)
+        return StepOutcome([said, _nudge(TEXT_CALL_NUDGE, response)], response)
+    if message.text.strip():
+        return StepOutcome([_spoken(message, response)], response)
+    told = _nudge(f"{NUDGE} {CUT_OFF}" if _is_cut(response) else NUDGE, response)
+    return StepOutcome([_spoken(message, response, waits=False), told], response)
+
+
+def _calls(calls: list[MessageToolCall], response: LLMResponse, step: StepInput) -> StepOutcome:
+    message = response.message
+    thought = [part for part in message.content if isinstance(part, TextContent)]
+    kept = calls[:MAX_CALLS_IN_RESPONSE]
+    events: list[AnyEvent] = []
+    errors: dict[int, str] = {}
+    has_finished = False
+    for position, call in enumerate(kept):
+        parsed = parse_call(call, step.tools, predicts_risk=step.predicts_risk)
+        if has_finished:
+            parsed = replace(parsed, action=None, error=AFTER_FINISH)
+        has_finished = has_finished or isinstance(parsed.action, FinishAction)
+        first: dict[str, Any] = {}
+        if position == 0:
+            first = {
+                "thought": thought,
+                "reasoning_content": message.reasoning_content,
+                "thinking_blocks": message.thinking_blocks,
+            }
+        events.append(
+            ActionEvent(
+                action=parsed.action,
+                tool_name=parsed.tool_name,
+                tool_call_id=parsed.call.id,
+                tool_call=parsed.call,
+                llm_response_id=response.id,
+                calls_in_response=len(kept),
+                security_risk=parsed.security_risk,
+                summary=parsed.summary,
+                **first,
             )
-            if parsed.action is None:
-                is_half = position == len(calls) - 1 and _is_cut(response)
-                errors[position] = f"{parsed.error} {CUT_OFF}" if is_half else parsed.error
-        return StepOutcome(events, response, errors)
+        )
+        if parsed.action is None:
+            is_half = position == len(calls) - 1 and _is_cut(response)
+            errors[position] = f"{parsed.error} {CUT_OFF}" if is_half else parsed.error
+    return StepOutcome(events, response, errors)
 
 
 def _unreadable(error: FunctionCallValidationError, response: LLMResponse) -> StepOutcome:

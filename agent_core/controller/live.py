@@ -62,3 +62,14 @@ class Retries:
             await asyncio.wait([self._writing])
             if error := self._writing.exception():
                 raise error
+
+
+async def whole(writing: asyncio.Task[None]) -> None:
+    """Wait for the end of `writing`, also when cancelled meanwhile."""
+    try:
+        await asyncio.shield(writing)
+    except asyncio.CancelledError:
+        await asyncio.wait([writing])
+        if not writing.cancelled():
+            writing.exception()  # seen; whoever cancelled has other things to do
+        raise

@@ -14,8 +14,9 @@ from agent_core.agent.critic import criticised
 from agent_core.agent.step_form import StepInput, StepOutcome
 from agent_core.controller.account import Account
 from agent_core.controller.guards import check_progress, nudge
-from agent_core.controller.live import Deltas, Retries
+from agent_core.controller.live import Deltas, Retries, whole
 from agent_core.controller.remarks import blind, rephrase
+from agent_core.controller.replay import ReplayManager
 from agent_core.controller.state import ConversationState
 from agent_core.controller.stuck import StuckDetector
 from agent_core.errors import (
@@ -64,6 +65,7 @@ class Step:
         """`cache_key` and `payer` are those of `Account`."""
         self._view = View()
         self._branches = Branches()
+        self._replay = ReplayManager()
         self._detects_loops = stuck_detection
         self._stuck = StuckDetector() if stuck_detection else None
         self._unviewed = stream.subscribe(after=-1)
@@ -135,6 +137,9 @@ class Step:
         """
         seen = state.last_event_id
         await self._view_until(seen)
+        if self._replay.should_replay():
+            await self._repeat(state, seen)
+            return
         if await self._warned():
             return
         if (answer := blind(self._agent.llm, state)) is not None:
@@ -147,25 +152,13 @@ class Step:
         deltas = Deltas(self._stream)
         retries = Retries(self._stream)
         try:
-            outcome = await self._agent.astep(
-                StepInput(
-                    prompt=self._prompts.prompt(view),
-                    tools=tools,
-                    tool_schemas=self._schemas,
-                    predicts_risk=self._gate.analyzer is not None,
-                    context=self.account.context,
-                    on_delta=deltas.offer,
-                    on_retry=retries.note,
-                )
-            )
+            step = self._input(tools, self._prompts.prompt(view))
+            outcome = await self._agent.astep(replace(step, on_delta=deltas.offer, on_retry=retries.note))
             await retries.settle()
             if (critic := self._agent.critic) is not None:
                 outcome = replace(outcome, events=await criticised(critic, self._view.events, outcome.events))
             outcome, must_confirm = await self._judged(outcome, state)
-            # An answer and the errors that belong to it are stored whole: a stop that comes meanwhile waits for that.
-            name = f"store-answer:{self._stream.conversation_id}"
-            storing = self._store(outcome, seen, must_confirm=must_confirm, was_limited=retries.was_limited)
-            await _whole(asyncio.create_task(storing, name=name))
+            await self._store_whole(outcome, seen, must_confirm=must_confirm, was_limited=retries.was_limited)
         except LLMContentPolicyError as error:
             deltas.discard()
             await retries.settle()
@@ -187,6 +180,21 @@ class Step:
         if not any(_is_shown(event) for event in outcome.events):
             deltas.discard()  # nothing of it is in the log
 
+    async def _repeat(self, state: ConversationState, seen: int) -> None:
+        """Store what is recorded in place of the model's answer."""
+        recorded = self._replay.step(self._input(await self._present_tools(), []))
+        outcome, must_confirm = await self._judged(recorded, state)
+        await self._store_whole(outcome, seen, must_confirm=must_confirm, was_limited=False)
+
+    def _input(self, tools: Mapping[str, ToolDefinition], prompt: list[dict[str, Any]]) -> StepInput:
+        return StepInput(
+            prompt=prompt,
+            tools=tools,
+            tool_schemas=self._schemas,
+            predicts_risk=self._gate.analyzer is not None,
+            context=self.account.context,
+        )
+
     async def _view_until(self, event_id: int) -> None:
         """Bring the view up to this event: it is read when the model is asked, so to open a long log costs nothing."""
         known = self._branches.rewinds
@@ -198,13 +206,14 @@ class Step:
             if counts and self._branches.rewinds == known:
                 self._see(event)  # type: ignore[arg-type] # likewise
         if self._branches.rewinds != known:
-            self._view = View()
+            self._view, self._replay = View(), ReplayManager()
             self._stuck = StuckDetector() if self._detects_loops else None
             async for event in read_branch(self._stream, self._branches):
                 self._see(event)
 
     def _see(self, event: AnyEvent) -> None:
         self._view.add(event)
+        self._replay.observe(event)
         if self._stuck is not None:
             self._stuck.fold(event)
         if event.id % PAGE == 0:
@@ -249,6 +258,11 @@ class Step:
             events[place] = action.model_copy(update=judged)
         return replace(outcome, events=events), must_confirm
 
+    async def _store_whole(self, outcome: StepOutcome, seen: int, *, must_confirm: bool, was_limited: bool) -> None:
+        """An answer and the errors that belong to it are stored whole: a stop that comes meanwhile waits for that."""
+        storing = self._store(outcome, seen, must_confirm=must_confirm, was_limited=was_limited)
+        await whole(asyncio.create_task(storing, name=f"store-answer:{self._stream.conversation_id}"))
+
     async def _store(self, outcome: StepOutcome, seen: int, *, must_confirm: bool, was_limited: bool) -> None:
         common = {"seen": seen, "metrics": self.account.note()}
         events: list[AnyEvent] = [
@@ -274,17 +288,6 @@ def _is_shown(event: AnyEvent) -> bool:
 def _back_to_work(*, was_limited: bool) -> list[AnyEvent]:
     """The end of the state `rate_limited`, where it was entered."""
     return [AgentStateChanged(agent_state=AgentState.RUNNING)] if was_limited else []
-
-
-async def _whole(writing: asyncio.Task[None]) -> None:
-    """Wait for the end of `writing`, also when cancelled meanwhile."""
-    try:
-        await asyncio.shield(writing)
-    except asyncio.CancelledError:
-        await asyncio.wait([writing])
-        if not writing.cancelled():
-            writing.exception()  # seen; whoever cancelled has other things to do
-        raise
 
 
 def _error_for(action: AnyEvent, text: str) -> AgentErrorEvent:

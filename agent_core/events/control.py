@@ -9,7 +9,7 @@ from pydantic import Field
 
 from agent_core.events.event import Event, Source
 from agent_core.events.llm_events import MetricsSnapshot, UsageFigures
-from agent_core.events.messages import Frozen
+from agent_core.events.messages import Frozen, Message
 
 
 class AgentState(StrEnum):
@@ -208,6 +208,17 @@ class LoopRecovery(Event):
     kind: Literal["LoopRecovery"] = "LoopRecovery"
     source: Source = "user"
     option: Literal[1, 2, 3] = 1
+
+
+class Trajectory(Event):
+    """What an agent did in another conversation, to be done here again before its model is asked (agent-core 8.11).
+
+    `turns` are the answers of that agent's model, and what its user said in between.
+    """
+
+    kind: Literal["Trajectory"] = "Trajectory"
+    source: Source = "user"
+    turns: list[Message]
 
 
 class ConversationError(Event):

@@ -24,6 +24,7 @@ from agent_core.events.control import (
     RecallAction,
     RecallObservation,
     ToolServerFailed,
+    Trajectory,
 )
 from agent_core.events.llm_events import (
     ActionDecision,
@@ -55,6 +56,7 @@ AnyEvent = (
     | Rewind
     | LoopDetected
     | LoopRecovery
+    | Trajectory
     | ToolServerFailed
     | HookExecutionEvent
     | ForeignEvent

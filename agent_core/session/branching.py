@@ -10,6 +10,7 @@ from typing import Any, Literal, Self, TypeVar
 from uuid import uuid4
 
 from agent_core.agent.base import AgentBase
+from agent_core.controller.replay import ReplayManager, beginning_of, turns_of
 from agent_core.events.branches import Rewind
 from agent_core.events.control import LoopRecovery
 from agent_core.events.llm_events import SystemPromptEvent
@@ -58,6 +59,21 @@ class Branching(ABC):
             NotStuckError: it is not stuck.
         """
         self._do(self._work.between_runs(LoopRecovery(option=option)))
+
+    def replay(self, trajectory: list[Any]) -> None:
+        """Have the next `run` do again what another conversation's log records, before its model is asked.
+
+        The recorded answers stand for those of the model; what comes of their calls is new. What rewinds have undone
+        is left out.
+
+        Args:
+            trajectory: the events of that log, or their data.
+
+        Raises:
+            ValueError: it is no list of events, or the user says nothing in the beginning.
+        """
+        events = beginning_of(turns_of(ReplayManager.get_replay_events(trajectory)))
+        self._do(self._work.say(*events))
 
     def fork(
         self,

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
+from agent_core.controller.replay import beginning_of
 from agent_core.errors import DrydockError
 from agent_core.events.event import utc_now
 from agent_core.events.serialization import AnyEvent
@@ -24,6 +25,7 @@ from server.session.own_servers import OWN_SERVERS, sealed_servers
 from server.session.settings_merge import choose_model
 from server.wire.errors import WireError
 from server.wire.incoming import from_wire
+from server.wire.trajectory import read_trajectory
 
 router = APIRouter(prefix="/api/conversations", route_class=JsonRoute)
 
@@ -80,7 +82,7 @@ async def create_conversation(
     """Make a conversation, start it, and put the first message in its log: all durable when the answer comes."""
     wish = body or NewConversation()
     _refuse_what_is_not_there(wish)
-    first = _first_message(wish, services.settings.max_message_bytes)
+    first = _first_events(wish, services.settings.max_message_bytes)
     user = await services.database.settings.get(identity.user_id)
     model = choose_model(user, services.settings)
     if model.lacks_key():
@@ -94,9 +96,9 @@ async def create_conversation(
         )
     record = await _store(services, identity, wish, model.model)
     try:
-        if first is not None:
-            await services.manager.send(record.id, first)
-        else:
+        for event in first:
+            await services.manager.send(record.id, event)
+        if not first:
             await services.manager.maybe_start_agent_loop(record.id)
     except DrydockError:
         await services.manager.delete(record.id)
@@ -110,21 +112,25 @@ async def create_conversation(
 
 
 def _refuse_what_is_not_there(wish: NewConversation) -> None:
-    if wish.replay_json is not None:
-        raise ReplyError(400, _error("replay_json: this version cannot replay a trajectory; leave it out"))
+    if wish.replay_json is not None and (wish.initial_user_msg or wish.image_urls):
+        raise ReplyError(400, _error("replay_json: has a first message of its own; leave initial_user_msg out"))
     if wish.suggested_task is not None or wish.create_microagent is not None:
         name = "suggested_task" if wish.suggested_task is not None else "create_microagent"
         raise ReplyError(400, _error(f"{name}: this version knows no git providers; send initial_user_msg instead"))
 
 
-def _first_message(wish: NewConversation, max_chars: int) -> AnyEvent | None:
+def _first_events(wish: NewConversation, max_chars: int) -> list[AnyEvent]:
+    if wish.replay_json is not None:
+        try:
+            return beginning_of(read_trajectory(wish.replay_json, max_chars=max_chars))
+        except WireError as error:
+            raise ReplyError(400, _error(str(error))) from error
     text = wish.initial_user_msg or ""
     if not (text.strip() or wish.image_urls):
-        return None
+        return []
     try:
-        return from_wire(
-            {"action": "message", "args": {"content": text, "image_urls": wish.image_urls}}, max_chars=max_chars
-        )
+        data = {"action": "message", "args": {"content": text, "image_urls": wish.image_urls}}
+        return [from_wire(data, max_chars=max_chars)]
     except WireError as error:
         raise ReplyError(400, _error(f"initial_user_msg, image_urls: {error}")) from error
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
+from server.wire.trajectory import read_trajectory
 from tests.contract.rest.conftest import MakeServer, Server
 
 
@@ -121,3 +123,79 @@ async def test_a_recovery_is_refused_where_there_is_no_loop(server: Server) -> N
     assert response.json()["success"] is False
     assert "not found in a loop" in response.json()["error"]
     assert await server.events(conversation_id) == before
+
+
+async def test_an_exported_trajectory_is_done_again(server: Server) -> None:
+    source_id, before = await worked(server)
+    exported = (await server.get(f"/api/conversations/{source_id}/trajectory")).json()["trajectory"]
+    response = await server.post("/api/conversations", json={"replay_json": json.dumps(exported)})
+    assert response.status_code == 200, response.text
+    again_id = response.json()["conversation_id"]
+    commands = [event["args"]["command"] for event in before if event.get("action") == "run"]
+
+    async def repeated() -> bool:
+        ran = [event for event in await server.events(again_id) if event.get("observation") == "run"]
+        return len(ran) >= len(commands)
+
+    await server.until(repeated)
+    again = await finished(server, again_id)
+    assert [event["args"]["command"] for event in again if event.get("action") == "run"] == commands
+    said = [event["args"]["content"] for event in again if event.get("action") == "message"]
+    assert said[0] == "Build me a boat"
+
+
+RECORDED = [
+    {"id": 0, "source": "user", "action": "message", "args": {"content": "go"}},
+    {"id": 1, "source": "agent", "action": "run", "args": {"command": "echo one", "thought": "hm"}},
+    {"id": 2, "source": "agent", "observation": "run", "content": "one", "cause": 1, "extras": {}},
+    {"id": 3, "source": "agent", "action": "run", "args": {"command": "undone"}},
+    {"id": 4, "source": "user", "action": "rewind", "args": {"to": 2}},
+    {"id": 5, "source": "agent", "action": "run", "args": {"command": "no", "confirmation_state": "rejected"}},
+    {
+        "id": 6,
+        "source": "agent",
+        "action": "call_tool_mcp",
+        "tool_call_metadata": {
+            "tool_call_id": "x",
+            "total_calls_in_response": 1,
+            "model_response": {
+                "id": "r",
+                "choices": [
+                    {"message": {"tool_calls": [{"id": "x", "function": {"name": "think", "arguments": "{}"}}]}}
+                ],
+            },
+        },
+        "args": {"name": "other"},
+    },
+    {"id": 7, "source": "agent", "action": "finish", "args": {"final_thought": "Done."}},
+]
+
+
+def test_a_trajectory_of_the_protocol_becomes_turns() -> None:
+    turns = read_trajectory(json.dumps({"trajectory": RECORDED}), max_chars=10_000)
+    called = [(call.name, json.loads(call.arguments)) for turn in turns for call in turn.tool_calls or []]
+    assert [turn.text for turn in turns[:2]] == ["go", "hm"]
+    assert [name for name, _ in called] == ["terminal", "think", "finish"]
+    assert called[0][1]["command"] == "echo one"
+    assert called[2][1] == {"message": "Done."}
+
+
+@pytest.mark.parametrize(
+    ("replay", "problem"),
+    [
+        ("[]", "does not begin with a message"),
+        ("{", "no valid JSON"),
+        ("5", "no list of events"),
+        (json.dumps(RECORDED[1:]), "does not begin with a message"),
+        (json.dumps([RECORDED[0], {"source": "agent", "action": "reject", "args": {}}]), "event 1: action"),
+        (json.dumps([{"source": "user", "action": "message", "args": {"content": 5}}]), "event 0: args.content"),
+    ],
+)
+async def test_a_trajectory_that_cannot_be_done_again_is_refused_in_words(
+    server: Server, replay: str, problem: str
+) -> None:
+    response = await server.post("/api/conversations", json={"replay_json": replay})
+    assert response.status_code == 400
+    assert problem in response.json()["detail"]
+    both = await server.post("/api/conversations", json={"replay_json": "[]", "initial_user_msg": "go"})
+    assert both.status_code == 400

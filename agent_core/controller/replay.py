@@ -1,0 +1,162 @@
+"""Doing again what is recorded: recorded answers stand for the model's, their results are new (agent-core 8.11)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from agent_core.agent.agent import outcome_of
+from agent_core.agent.step_form import StepInput, StepOutcome
+from agent_core.events.branches import active_branch
+from agent_core.events.control import Trajectory
+from agent_core.events.event import UNSTORED, Event
+from agent_core.events.llm_events import ActionEvent, MessageEvent, TokenUsage
+from agent_core.events.messages import Message, MessageToolCall, TextContent
+from agent_core.events.schema import Action
+from agent_core.events.serialization import AnyEvent, from_data
+from agent_core.llm.response import LLMResponse
+from agent_core.tools.finish import FinishTool
+
+_ROUND = re.compile(r"replay-(\d+)-(\d+)-")
+
+
+class ReplayManager:
+    """Knows what is still to be done again; `observe` takes the events of the branch in order, like the state does."""
+
+    def __init__(self) -> None:
+        self._source = -1
+        self._rounds: list[list[Message]] = []
+        self._done = 0
+
+    @staticmethod
+    def get_replay_events(trajectory: Any) -> list[AnyEvent]:
+        """The events of a recorded conversation that are repeated, without ids: those of the user and of the agent.
+
+        `trajectory` is a list of events, or of their data.
+
+        Raises:
+            ValueError: it is no list, or holds what is no event.
+        """
+        if not isinstance(trajectory, list):
+            raise ValueError(f"trajectory: is a {type(trajectory).__name__}; give a list of events")
+        events = [one if isinstance(one, Event) else from_data(one) for one in trajectory]
+        stored: list[AnyEvent] = active_branch(events)  # type: ignore[arg-type] # all of them are of the union
+        return [
+            event.model_copy(update={"id": UNSTORED})
+            for event in stored
+            if event.source in ("user", "agent") and isinstance(event, MessageEvent | ActionEvent)
+        ]
+
+    def observe(self, event: AnyEvent) -> None:
+        """Take the next event into account: a trajectory to repeat, or what was repeated already."""
+        if isinstance(event, Trajectory):
+            self._source, self._rounds, self._done = event.id, rounds_of(event.turns), 0
+        elif isinstance(event, MessageEvent | ActionEvent):
+            found = _ROUND.match(event.llm_response_id or "")
+            if found is not None and int(found[1]) == self._source:
+                self._done = max(self._done, int(found[2]) + 1)
+
+    def should_replay(self) -> bool:
+        """Whether there is anything left to repeat."""
+        return self._done < len(self._rounds)
+
+    def step(self, step: StepInput) -> StepOutcome:
+        """What the agent does next, as it was recorded."""
+        events: list[AnyEvent] = []
+        errors: dict[int, str] = {}
+        is_last_round = self._done + 1 == len(self._rounds)
+        messages = self._rounds[self._done]
+        response = _response(Message.assistant(""), "")
+        for place, message in enumerate(messages):
+            name = f"replay-{self._source}-{self._done}-{place}"
+            if message.role == "user":
+                events.append(MessageEvent(source="user", llm_message=message, llm_response_id=name))
+                continue
+            response = _response(message, name)
+            outcome = outcome_of(response, step)
+            errors.update((len(events) + at, text) for at, text in outcome.errors.items())
+            waits = is_last_round and place + 1 == len(messages)
+            for event in outcome.events:
+                spoken = isinstance(event, MessageEvent) and event.source == "agent"
+                events.append(event.model_copy(update={"wait_for_response": waits}) if spoken else event)
+        return StepOutcome(events, response, errors)
+
+
+class Turns:
+    """Gathers what a user said and an agent answered; the calls of one answer stay together."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self._latest = ""
+
+    def say(self, message: Message) -> None:
+        """Somebody said something."""
+        self.messages.append(message)
+        self._latest = ""
+
+    def call(self, call: MessageToolCall, thought: Sequence[TextContent], response_id: str) -> None:
+        """The agent called a tool, in the answer of this id; "" where it is not known."""
+        if response_id and response_id == self._latest:
+            calls = [*(self.messages[-1].tool_calls or []), call]
+            self.messages[-1] = self.messages[-1].model_copy(update={"tool_calls": calls})
+        else:
+            self.messages.append(Message(role="assistant", content=list(thought), tool_calls=[call]))
+        self._latest = response_id
+
+
+def turns_of(events: Iterable[AnyEvent]) -> list[Message]:
+    """The turns of a conversation: what its user said, and what its agent answered.
+
+    A command that the user gave directly counts as the agent's, so that its effects are there as well.
+    """
+    turns = Turns()
+    for event in events:
+        if isinstance(event, MessageEvent):
+            turns.say(event.llm_message)
+        elif isinstance(event, ActionEvent) and event.action is not None:
+            call_id = event.tool_call_id or f"call_{len(turns.messages)}"
+            call = event.tool_call or call_of(call_id, event.tool_name, event.action)
+            turns.call(call, event.thought, event.llm_response_id)
+    return turns.messages
+
+
+def call_of(call_id: str, tool_name: str, action: Action) -> MessageToolCall:
+    """The call with which a model asks for this action."""
+    arguments = json.dumps(action.model_dump(mode="json", exclude={"kind"}), ensure_ascii=False)
+    return MessageToolCall(id=call_id, name=tool_name, arguments=arguments)
+
+
+def rounds_of(turns: Sequence[Message]) -> list[list[Message]]:
+    """The turns that are written together, because nothing would lead from one to the next by itself.
+
+    Results lead on from calls, and the user's words from what the agent said; a finish ends the agent's work, so what
+    the user said afterwards comes with it.
+    """
+    rounds: list[list[Message]] = []
+    is_open = False
+    for turn in turns:
+        if is_open:
+            rounds[-1].append(turn)
+        else:
+            rounds.append([turn])
+        finishes = any(call.name == FinishTool.tool_name for call in turn.tool_calls or ())
+        is_open = turn.role != "user" and (finishes or not turn.tool_calls)
+    return rounds
+
+
+def _response(message: Message, name: str) -> LLMResponse:
+    return LLMResponse(message, name, TokenUsage(), None, 0.0, "stop", "replay")
+
+
+def beginning_of(turns: Sequence[Message]) -> list[AnyEvent]:
+    """What begins a conversation that repeats these turns: the first message of the user, and the rest to be repeated.
+
+    Raises:
+        ValueError: the first turn is none of the user's.
+    """
+    if not turns or turns[0].role != "user":
+        raise ValueError("trajectory: does not begin with a message of the user; give it from its beginning")
+    rest: list[AnyEvent] = [Trajectory(turns=list(turns[1:]))] if len(turns) > 1 else []
+    return [*rest, MessageEvent(source="user", llm_message=turns[0])]
