@@ -186,7 +186,7 @@ class Step:
         outcome, must_confirm = await self._judged(recorded, state)
         await self._store_whole(outcome, seen, must_confirm=must_confirm, was_limited=False)
 
-    def _input(self, tools: Mapping[str, ToolDefinition], prompt: list[dict[str, Any]]) -> StepInput:
+    def _input(self, tools: Mapping[str, ToolDefinition], prompt: Sequence[dict[str, Any]]) -> StepInput:
         return StepInput(
             prompt=prompt,
             tools=tools,
