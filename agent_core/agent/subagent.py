@@ -16,7 +16,7 @@ from agent_core.memory.condensers.presets import get_default_condenser
 from agent_core.skills.agent_catalog import AgentKind
 from agent_core.skills.agent_definition import INHERIT, AgentDefinition
 from agent_core.skills.context import AgentContext
-from agent_core.tools.agent_types import usable_tools
+from agent_core.tools.agent_types import has_usable_tools, usable_tools
 from agent_core.tools.registry import canonical_name
 from agent_core.tools.spec import Tool
 from agent_core.tools.subagents import SubAgentError
@@ -54,12 +54,16 @@ def make_subagent(kind: AgentKind, asking: AgentBase, label: str) -> AgentBase:
 
 
 def make_agent_of_class(name: str, asking: AgentBase, label: str) -> AgentBase | None:
-    """A fresh agent of a registered class with its own configuration; None when there is no such class."""
+    """A fresh agent of a registered class with its own configuration; None when there is no such class here.
+
+    A class whose tools this process does not have counts as none.
+    """
     if name not in AgentBase.list_agents():
         return None
     llm = asking.llm.model_copy(update={"usage_id": label})
     llm.reset_metrics()
-    return AgentBase.get_cls(name)(llm=llm, condenser=get_default_condenser(llm))
+    agent = AgentBase.get_cls(name)(llm=llm, condenser=get_default_condenser(llm))
+    return agent if has_usable_tools(agent.tools) else None
 
 
 def _made(agent: Any, name: str) -> AgentBase:

@@ -28,7 +28,13 @@ from agent_core.security.confirmation import AlwaysConfirm, ConfirmationPolicy, 
 from agent_core.security.hooks import HookConfig
 from agent_core.security.secrets import SecretRegistry
 from agent_core.session.settings import SessionSettings
-from agent_core.skills.agent_catalog import AgentCatalog, AgentKind, agents_in_texts, load_user_agents
+from agent_core.skills.agent_catalog import (
+    AgentCatalog,
+    AgentKind,
+    agents_in_texts,
+    is_registered,
+    load_user_agents,
+)
 from agent_core.skills.agent_definition import AgentDefinition, PermissionMode
 from agent_core.tools.agent_types import is_kind_usable, usable_kinds
 from agent_core.tools.execution import ToolExecutor
@@ -129,7 +135,7 @@ class SessionHousehold:
 
     async def agent(self, order: Order) -> tuple[AgentBase, AgentKind | None]:
         asking = self._shared.agent
-        if order.is_class:
+        if order.is_class and not is_registered(order.agent_type):
             agent = make_agent_of_class(order.agent_type, asking, order.label)
             if agent is not None:
                 return agent, None

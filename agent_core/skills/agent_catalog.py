@@ -67,6 +67,11 @@ def unregister_agent(name: str) -> None:
     _registered.pop(name, None)
 
 
+def is_registered(name: str) -> bool:
+    """Whether the program has a kind of that name."""
+    return name in _registered
+
+
 def _register(kind: AgentKind) -> None:
     name = kind.definition.name
     if name in _registered:

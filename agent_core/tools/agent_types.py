@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from agent_core.skills.agent_catalog import AgentCatalog, AgentKind
 from agent_core.tools.registry import is_tool_usable
+from agent_core.tools.spec import Tool
 
 
 def usable_tools(kind: AgentKind) -> list[str] | None:
@@ -12,6 +15,11 @@ def usable_tools(kind: AgentKind) -> list[str] | None:
     if names is None or kind.definition.level != "built-in":
         return names
     return [name for name in names if is_tool_usable(name)]
+
+
+def has_usable_tools(tools: Iterable[Tool]) -> bool:
+    """Whether this process has any of these tools."""
+    return any(is_tool_usable(tool.name) for tool in tools)
 
 
 def is_kind_usable(kind: AgentKind) -> bool:
