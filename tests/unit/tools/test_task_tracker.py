@@ -142,6 +142,18 @@ async def test_the_list_lives_in_the_log_and_is_there_after_a_crash() -> None:
     assert "1. ✅ first\n2. ⏳ second" in _lists(events)[2].text
 
 
+async def test_a_list_that_the_user_makes_is_the_agents_list() -> None:
+    async with staged() as stage:
+        await stage.session.send(
+            ActionEvent(source="user", action=plan({"title": "by hand"}), tool_name="task_tracker")
+        )
+        await until(stage, lambda events: len(_lists(events)) == 1)
+        await stage.say()
+        replies = [tracking({"command": "view"}), REPLIES["finish"]]
+        events = await until(stage, lambda events: len(_lists(events)) == 2 and FINISHED(events), replies)
+    assert "1. ⏳ by hand" in _lists(events)[1].text
+
+
 async def test_going_back_takes_the_list_back_too() -> None:
     def planned(title: str) -> Reply:
         return tracking({"command": "plan", "task_list": [{"title": title}]})
