@@ -8,27 +8,39 @@ registry finds the class again when an event is read back. A stored value whose 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BaseModel, BeforeValidator, Field, SerializeAsAny
+from pydantic import BaseModel, BeforeValidator, Field, SerializeAsAny, ValidationError
 
 from agent_core.events.messages import Content, Frozen, ImageContent, TextContent
 
+NAMESAKES = 4
+_OURS = "agent_core."
+
 
 class Tagged(Frozen):
-    """A frozen model whose `kind` is its class name; subclasses register themselves."""
+    """A frozen model whose `kind` is its class name; subclasses register themselves.
+
+    A program may have classes of its own that are called like ours, or like some of before: those of the program count
+    first, the newest of them before the others, and then whichever the data fit.
+    """
 
     kind: str = ""
 
     classes: ClassVar[dict[str, type[Tagged]]] = {}
+    namesakes: ClassVar[dict[str, tuple[type[Tagged], ...]]] = {}
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         super().__pydantic_init_subclass__(**kwargs)
         cls.model_fields["kind"].default = cls.__name__
         cls.model_rebuild(force=True)
-        Tagged.classes[cls.__name__] = cls
+        known = [cls, *Tagged.namesakes.get(cls.__name__, ())]
+        known.sort(key=lambda each: each.__module__.startswith(_OURS))
+        Tagged.namesakes[cls.__name__] = tuple(known[:NAMESAKES])
+        Tagged.classes[cls.__name__] = known[0]
 
     @classmethod
     def revive(cls, value: Any) -> Any:
@@ -97,9 +109,12 @@ def _revive(value: Any, base: type[Tagged]) -> Any:
     if not isinstance(value, dict):
         return value
     kind = value.get("kind", "")
-    found = Tagged.classes.get(kind)
-    if found is not None and base in found.__mro__:
-        return found.__pydantic_validator__.validate_python(value)
+    fitting = [found for found in Tagged.namesakes.get(kind, ()) if base in found.__mro__]
+    for found in fitting[:-1]:
+        with suppress(ValidationError):
+            return found.__pydantic_validator__.validate_python(value)
+    if fitting:
+        return fitting[-1].__pydantic_validator__.validate_python(value)
     if base is Action:
         return UnknownAction(original_kind=kind, data={k: v for k, v in value.items() if k != "kind"})
     return UnknownObservation(
