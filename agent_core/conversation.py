@@ -26,7 +26,8 @@ from agent_core.security.hooks import HookConfig
 from agent_core.security.secrets import GivenSecret
 from agent_core.session import operations
 from agent_core.session.branching import Branching
-from agent_core.session.conversation_loop import Callback, ConversationLoop
+from agent_core.session.callbacks import Callback, Callbacks
+from agent_core.session.conversation_loop import ConversationLoop
 from agent_core.session.conversation_state import ConversationView
 from agent_core.session.decisions import reject_pending
 from agent_core.session.direct_call import tool_named
@@ -50,6 +51,7 @@ class Conversation(Branching):
         workspace: a folder of this host, which commands see under its own path and nothing beside it (needs
             bubblewrap); or a `LocalWorkspace`, a `DockerWorkspace`, or a sandbox of the caller's.
         callbacks: get every event once it is stored, in order; `run` waits for them.
+        token_callbacks: get pieces of the model's text as it comes (`TextDelta`), before the event that has all of it.
         max_iteration_per_run: answers of the model until a run ends with the status error; the next one counts anew.
         conversation_id: a new one if None; one that `persistence_dir` has goes on.
         persistence_dir: folder for the log; None keeps it in memory.
@@ -67,6 +69,7 @@ class Conversation(Branching):
         workspace: str | Path | Workspace | Sandbox = "workspace/project",
         *,
         callbacks: Iterable[Callback] | None = None,
+        token_callbacks: Iterable[Callback] | None = None,
         max_iteration_per_run: int = 500,
         conversation_id: object = None,
         persistence_dir: str | Path | None = None,
@@ -97,7 +100,7 @@ class Conversation(Branching):
                 hooks=hook_config or HookConfig(),
             ),
             workspace=self.workspace,
-            callbacks=callbacks or (),
+            callbacks=Callbacks(callbacks or (), token_callbacks or ()),
         )
         self.state = ConversationView(self._work, self.agent, self.workspace, kept, tags=checked_tags(tags or {}))
 
@@ -144,7 +147,7 @@ class Conversation(Branching):
 
     def add_callback(self, callback: Callback) -> None:
         """Call this one too, from the next event on."""
-        self._work.callbacks.append(callback)
+        self._work.callbacks.add(callback)
 
     # --- deciding ---
 
@@ -266,7 +269,7 @@ class Conversation(Branching):
             if self.agent.is_initialized or self._work.is_closed:
                 self._make_tools()
             else:
-                await asyncio.get_running_loop().run_in_executor(self._work.calling, self._make_tools)
+                await asyncio.get_running_loop().run_in_executor(self._work.callbacks.thread, self._make_tools)
         except BaseException:
             work.close()
             raise

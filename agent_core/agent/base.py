@@ -136,6 +136,21 @@ class AgentBase(ToolUser):
         return None
 
     @property
+    def agent_kind(self) -> str:
+        """What kind of agent it is, for callers that have to know; ask the flags below where they will do."""
+        return self.kind
+
+    @property
+    def supports_openhands_tools(self) -> bool:
+        """Whether it uses tools of the registry."""
+        return True
+
+    @property
+    def supports_condenser(self) -> bool:
+        """Whether its history is condensed by its `condenser`."""
+        return True
+
+    @property
     def supports_openhands_mcp(self) -> bool:
         """Whether it uses the tools of MCP servers."""
         return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,8 @@ BARE_COMMANDS = frozenset({"find", "git", "ls", "pwd"})
 MISSPELLED_RISK = ("security_rort", "securtiy_risk", "security_riks")
 RISKS: Mapping[str, SecurityRisk] = {risk.value: risk for risk in SecurityRisk}
 MAX_ERROR_CHARS = 2_000
+MALFORMED = "_openhands_malformed_tool_call"
+"""Stands among the arguments that are kept in place of such as are no JSON; other programs know it by this name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +119,20 @@ def _normalised(
         command = str(arguments.get("command", ""))
         prefixed = f"{short} {command}".strip() if short in {"git", "reset"} else command
         return "terminal", {**arguments, "command": prefixed}
+    if "terminal" in tools and short == "grep" and isinstance(arguments.get("pattern"), str):
+        return "terminal", {"command": _grep_command(arguments)}
     if "terminal" in tools and short in BARE_COMMANDS and not arguments:
         return "terminal", {"command": short}
     if "file_editor" in tools and short in EDITOR_ALIASES:
         return "file_editor", _with_editor_command(short, arguments)
     return name, arguments
+
+
+def _grep_command(arguments: Mapping[str, Any]) -> str:
+    """The shell's grep for a call of a tool that is not there."""
+    only = [f"--include={arguments['include']}"] if arguments.get("include") else []
+    path = str(arguments.get("path") or ".")
+    return shlex.join(["grep", "-rnE", *only, "--", str(arguments["pattern"]), path])
 
 
 def _with_editor_command(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -182,7 +194,7 @@ def _refused(call: MessageToolCall, name: str, cause: str, *, keys: list[str] | 
         given = "The arguments are no JSON object, so nothing of them counts."
     text = f"Error validating the call of tool {name[:100]!r}: {cause}. {given}"[:MAX_ERROR_CHARS]
     if keys is None:
-        placeholder = json.dumps({"_malformed_tool_call": True, "error": cause[:500]})
+        placeholder = json.dumps({MALFORMED: True, "error": cause[:500]})
         shown = _sendable(name)
         return ParsedCall(call.model_copy(update={"name": shown, "arguments": placeholder}), shown, error=text)
     return ParsedCall(_stored(call, name, _arguments_of(call.arguments)), name, error=text)

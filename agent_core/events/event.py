@@ -12,6 +12,8 @@ from agent_core.events.messages import Frozen, Message
 
 Source = Literal["agent", "user", "environment", "hook"]
 
+MAX_PREVIEW_CHARS = 500
+
 UNSTORED = -1
 """The id of an event that is not in a log (yet)."""
 
@@ -35,6 +37,11 @@ class Event(Frozen):
     timestamp: AwareDatetime = Field(default_factory=utc_now)
     source: Source = "environment"
     cause: int | None = None
+
+    def __str__(self) -> str:
+        """A short form for people: its fields, cut at 500 characters."""
+        text = super().__str__()
+        return text if len(text) <= MAX_PREVIEW_CHARS else f"{text[: MAX_PREVIEW_CHARS - 1]}…"
 
     def stored_as(self, event_id: int) -> Self:
         """A copy of this event under its id in the log."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -21,9 +19,11 @@ from agent_core.events.control import (
 )
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import EventStore
+from agent_core.events.transient import Transient
 from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.hooks import HookEvent
 from agent_core.session.agent_session import AT_REST, AgentSession
+from agent_core.session.callbacks import Callbacks
 from agent_core.session.conversation_log import ConversationLog
 from agent_core.session.kept_agent import check_kept_agent
 from agent_core.session.sandbox_use import SandboxUse
@@ -35,8 +35,6 @@ from agent_core.session.workspace import Workspace
 
 logger = logging.getLogger(__name__)
 
-Callback = Callable[[Any], object]
-"""Called with each stored event, once and in order, in a thread of its own."""
 
 LOOK_SECONDS = 0.005
 END_SECONDS = 10.0
@@ -55,7 +53,7 @@ class ConversationLoop:
         sandbox: for single calls between the runs.
         agent: who works; see `use_agent`.
         settings: for the next session; see `set_analyzer` and `update_secrets` for one that is open.
-        calling: the thread of the callbacks.
+        callbacks: who is told of what happens.
     """
 
     def __init__(
@@ -68,7 +66,7 @@ class ConversationLoop:
         agent: AgentBase,
         settings: SessionSettings,
         workspace: Workspace,
-        callbacks: Iterable[Callback],
+        callbacks: Callbacks,
     ) -> None:
         """`data_dir` is the folder that the workspace may keep things in; empty: none. `persistence_dir` is told."""
         self.conversation_id = conversation_id
@@ -76,8 +74,7 @@ class ConversationLoop:
         self.side_calls = SideCalls(self.log)
         self.agent = agent
         self.settings = replace(settings, agent=agent)
-        self.callbacks = list(callbacks)
-        self.calling = ThreadPoolExecutor(1, thread_name_prefix="callbacks")
+        self.callbacks = callbacks
         self.is_closed = False
         self._data_dir = data_dir
         self._persistence_dir = persistence_dir
@@ -106,7 +103,7 @@ class ConversationLoop:
         async with self._opening:
             if self._session is None:
                 fold = await self.log.present()
-                await check_kept_agent(self.agent, self._data_dir, self.calling)
+                await check_kept_agent(self.agent, self._data_dir, self.callbacks.thread)
                 connection = await self.sandbox.connection()
                 session = AgentSession(
                     self.conversation_id,
@@ -220,7 +217,7 @@ class ConversationLoop:
         await self._servers.close()
         await asyncio.get_running_loop().run_in_executor(None, self.agent.close)
         await self.sandbox.close()
-        self.calling.shutdown(wait=False)
+        self.callbacks.close()
 
     async def _tell_hooks_of_end(self) -> None:
         if not self._tells_end:
@@ -233,15 +230,13 @@ class ConversationLoop:
         await self._end_session()
 
     async def _follow(self, session: AgentSession, fold: StatusFold) -> None:
-        loop = asyncio.get_running_loop()
-        async with session.stream.subscribe(after=fold.last_id) as events:
+        transients = self.callbacks.wants_tokens
+        async with session.stream.subscribe(after=fold.last_id, transients=transients) as events:
             async for event in events:
-                for callback in self.callbacks:
-                    try:
-                        await loop.run_in_executor(self.calling, callback, event)
-                    except Exception:
-                        logger.exception("conversation %s: a callback failed", self.conversation_id)
-                fold.observe(event)  # type: ignore[arg-type] # no notices were asked for
+                await self.callbacks.tell(event)
+                if isinstance(event, Transient):
+                    continue
+                fold.observe(event)
                 if isinstance(event, Rewind):
                     await self.log.rejoin(fold)
                 self._moved.set()

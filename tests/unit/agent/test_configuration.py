@@ -195,6 +195,12 @@ def test_every_model_of_the_configuration_is_found_once() -> None:
     assert list(map(id, llms_in(nested))) == [id(MODEL), id(inner)]
 
 
+def test_what_an_agent_can_is_asked_of_it_and_not_of_its_class() -> None:
+    one = agent()
+    can = (one.supports_openhands_tools, one.supports_openhands_mcp, one.supports_condenser)
+    assert (one.agent_kind, *can) == ("Agent", True, True, True)
+
+
 def test_agents_are_found_by_name() -> None:
     assert {"Agent", "CodeActAgent"} <= set(AgentBase.list_agents())
     assert AgentBase.get_cls("CodeActAgent") is CodeActAgent

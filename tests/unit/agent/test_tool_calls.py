@@ -83,6 +83,12 @@ def test_arguments_are_repaired_where_their_meaning_is_plain(arguments: str, exp
     assert parsed.action.command == expected
 
 
+def test_a_search_without_the_tool_for_it_becomes_a_command() -> None:
+    parsed = parse("grep", {"pattern": "it's", "path": "/a b", "include": "*.py", "security_risk": "LOW"})
+    assert isinstance(parsed.action, TerminalAction)
+    assert parsed.action.command == """grep -rnE '--include=*.py' -- 'it'"'"'s' '/a b'"""
+
+
 def test_json_text_for_a_list_is_read() -> None:
     parsed = parse("file_editor", {"command": "view", "path": "/a", "view_range": "[1, 5]"})
     assert parsed.action == FileEditorAction(command="view", path="/a", view_range=[1, 5])
@@ -117,7 +123,7 @@ def test_half_a_json_is_refused_and_what_is_kept_is_valid_json() -> None:
     parsed = parse("terminal", '{"command": "ls')
     assert parsed.action is None
     assert "could not be parsed" in parsed.error
-    assert json.loads(parsed.call.arguments)["_malformed_tool_call"] is True
+    assert json.loads(parsed.call.arguments)["_openhands_malformed_tool_call"] is True
 
 
 def test_a_name_that_no_provider_would_take_back_is_made_harmless() -> None:

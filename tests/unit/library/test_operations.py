@@ -15,6 +15,7 @@ from agent_core.agent.agent import Agent
 from agent_core.errors import LLMError, LLMRateLimitError
 from agent_core.events.control import Condensation
 from agent_core.events.llm_events import ActionEvent, MessageEvent, ObservationEvent, UserRejectObservation
+from agent_core.events.transient import TextDelta
 from agent_core.memory.condenser import NoCondensationError
 from agent_core.memory.condensers.summarizing import LLMSummarizingCondenser
 from agent_core.security.analyzer import LLMSecurityAnalyzer
@@ -269,6 +270,36 @@ def test_secrets_given_later_are_hidden_and_reach_the_commands_that_name_them(sa
         one.run()
         assert sandbox.env == {"TOKEN": "swordfish-9"}
         assert "swordfish-9" not in "".join(event.model_dump_json() for event in one.state.events)
+
+
+def test_text_is_heard_as_it_comes_before_the_event_that_has_all_of_it() -> None:
+    heard: list[str] = []
+
+    async def token(delta: TextDelta) -> None:
+        heard.append(delta.text)
+
+    def event(one: Event) -> None:
+        if isinstance(one, MessageEvent) and one.source == "agent":
+            heard.append(f"[{one.llm_message.text}]")
+
+    who = agent(Script(("Hello there.", ())))
+    with conversation(who, callbacks=[event], token_callbacks=[token]) as one:
+        one.send_message("Hello")
+        one.run()
+    assert "".join(heard) == "Hello there.[Hello there.]"
+
+
+def test_a_callback_that_fails_disturbs_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    seen: list[str] = []
+
+    def broken(one: Event) -> None:
+        raise OSError("no such display")
+
+    with conversation(agent(Script(DONE)), callbacks=[broken, lambda one: seen.append(one.kind)]) as one:
+        one.send_message("Hello")
+        one.run()
+        assert len(seen) == len(one.state.log)
+    assert "no such display" in caplog.text
 
 
 # --- status and state ---

@@ -1,0 +1,61 @@
+"""What a program hears of its conversation: each event, and text as it comes (agent-core 2.8, 8.3)."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from agent_core.events.serialization import AnyEvent
+from agent_core.events.transient import TextDelta, Transient
+
+logger = logging.getLogger(__name__)
+
+Callback = Callable[[Any], object]
+"""Called in a thread of its own, once and in order; what it returns is awaited if that can be."""
+
+
+class Callbacks:
+    """Calls a program's functions one after another; one that fails is logged, and called again the next time.
+
+    Attributes:
+        thread: where they are called.
+    """
+
+    def __init__(self, for_events: Iterable[Callback], for_tokens: Iterable[Callback]) -> None:
+        self.thread = ThreadPoolExecutor(1, thread_name_prefix="callbacks")
+        self._for_events = list(for_events)
+        self._for_tokens = list(for_tokens)
+
+    def add(self, callback: Callback) -> None:
+        """Call this one too, with each event from now on."""
+        self._for_events.append(callback)
+
+    @property
+    def wants_tokens(self) -> bool:
+        """Whether anybody wants text as it comes."""
+        return bool(self._for_tokens)
+
+    async def tell(self, event: AnyEvent | Transient) -> None:
+        """Tell of an event that is stored, or of more text; of other notices nobody is told."""
+        if isinstance(event, TextDelta):
+            await self._call(self._for_tokens, event)
+        elif not isinstance(event, Transient):
+            await self._call(self._for_events, event)
+
+    def close(self) -> None:
+        """Call nobody any more."""
+        self.thread.shutdown(wait=False)
+
+    async def _call(self, callbacks: Iterable[Callback], told: object) -> None:
+        loop = asyncio.get_running_loop()
+        for callback in list(callbacks):
+            try:
+                result = await loop.run_in_executor(self.thread, callback, told)
+                if inspect.isawaitable(result):
+                    await result
+            except Exception:
+                logger.exception("a callback of a conversation failed")
