@@ -32,7 +32,7 @@ from agent_core.session.conversation_state import ConversationView
 from agent_core.session.decisions import reject_pending
 from agent_core.session.direct_call import tool_named
 from agent_core.session.making import with_full_context
-from agent_core.session.settings import SessionSettings
+from agent_core.session.settings import ConfirmSubagents, SessionSettings
 from agent_core.session.tags import checked_tags
 from agent_core.session.workspace import Workspace, workspace_of
 
@@ -61,6 +61,8 @@ class Conversation(Branching):
         stuck_detection: whether an agent that only repeats itself is stopped.
         hook_config: hooks that are run before those of the project and of the user's home.
         tags: words about the conversation for its program; names of lower-case letters and digits.
+        confirm_subagents: says whether sub-agents may carry out actions that a user would be asked about; None agrees
+            where nobody asks the user here either, and refuses otherwise.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class Conversation(Branching):
         stuck_detection: bool = True,
         hook_config: HookConfig | None = None,
         tags: Mapping[str, str] | None = None,
+        confirm_subagents: ConfirmSubagents | None = None,
     ) -> None:
         self.id = str(conversation_id or uuid4())
         self.agent = agent.model_copy()  # the tools that it makes are this conversation's own
@@ -98,6 +101,7 @@ class Conversation(Branching):
                 stuck_detection=stuck_detection,
                 named_secrets=dict(secrets or {}),
                 hooks=hook_config or HookConfig(),
+                confirm_subagents=confirm_subagents,
             ),
             workspace=self.workspace,
             callbacks=Callbacks(callbacks or (), token_callbacks or ()),

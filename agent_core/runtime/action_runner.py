@@ -119,6 +119,8 @@ class ActionRunner:
         output = await self._last_output(action)
         if output:
             text += f" Its output until then:\n{output[-LAST_OUTPUT_CHARS:]}"
+        if self._subagents is not None and (note := self._subagents.stopped_by(action.id)):
+            text += f" {note}"
         return interrupted(action, text)
 
     async def _last_output(self, action: ActionEvent) -> str:

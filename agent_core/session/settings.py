@@ -28,6 +28,9 @@ from agent_core.skills.context import AgentContext
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.spec import Tool
 
+ConfirmSubagents = Callable[[Sequence[ActionEvent]], bool | Awaitable[bool]]
+"""A program's word on what sub-agents want to do: a function, which is called in a thread, or a coroutine function."""
+
 
 @dataclass(frozen=True, slots=True)
 class SessionSettings:
@@ -84,7 +87,7 @@ class SessionSettings:
     mcp_rules: McpRules = field(default_factory=McpRules)
     enable_sub_agents: bool = False
     enable_browsing: bool = True
-    confirm_subagents: Callable[[Sequence[ActionEvent]], Awaitable[bool]] | None = None
+    confirm_subagents: ConfirmSubagents | None = None
 
     @property
     def effective_analyzer(self) -> SecurityAnalyzer | None:

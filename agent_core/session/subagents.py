@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -41,6 +43,8 @@ from agent_core.tools.execution import ToolExecutor
 from agent_core.tools.registry import canonical_name
 from agent_core.tools.subagents import SubAgentError
 
+logger = logging.getLogger(__name__)
+
 FACTS_SECONDS: Final = 10.0
 END_SECONDS: Final = 5.0
 
@@ -49,6 +53,7 @@ _POLICIES: Final[dict[PermissionMode, ConfirmationPolicy]] = {
     "never_confirm": NeverConfirm(),
     "confirm_risky": ConfirmRisky(),
 }
+_questions = ThreadPoolExecutor(max_workers=4, thread_name_prefix="confirm-subagents")
 _leaves = ThreadPoolExecutor(max_workers=2, thread_name_prefix="subagents")
 
 
@@ -156,6 +161,7 @@ class SessionHousehold:
             agent=agent,
             agent_context=None,
             confirmation_mode=False,
+            limits_per_run=True,  # each task is a run
             analyzer=shared.settings.effective_analyzer,
             policy=_policy(own, self._policy),
             hooks=_hooks(own, shared.settings.hooks),
@@ -191,9 +197,15 @@ class SessionHousehold:
     async def _confirmed(self, actions: Sequence[ActionEvent]) -> bool:
         """The program's word; without one, agreement where the asking agent asks nobody either, and else none."""
         handler = self._shared.settings.confirm_subagents
-        if handler is not None:
-            return bool(await handler(actions))
-        return isinstance(self._policy, NeverConfirm)
+        if handler is None:
+            return isinstance(self._policy, NeverConfirm)
+        try:
+            if inspect.iscoroutinefunction(handler):
+                return bool(await handler(actions))
+            return bool(await asyncio.get_running_loop().run_in_executor(_questions, handler, actions))
+        except Exception:
+            logger.exception("the program could not decide about a sub-agent's actions, so they are refused")
+            return False
 
     async def _known(self) -> AgentCatalog:
         """All kinds; those of files are read once, and again when one is missed."""

@@ -96,6 +96,10 @@ class SubAgents(Protocol):
         """
         ...
 
+    def stopped_by(self, action_id: int) -> str:
+        """What became of the sub-agents that this call had put to work, where it was stopped; empty for any other."""
+        ...
+
     async def ask(self, call: ToolContext, agent: str, task: str) -> TaskReport:
         """Have a new agent of this class, or a sub-agent of this kind, do something; its steps count as the caller's.
 

@@ -17,6 +17,7 @@ from agent_core.controller.account import Account
 from agent_core.controller.delegation.child_run import ChildRun, ChildSession, Confirm, Order
 from agent_core.controller.delegation.purse import Purse
 from agent_core.controller.delegation.roster import Roster
+from agent_core.controller.delegation.rules import MAX_SHOWN, check_ids, told_of_stop
 from agent_core.controller.state import ConversationState
 from agent_core.errors import EventStoreError, StreamClosedError
 from agent_core.events.control import MetricsUpdated, SubAgentSpending
@@ -39,9 +40,6 @@ from agent_core.tools.subagents import (
 
 logger = logging.getLogger(__name__)
 
-MAX_ID_CHARS: Final = 64
-MAX_SHOWN: Final = 100
-"""Characters of a model's own words in an error."""
 STOP_SECONDS: Final = 5.0
 """Until sub-agents that were told to stop are left alone."""
 
@@ -113,6 +111,7 @@ class Delegation:
         self._roster = Roster()
         self._runs: dict[str, ChildRun] = {}
         self._counted: dict[str, UsageFigures] = {}
+        self._stopped: dict[int, str] = {}
         # Protects the sub-agents with ids: calls about them take effect one after the other, in their order.
         self._turn = asyncio.Lock()
 
@@ -126,7 +125,7 @@ class Delegation:
         async with self._turn:
             await self._admit()
             present = self._roster.spawned
-            _check_ids(ids, types, present)
+            check_ids(ids, types, present)
             kinds = [types[place].strip() if place < len(types) else "" for place in range(len(ids))]
             wanted = {
                 name: SpawnedAgent(agent_type=kind or DEFAULT_TYPE, name=f"delegate-{call.action_id}-{place}")
@@ -182,6 +181,9 @@ class Delegation:
         """Let go of all that are at work, as they are."""
         await asyncio.gather(*(run.suspend() for run in self._runs.values()))
 
+    def stopped_by(self, action_id: int) -> str:
+        return self._stopped.pop(action_id, "")
+
     # --- how it is done ---
 
     async def _admit(self, call: ToolContext | None = None) -> None:
@@ -213,6 +215,7 @@ class Delegation:
             await asyncio.wait(tasks)
         except asyncio.CancelledError:
             if not self._stream.closed:
+                self._stopped[call.action_id] = told_of_stop(orders)
                 await self._stop([order.name for order in orders], tasks)
             raise
         finally:
@@ -270,24 +273,6 @@ class Delegation:
         spending = SubAgentSpending(name=order.name, spent=spent, iterations=answers if order.is_class else 0)
         updated: AnyEvent = MetricsUpdated(cause=call.action_id, metrics=self._account.note(), sub_agent=spending)
         await _stored(self._stream.add_event(updated), order.name)
-
-
-def _check_ids(ids: Sequence[str], types: Sequence[str], present: Mapping[str, SpawnedAgent]) -> None:
-    if any(not name.strip() for name in ids):
-        raise SubAgentError("an id is empty; give each sub-agent a name")
-    if strange := [name for name in ids if len(name) > MAX_ID_CHARS or not name.isprintable()]:
-        raise SubAgentError(
-            f"the id {strange[0][:MAX_SHOWN]!r} is no name: give one line of at most {MAX_ID_CHARS} characters"
-        )
-    if len(types) > len(ids):
-        raise SubAgentError(f"there are {len(types)} agent_types for {len(ids)} ids; give one for each id, or fewer")
-    if len(present.keys() | set(ids)) > MAX_CHILDREN:
-        raise SubAgentError(
-            f"cannot spawn {len(ids)} sub-agents: there are {len(present)} already ({', '.join(present) or 'none'}),"
-            f" and at most {MAX_CHILDREN} are allowed. Use one that is there, or replace it by using its id"
-        )
-    if len(set(ids)) < len(ids):
-        raise SubAgentError(f"the ids {', '.join(ids[:MAX_SHOWN])} are not different from one another")
 
 
 def _metrics(figures: UsageFigures) -> Metrics:

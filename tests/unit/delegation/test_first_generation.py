@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
+from agent_core.agent.base import AgentBase
 from agent_core.agent.codeact import CodeActAgent
 from agent_core.events.llm_events import ActionEvent, MessageEvent, ObservationEvent, SystemPromptEvent
-from agent_core.llm.llm import LLM
-from agent_core.skills.agent_catalog import register_agent, unregister_agent
 from agent_core.testing.model_turns import Call, calls
 from agent_core.tools.agent_delegate import AgentDelegateAction, AgentDelegateObservation
 from tests.unit.delegation.family import GO, done, family, run
@@ -20,13 +17,8 @@ BROWSE = calls(Call("delegate_to_browsing_agent", {"task": "look it up"}))
 
 
 @pytest.fixture
-def browsing_agent() -> Iterator[None]:
-    def make(llm: LLM) -> CodeActAgent:
-        return CodeActAgent(llm=llm)
-
-    register_agent("BrowsingAgent", make)
-    yield
-    unregister_agent("BrowsingAgent")
+def browsing_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(AgentBase.agents, "BrowsingAgent", CodeActAgent)  # one that needs no browser
 
 
 @pytest.mark.usefixtures("browsing_agent")
@@ -75,6 +67,7 @@ async def test_it_has_no_more_answers_than_are_left_to_the_one_that_asks() -> No
 
 async def test_an_agent_that_is_not_there_is_a_result_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent_core.tools.agent_types.is_tool_usable", lambda name: name == "terminal")
+    monkeypatch.delitem(AgentBase.agents, "BrowsingAgent", raising=False)
     async with family({GO: [BROWSE, done()]}, tools=TOOLS) as one:
         await one.say()
         events = await one.at_rest()

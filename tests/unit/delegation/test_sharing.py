@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,6 +31,15 @@ async def agrees(actions: Sequence[ActionEvent]) -> bool:
     return all("rm" in str(action.action) for action in actions)
 
 
+def agrees_in_a_thread(actions: Sequence[ActionEvent]) -> bool:
+    assert threading.current_thread().name.startswith("confirm")
+    return True
+
+
+def breaks(actions: Sequence[ActionEvent]) -> bool:
+    raise RuntimeError("no idea")
+
+
 async def refuses(actions: Sequence[ActionEvent]) -> bool:
     return False
 
@@ -50,7 +60,9 @@ def md(text: str, path: str = "/workspace/.agents/agents/kind.md") -> dict[str, 
         ({"policy": AlwaysConfirm()}, False),
         ({"policy": ConfirmRisky()}, False),
         ({"policy": AlwaysConfirm(), "confirm_subagents": agrees}, True),
+        ({"policy": AlwaysConfirm(), "confirm_subagents": agrees_in_a_thread}, True),
         ({"policy": AlwaysConfirm(), "confirm_subagents": refuses}, False),
+        ({"policy": AlwaysConfirm(), "confirm_subagents": breaks}, False),
     ],
 )
 async def test_where_a_user_would_be_asked_a_sub_agent_may_only_what_the_program_agrees_to(

@@ -62,6 +62,7 @@ async def test_a_stop_ends_the_commands_of_all_sub_agents_and_every_call_is_answ
             assert state_of(await one.log(child)) is AgentState.PAUSED
     (stopped,) = [event for event in events if isinstance(event, AgentErrorEvent)]
     assert stopped.classification == "interrupted"
+    assert "The sub-agents were stopped, too (a, b)" in stopped.error
 
 
 async def test_a_stop_ends_the_answers_that_the_models_of_sub_agents_are_giving() -> None:
@@ -87,6 +88,8 @@ async def test_a_paused_task_goes_on_when_it_is_resumed() -> None:
         await one.until(lambda events: state_of(events) is AgentState.PAUSED and 0 not in answers(events).values())
         await one.ask_for(AgentState.RUNNING)
         events = await one.at_rest()
+    (stopped,) = [event for event in events if isinstance(event, AgentErrorEvent)]
+    assert "The sub-agent of task_00000001 was stopped, too" in stopped.error
     assert results(events) == ["Task ID: task_00000001\nSubagent: general-purpose\nStatus: completed\n\nseen"]
 
 
