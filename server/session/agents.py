@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Protocol
 
 from pydantic import SecretStr
 
+from agent_core.agent.base import FIRST_EVENTS, AgentBase
 from agent_core.events.control import AgentState, ForeignEvent
-from agent_core.events.llm_events import MessageEvent
-from agent_core.events.serialization import AnyEvent
+from agent_core.events.llm_events import MessageEvent, SystemPromptEvent
+from agent_core.events.serialization import AnyEvent, from_payload
 from agent_core.events.stream import EventStream
 from agent_core.llm.llm import LLM, CallContext
 from agent_core.memory.condensers.presets import get_default_condenser
@@ -22,7 +24,7 @@ from agent_core.tools.spec import SandboxAccess
 from server.db.conversations import ConversationRecord
 from server.db.database import Database
 from server.db.user_settings import StoredSettings
-from server.errors import ConversationNotFoundError
+from server.errors import ConversationNotFoundError, SessionError
 from server.mcp_config import AgentServers, agent_servers, read_config
 from server.session.deferred_sandbox import DeferredSandbox
 from server.session.experiments import ExperimentManager
@@ -102,6 +104,7 @@ class AgentSessions:
         browsing = self._sandboxes.may_have_browser(record)
         settings = session_settings(user, self._settings, record, servers, browsing=browsing)
         settings = self._experiments.chosen(record.id, record.user_id, settings)
+        settings = await self._as_begun(record.id, settings)
         if settings.llm.model != record.llm_model:
             self._database.conversations.touch(record.id, llm_model=settings.llm.model)
         sandbox = DeferredSandbox(self._sandboxes.spec(record), lambda: self._find(record.id, session))
@@ -117,6 +120,25 @@ class AgentSessions:
         own = opened_servers(self._database.secrets, record)
         users = own if own is not None else read_config(user.mcp_config if user is not None else None)
         return agent_servers(self._settings.mcp_config, users, programs_allowed=self._settings.mcp_programs)
+
+    async def _as_begun(self, conversation_id: str, settings: SessionSettings) -> SessionSettings:
+        """A conversation goes on with an agent of the class that it was begun with, whatever is chosen for new ones.
+
+        Its tools are those of today: what a call needs that is not there any more is answered in words (2.6).
+
+        Raises:
+            SessionError: there is no such class here.
+        """
+        for one in await self._database.events.read(conversation_id, limit=FIRST_EVENTS):
+            event = from_payload(one.payload, one.id)
+            if isinstance(event, SystemPromptEvent) and event.agent_class != settings.agent_class:
+                if event.agent_class not in AgentBase.agents:
+                    raise SessionError(
+                        f"the conversation belongs to an agent {event.agent_class!r}, which this server does not have;"
+                        f" known are {AgentBase.list_agents()}"
+                    )
+                return replace(settings, agent_class=event.agent_class)
+        return settings
 
     async def _find(self, conversation_id: str, session: AgentSession) -> Sandbox:
         conversations = self._database.conversations

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from agent_core.agent.base import AgentBase
+from agent_core.agent.codeact import CodeActAgent
 from server.wire.trajectory import read_trajectory
 from tests.contract.rest.conftest import MakeServer, Server
 
@@ -199,3 +201,33 @@ async def test_a_trajectory_that_cannot_be_done_again_is_refused_in_words(
     assert problem in response.json()["detail"]
     both = await server.post("/api/conversations", json={"replay_json": "[]", "initial_user_msg": "go"})
     assert both.status_code == 400
+
+
+class Diver(CodeActAgent):
+    """An agent of another class."""
+
+
+async def agents(server: Server, conversation_id: str) -> list[str]:
+    events = await server.events(conversation_id)
+    return [event["args"]["agent_class"] for event in events if event.get("action") == "system"]
+
+
+async def test_a_conversation_goes_on_with_the_agent_that_it_was_begun_with(make_server: MakeServer) -> None:
+    async with make_server(agent_class="Diver") as server:
+        conversation_id, _ = await worked(server)
+        assert await agents(server, conversation_id) == ["Diver"]
+    async with make_server() as server:
+        assert (await server.post(f"/api/conversations/{conversation_id}/rewind", json={"event_id": None})).is_success
+        assert await agents(server, conversation_id) == ["Diver", "Diver"]
+
+
+async def test_where_there_is_no_such_agent_any_more_that_is_said(
+    make_server: MakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with make_server(agent_class="Diver") as server:
+        conversation_id, _ = await worked(server)
+    monkeypatch.delitem(AgentBase.agents, "Diver")
+    async with make_server() as server:
+        response = await server.post(f"/api/conversations/{conversation_id}/message", json={"message": "go on"})
+        assert response.status_code == 500
+        assert "belongs to an agent 'Diver'" in response.json()["error"]
