@@ -29,6 +29,7 @@ _SCROLLED = """() => {
     const e = document.scrollingElement || document.documentElement;
     return [Math.round(scrollY), innerHeight, e.scrollHeight];
 }"""
+_ONLY_LOOK = frozenset({"look", "content", "tabs", "get_storage"})
 _ERROR_PAGE_MS = 1000
 _SCROLL_OVERLAP = 80
 _DOWNLOAD_SECONDS = 5.0
@@ -94,7 +95,8 @@ class Calls:
             said = await call(given)
         except (ValueError, KeyError) as error:
             raise ActionError(str(error)) from error
-        notice = await settle(await self._tabs.active())
+        tab = await self._tabs.active()
+        notice = await (loaded(tab) if name in _ONLY_LOOK and not tab.requests else settle(tab))
         await self._tabs.finish_downloads(_DOWNLOAD_SECONDS)
         return f"{said} {notice}".strip()
 

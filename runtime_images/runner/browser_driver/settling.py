@@ -14,8 +14,8 @@ from .tabs import Tab
 _STEP_SECONDS = 0.03
 _QUIET_SECONDS = 0.12
 _REQUEST_SECONDS = 3.0
-_PARSED_SECONDS = 5.0
-_LOADED_SECONDS = 3.0
+_PARSED_SECONDS = 4.0
+_LOADED_SECONDS = 2.0
 _AGAIN_SECONDS = 0.1
 UNANSWERED = "The page asked for another one, which has not answered yet."
 STILL_LOADING = "The page is still loading; what it shows may change."
