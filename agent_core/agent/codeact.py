@@ -36,8 +36,8 @@ class CodeActAgent(Agent):
     Each flag brings its tool, where this process has it; a flag that is set for a tool which it does not have is an
     error. With the editor that asks a model (`enable_llm_editor`) the plain one is left out. `tools` and
     `include_default_tools`, when given, count instead of the flags. In plan mode (`enable_plan_mode`) it keeps a list
-    of tasks, and is told how. With `enable_sub_agents` it can put others to work. The user's message ``/exit`` ends the
-    task.
+    of tasks, and is told how. With `enable_sub_agents` it can put others to work. Without `enable_som_visual_browsing`
+    the model is not shown pictures of pages. The user's message ``/exit`` ends the task.
     """
 
     VERSION: ClassVar[str] = "2.2"
@@ -49,6 +49,7 @@ class CodeActAgent(Agent):
     enable_finish: bool = True
     enable_condensation_request: bool = False
     enable_browsing: bool = True
+    enable_som_visual_browsing: bool = True
     enable_jupyter: bool = True
     enable_plan_mode: bool = True
     enable_llm_editor: bool = False
@@ -76,7 +77,7 @@ class CodeActAgent(Agent):
             return data
         chosen = dict(data)
         if "tools" not in chosen:
-            chosen["tools"] = [Tool(name=name) for name in _chosen(cls, data)]
+            chosen["tools"] = [Tool(name=name, params=_params(cls, data, name)) for name in _chosen(cls, data)]
         if "include_default_tools" not in chosen:
             names = [name for flag, name in _ALWAYS_BY_FLAG.items() if _is_set(cls, data, flag)]
             chosen["include_default_tools"] = names
@@ -96,6 +97,12 @@ def _chosen(agent: type[CodeActAgent], data: dict[str, Any]) -> list[str]:
     if _is_set(agent, data, "enable_sub_agents"):
         names.extend(tool.name for tool in get_delegating_tools())
     return names
+
+
+def _params(agent: type[CodeActAgent], data: dict[str, Any], name: str) -> dict[str, Any]:
+    """What a flag changes about a tool: a model that is to see pages is shown a picture of each."""
+    is_blind = name == _BY_FLAG["enable_browsing"] and not _is_set(agent, data, "enable_som_visual_browsing")
+    return {"set_of_marks": False} if is_blind else {}
 
 
 def _is_set(agent: type[CodeActAgent], data: dict[str, Any], flag: str) -> bool:

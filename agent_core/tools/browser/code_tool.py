@@ -67,7 +67,8 @@ class BrowserCodeExecutor(BrowserToolExecutor):
     """Carries out lines of code, and shows the page after each.
 
     Args:
-        set_of_marks: whether the picture that a model is shown has the numbers of the elements in it.
+        set_of_marks: whether a model that sees is shown a picture, with the numbers of the elements in it; people see
+            the page in any case.
         visible_only: whether of the page's tree only what the window shows is told.
         options: those of `BrowserToolExecutor`.
     """
@@ -84,6 +85,8 @@ class BrowserCodeExecutor(BrowserToolExecutor):
 
 def page_text(result: dict[str, Any], look: Look) -> str:
     """The page as this tool tells it: facts in brackets, how it went, and the tree."""
+    if not result["tabs"]:  # there is no page to tell of
+        return str(result["error"])
     facts = [f"[Current URL: {result['url']}]", f"[Focused element bid: {result['focused']}]"]
     facts += [f"[Screenshot saved to: {result['screenshot_path']}]"] if result["screenshot_path"] else []
     if len(result["tabs"]) > 1:

@@ -38,6 +38,7 @@ class BrowserObservation(Observation):
         last_action: what was asked for, as one line of code.
         last_action_error: why it failed; "" when it did not.
         visible_only: whether the tree was that of the window's part only.
+        is_picture_for_model: whether models that see are shown the picture; people are in any case.
     """
 
     status: BrowserStatus = "completed"
@@ -52,11 +53,12 @@ class BrowserObservation(Observation):
     last_action: str = ""
     last_action_error: str = ""
     visible_only: bool = False
+    is_picture_for_model: bool = True
 
     @property
     def to_llm_content(self) -> Sequence[TextContent | ImageContent]:
         """The text and, where there is one, the picture: that with the numbers if possible."""
-        picture = self.set_of_marks or self.screenshot
+        picture = (self.set_of_marks or self.screenshot) if self.is_picture_for_model else ""
         shown = list(super().to_llm_content)
         return [*shown, ImageContent(image_urls=[picture])] if picture else shown
 
@@ -78,6 +80,7 @@ def observed(result: dict[str, Any], text: str, *, action: str, look: Look) -> B
         last_action=action,
         last_action_error=result["error"],
         visible_only=look.visible_only,
+        is_picture_for_model=look.marks,
     )
 
 
@@ -92,4 +95,5 @@ def state_text(result: dict[str, Any], look: Look) -> str:
         parts += [f"Other tabs: {', '.join(others)}"] if others else []
         parts += [f"Screenshot saved to: {result['screenshot_path']}"] if result["screenshot_path"] else []
         parts.append(f"Elements, those in brackets can be used:\n{result['tree'] or '(the page is empty)'}")
-    return "\n".join(part for part in parts if part) or "Done."
+    said = "\n".join(part for part in parts if part)
+    return said or ("Done." if result["status"] == "completed" else "")

@@ -66,13 +66,14 @@ class Driver:
             if self._timeouts:
                 limit = min(limit, _AFTER_TIMEOUT_SECONDS)
             try:
-                result = await asyncio.wait_for(self._do(message), limit)
+                tabs = await self._started(message)
+                result = await asyncio.wait_for(self._do(message, tabs), limit)
                 self._timeouts = 0
             except asyncio.TimeoutError:
                 result = await self._late(limit)
             except asyncio.CancelledError:
                 await self._drop_hung()
-                result = {"status": "interrupted", "error": "It was stopped by the user."}
+                result = {"status": "interrupted"}
             except SessionError as error:
                 result = {"status": "unavailable", "error": f"{error}."}
             except Error as error:
@@ -103,11 +104,16 @@ class Driver:
         words = "The browser ended in the middle of it; it is started anew with the next call."
         return {"status": "crashed", "error": words}
 
-    async def _do(self, message: dict[str, Any]) -> Result:
+    async def _started(self, message: dict[str, Any]) -> Tabs:
+        """The tabs of the browser, which has a limit of its own for its start."""
         if self._session is None:
             self._session = Session(self._chromium, self._places, float(message["start_seconds"]))
+        return await self._session.tabs()
+
+    async def _do(self, message: dict[str, Any], tabs: Tabs) -> Result:
         session = self._session
-        tabs = await session.tabs()
+        if session is None:
+            raise SessionError("Chromium does not run")
         await session.allow(tuple(message.get("allowed_domains") or ()))
         calls = Calls(session, tabs, self._places, float(message["navigation_seconds"]))
         said: list[str] = []

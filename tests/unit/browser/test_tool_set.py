@@ -192,9 +192,26 @@ async def test_the_code_tool_tells_the_page_in_its_form() -> None:
         Context(sandbox),  # type: ignore[arg-type] # a fake
     )
     assert failed.is_error
+    assert [part.type for part in failed.to_llm_content] == ["text", "text"]
+    assert isinstance(failed, BrowserObservation)
+    assert failed.screenshot == "data:s"
     assert "[The action failed: There is no element 3.]" in failed.text
     assert "the part that the window shows" in failed.text
     assert sandbox.asked[1][1]["look"]["visible_only"]
+
+
+async def test_a_call_without_a_page_tells_why_or_nothing() -> None:
+    for status, error, told in (
+        ("unavailable", "There is no browser.", "There is no browser."),
+        ("interrupted", "", ""),
+        ("completed", "", "Done."),
+    ):
+        context = Context(Sandbox(status=status, error=error))
+        code = await BrowserTool.create()[0](BrowserCodeAction(code="noop()"), context)  # type: ignore[arg-type] # a fake
+        assert code.text == ("" if status == "completed" else told)
+        opened = await BrowserNavigateTool.create()[0](BrowserNavigateAction(url="x"), context)  # type: ignore[arg-type] # likewise
+        assert opened.text == told
+        assert opened.is_error == (status != "completed")
 
 
 def test_an_observation_is_the_same_when_read_back() -> None:
