@@ -37,7 +37,7 @@ def _import() -> None:
     import referencing.jsonschema  # noqa: F401 - only to be there
 
     # What goes wrong with a server is told to the user, once; these would write a traceback for each broken message.
-    for name in ("mcp", "client"):
+    for name in ("mcp.client", "mcp.shared", "client"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
