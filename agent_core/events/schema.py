@@ -7,7 +7,7 @@ registry finds the class again when an event is read back. A stored value whose 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Annotated, Any, ClassVar, Self
@@ -140,38 +140,49 @@ def parameters_of(model: type[BaseModel]) -> dict[str, Any]:
     null, only ``type, description, properties, required, items, enum`` are kept, and ``kind`` is left out.
     The result is shared: copy it before changing it.
     """
-    schema = model.model_json_schema()
-    definitions = schema.get("$defs", {})
-    reduced = _reduce(schema, definitions, ())
-    reduced.get("properties", {}).pop("kind", None)
-    required = [name for name in reduced.get("required", []) if name != "kind"]
-    return {"type": "object", "properties": reduced.get("properties", {}), "required": required}
+    found = reduced(model.model_json_schema())
+    found["properties"].pop("kind", None)
+    return {**found, "required": [name for name in found["required"] if name != "kind"]}
 
 
+def reduced(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON schema of an object, reduced as `parameters_of` says; for a schema of others, which may be any JSON."""
+    definitions: dict[str, Any] = {}
+    for key in ("definitions", "$defs"):
+        definitions |= schema[key] if isinstance(schema.get(key), Mapping) else {}
+    found = _reduce(schema, definitions, (), [MAX_NODES])
+    return {"type": "object", "properties": found.get("properties", {}), "required": found.get("required", [])}
+
+
+MAX_NODES = 10_000
 _KEPT = ("type", "description", "enum")
 
 
-def _reduce(node: dict[str, Any], definitions: dict[str, Any], seen: tuple[str, ...]) -> dict[str, Any]:
-    if "$ref" in node:
+def _reduce(node: Any, definitions: Mapping[str, Any], seen: tuple[str, ...], left: list[int]) -> dict[str, Any]:
+    """`left` counts the nodes that may still come: definitions that use one another may be endless when written out."""
+    left[0] -= 1
+    if not isinstance(node, Mapping) or left[0] < 0:
+        return {}
+    if isinstance(node.get("$ref"), str):
         name = node["$ref"].rsplit("/", 1)[-1]
-        if name in seen:
+        target = definitions.get(name)
+        if name in seen or not isinstance(target, Mapping):
             return {"type": "object"}
-        target = {**definitions[name], **{k: v for k, v in node.items() if k != "$ref"}}
-        return _reduce(target, definitions, (*seen, name))
+        return _reduce({**target, **{k: v for k, v in node.items() if k != "$ref"}}, definitions, (*seen, name), left)
     for union in ("anyOf", "oneOf"):
-        if union in node:
-            options = [option for option in node[union] if option.get("type") != "null"]
-            merged = {
-                **(options[0] if options else {}),
-                **{k: node[k] for k in ("description",) if k in node},
-            }
-            return _reduce(merged, definitions, seen)
+        if isinstance(node.get(union), list):
+            options = [option for option in node[union] if isinstance(option, Mapping) and option.get("type") != "null"]
+            chosen = options[0] if options else {}
+            return _reduce({**chosen, **{k: node[k] for k in ("description",) if k in node}}, definitions, seen, left)
     out: dict[str, Any] = {key: node[key] for key in _KEPT if key in node}
+    if isinstance(out.get("type"), list):
+        out["type"] = next((kind for kind in out["type"] if kind != "null"), "string")
     if "const" in node:
         out["enum"] = [node["const"]]
-    if "properties" in node:
-        out["properties"] = {k: _reduce(v, definitions, seen) for k, v in node["properties"].items()}
-        out["required"] = list(node.get("required", []))
+    if isinstance(node.get("properties"), Mapping):
+        out["properties"] = {k: _reduce(v, definitions, seen, left) for k, v in node["properties"].items()}
+        required = node.get("required", [])
+        out["required"] = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
     if "items" in node:
-        out["items"] = _reduce(node["items"], definitions, seen)
+        out["items"] = _reduce(node["items"], definitions, seen, left)
     return out

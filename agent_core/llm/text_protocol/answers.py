@@ -8,6 +8,7 @@ from typing import Any
 
 from agent_core.errors import FunctionCallValidationError
 from agent_core.events.messages import Message, MessageToolCall, TextContent
+from agent_core.events.schema import reduced
 from agent_core.llm.text_protocol.syntax import CALL_START, found
 
 _ALIASES = {
@@ -42,7 +43,7 @@ def with_call(message: Message, tools: Sequence[Mapping[str, Any]], number: int,
     name = call.name if call.name in schemas else _ALIASES.get(call.name, call.name)
     if name not in schemas:
         raise FunctionCallValidationError(f"There is no function {call.name[:100]!r}. Available: {sorted(schemas)}.")
-    arguments = json.dumps(_checked(name, call.arguments, schemas[name]), ensure_ascii=False)
+    arguments = json.dumps(_checked(name, call.arguments, reduced(schemas[name])), ensure_ascii=False)
     before = [TextContent(text=call.before)] if call.before else []
     made = MessageToolCall(id=f"toolu_{number:02d}", name=name, arguments=arguments)
     return message.model_copy(update={"content": [*message.content[:-1], *before], "tool_calls": [made]})

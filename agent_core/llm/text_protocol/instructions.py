@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from agent_core.events.schema import reduced
 from agent_core.llm.text_protocol.syntax import written
 
 _FORMAT = """\
@@ -36,11 +37,11 @@ def system_suffix(tools: Sequence[Mapping[str, Any]]) -> str:
 
 def _described(number: int, function: Mapping[str, Any]) -> str:
     lines = [f"Function {number}: {function['name']}", f"Description: {function.get('description', '')}".rstrip()]
-    schema = function.get("parameters") or {}
-    properties: Mapping[str, Any] = schema.get("properties") or {}
+    schema = reduced(function.get("parameters") or {})
+    properties: Mapping[str, Any] = schema["properties"]
     if not properties:
         return "\n".join([*lines, "It takes no parameters."])
-    required = set(schema.get("required") or ())
+    required = set(schema["required"])
     lines.append("Parameters:")
     for position, (name, about) in enumerate(properties.items(), start=1):
         need = "required" if name in required else "optional"

@@ -300,3 +300,35 @@ def test_nothing_that_a_model_writes_raises_anything_but_a_refusal(text: str, pi
         return
     for one in message.tool_calls or ():
         assert isinstance(json.loads(one.arguments), dict)
+
+
+ODD_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "$defs": {"count": {"type": "integer", "description": "How many"}, "loop": {"$ref": "#/$defs/loop"}},
+    "properties": {
+        "anything": True,
+        "count": {"$ref": "#/$defs/count"},
+        "maybe": {"anyOf": [{"type": "null"}, {"type": "boolean"}]},
+        "either": {"type": ["null", "number"]},
+        "loop": {"$ref": "#/$defs/loop"},
+        "elsewhere": {"$ref": "https://example.com/schema"},
+        "list": {"type": "array", "items": True},
+        "inner": {"type": "object", "properties": {"x": False}, "required": "x"},
+    },
+    "required": ["count", 5],
+}
+
+
+def test_the_schemas_of_other_peoples_tools_are_told_and_read_whatever_they_are_like() -> None:
+    tools = [{"type": "function", "function": {"name": "odd", "description": "Odd.", "parameters": ODD_SCHEMA}}]
+    told = system_suffix(tools)
+    assert "(2) count (integer, required): How many" in told
+    assert "(3) maybe (boolean, optional)" in told
+    assert "(4) either (number, optional)" in told
+    text = written("odd", json.dumps({"anything": "x", "count": 3, "maybe": True, "either": 1.5}))
+    read_back = with_call(Message.assistant(text), tools, 1)
+    assert arguments_of(read_back) == {"anything": "x", "count": 3, "maybe": True, "either": 1.5}
+    endless = {f"d{n}": {"properties": dict.fromkeys("abcd", {"$ref": f"#/$defs/d{n + 1}"})} for n in range(50)}
+    unusual: list[dict[str, Any]] = [{}, {"properties": []}, {"properties": {"a": {"enum": "b"}}}, {"$defs": []}]
+    for parameters in [*unusual, {"$defs": endless, "properties": {"a": {"$ref": "#/$defs/d0"}}}]:
+        system_suffix([{"type": "function", "function": {"name": "n", "parameters": parameters}}])
