@@ -328,7 +328,7 @@ def test_the_schemas_of_other_peoples_tools_are_told_and_read_whatever_they_are_
     text = written("odd", json.dumps({"anything": "x", "count": 3, "maybe": True, "either": 1.5}))
     read_back = with_call(Message.assistant(text), tools, 1)
     assert arguments_of(read_back) == {"anything": "x", "count": 3, "maybe": True, "either": 1.5}
-    endless = {f"d{n}": {"properties": dict.fromkeys("abcd", {"$ref": f"#/$defs/d{n + 1}"})} for n in range(50)}
+    endless = {f"d{n}": {"properties": {key: {"$ref": f"#/$defs/d{n + 1}"} for key in "abcd"}} for n in range(50)}
     unusual: list[dict[str, Any]] = [{}, {"properties": []}, {"properties": {"a": {"enum": "b"}}}, {"$defs": []}]
     for parameters in [*unusual, {"$defs": endless, "properties": {"a": {"$ref": "#/$defs/d0"}}}]:
         system_suffix([{"type": "function", "function": {"name": "n", "parameters": parameters}}])
