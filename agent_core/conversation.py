@@ -16,8 +16,6 @@ from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import Message
 from agent_core.events.schema import Action, Observation
 from agent_core.events.store import InMemoryEventStore
-from agent_core.llm.llm import LLM
-from agent_core.llm.metrics import ConversationStats
 from agent_core.runtime.loop_thread import library_loop
 from agent_core.runtime.sandbox import Sandbox
 from agent_core.security.analyzer import SecurityAnalyzer
@@ -25,6 +23,7 @@ from agent_core.security.confirmation import ConfirmationPolicy, is_confirmation
 from agent_core.security.hooks import HookConfig
 from agent_core.security.secrets import GivenSecret
 from agent_core.session import operations
+from agent_core.session.asking import Asking
 from agent_core.session.branching import Branching
 from agent_core.session.callbacks import Callback, Callbacks
 from agent_core.session.conversation_loop import ConversationLoop
@@ -39,7 +38,7 @@ from agent_core.session.workspace import Workspace, workspace_of
 T = TypeVar("T")
 
 
-class Conversation(Branching):
+class Conversation(Branching, Asking):
     """One conversation with an agent, from an ordinary or an asynchronous program.
 
     Nothing happens before the first call. The work is done in an event loop in a thread of its own, so it makes no
@@ -178,33 +177,6 @@ class Conversation(Branching):
     def update_secrets(self, secrets: Mapping[str, GivenSecret]) -> None:
         """Add secrets, or replace those of the same names; a value that was replaced stays hidden."""
         self._do(self._work.update_secrets(dict(secrets)))
-
-    # --- asking ---
-
-    @property
-    def stats(self) -> ConversationStats:
-        """What the conversation's models have cost, by usage id: the agent's, the condenser's, those of questions."""
-        return self.state.stats
-
-    conversation_stats = stats
-
-    def ask_agent(self, question: str) -> str:
-        """An answer to a question about the conversation, also while it runs; nothing of it goes into the log.
-
-        Raises:
-            ValueError: the question is empty.
-            LLMError: the model cannot be asked, or says nothing.
-        """
-        own = self.agent.ask_agent(question)
-        return own if own is not None else self._do(operations.answer(self._work, question))
-
-    def generate_title(self, llm: LLM | None = None, max_length: int = 50) -> str:
-        """A title after the user's first message, by this model or the agent's; never fails for the model's sake.
-
-        Raises:
-            ValueError: the user has said nothing yet, or `max_length` is less than 4.
-        """
-        return self._do(operations.title(self._work, llm or self.agent.llm, max_length))
 
     # --- acting beside the agent ---
 

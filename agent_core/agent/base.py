@@ -199,6 +199,12 @@ class AgentBase(ToolUser):
         """Each model in this configuration once: the agent's own, its condenser's, and so on."""
         return list(llms_in(self))
 
+    def with_model(self, llm: LLM) -> Self:
+        """The same agent with another model, and with the tools that it has made."""
+        other = self.model_copy(update={"llm": llm})
+        other._tools_map, other._brought = self._tools_map, self._brought
+        return other
+
     def verify(
         self,
         persisted: AgentBase,

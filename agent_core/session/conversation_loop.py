@@ -134,7 +134,7 @@ class ConversationLoop:
         stored = await session.stream.add_events(events)
         await self._settled(session)
         if not self.is_running and any(isinstance(event, AgentStateChanged) for event in events):
-            await self._end_session()  # the next one begins in that state
+            await self.end_session()  # the next one begins in that state
         return stored
 
     async def between_runs(self, wish: AnyEvent) -> None:
@@ -150,7 +150,7 @@ class ConversationLoop:
             session = await self.session()
             await session.send(wish)
             await self._settled(session)
-            await self._end_session()  # the next one begins in that state
+            await self.end_session()  # the next one begins in that state
 
     async def pause(self) -> None:
         """Pause an agent that works or may work; one that waits for a word of its user, or is done, stays so."""
@@ -195,7 +195,7 @@ class ConversationLoop:
         except DrydockError as error:
             raise self._failure(str(error)) from error
         finally:
-            await self._end_session()
+            await self.end_session()
             self.is_running = False
         fold = await self.log.present()
         if fold.is_failure:
@@ -208,12 +208,12 @@ class ConversationLoop:
         self.is_closed = True
         if self.is_running:
             await self._pause_session()
-        await self._end_session()
+        await self.end_session()
         await self._tell_hooks_of_end()
         if not self.side_calls.is_settled:
             with contextlib.suppress(DrydockError):  # the figures are lost then, and nothing else
                 await self.write(MetricsUpdated(metrics=await self.side_calls.snapshot()))
-        await self._end_session()
+        await self.end_session()
         await self._servers.close()
         await asyncio.get_running_loop().run_in_executor(None, self.agent.close)
         await self.sandbox.close()
@@ -227,7 +227,7 @@ class ConversationLoop:
                 await (await self.session()).tell_hooks_of_end(connection)
         except (DrydockError, TimeoutError) as error:
             logger.warning("conversation %s: hooks were not told of its end: %s", self.conversation_id, error)
-        await self._end_session()
+        await self.end_session()
 
     async def _follow(self, session: AgentSession, fold: StatusFold) -> None:
         transients = self.callbacks.wants_tokens
@@ -286,7 +286,8 @@ class ConversationLoop:
                     await session.send(ChangeAgentState(agent_state=AgentState.PAUSED))
                     await self._rest(session, await self.log.present())
 
-    async def _end_session(self) -> None:
+    async def end_session(self) -> None:
+        """End the session that is open; the next one takes up what was changed."""
         session, self._session = self._session, None
         follower, self._follower = self._follower, None
         if session is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agent_core.agent.base import AgentBase
 from agent_core.events.control import Condensation, CondensationRequest
 from agent_core.events.llm_events import ObservationEvent
 from agent_core.events.schema import Action, Observation
@@ -71,6 +72,18 @@ async def title(work: ConversationLoop, llm: LLM, max_length: int) -> str:
         ValueError: the user has said nothing yet, or `max_length` is too small.
     """
     return await questions.title(work.log, llm, max_length, _call_context(work))
+
+
+async def use_agent(work: ConversationLoop, agent: AgentBase) -> None:
+    """Have this agent work, from the next run on.
+
+    Raises:
+        RuntimeError: the present one is at work.
+    """
+    if work.is_running:
+        raise RuntimeError(f"conversation {work.conversation_id} is running; pause it first")
+    await work.end_session()
+    work.use_agent(agent)
 
 
 def _call_context(work: ConversationLoop) -> CallContext:

@@ -16,6 +16,7 @@ from agent_core.errors import LLMError, LLMRateLimitError
 from agent_core.events.control import Condensation
 from agent_core.events.llm_events import ActionEvent, MessageEvent, ObservationEvent, UserRejectObservation
 from agent_core.events.transient import TextDelta
+from agent_core.llm.profiles import ProfileStore
 from agent_core.memory.condenser import NoCondensationError
 from agent_core.memory.condensers.summarizing import LLMSummarizingCondenser
 from agent_core.security.analyzer import LLMSecurityAnalyzer
@@ -187,6 +188,48 @@ def test_a_title_is_the_models_cut_to_its_length_or_else_the_messages_beginning(
         assert one.generate_title(llm=model(other)) == "\N{GEAR} Other"
         with pytest.raises(ValueError, match="max_length"):
             one.generate_title(max_length=3)
+
+
+def test_another_model_goes_on_with_the_same_tools_and_its_costs_stand_beside(tmp_path: Path) -> None:
+    one_script, other_script, third_script = Script(run("cd /tmp"), DONE), Script(run("pwd"), DONE), Script(DONE)
+    with conversation(agent(one_script)) as one:
+        one.send_message("Go.")
+        one.run()
+        tools = one.agent.tools_map
+        one.send_message("Go on.")
+        one.switch_llm(model(other_script, usage_id="other"))
+        one.run()
+        assert status(one) is FINISHED
+        assert one.agent.tools_map == tools
+        assert "ran cd /tmp" in other_script.prompt()
+        assert len(one_script.requests) == 2
+        assert set(one.stats.usage_to_metrics) == {"agent", "other"}
+        ProfileStore(tmp_path).save("third", model(third_script, model="openai/third"))
+        with pytest.raises(FileNotFoundError):
+            one.switch_profile("nonesuch", tmp_path)
+        one.switch_profile("third", tmp_path)
+        assert (one.agent.llm.model, one.state.agent.llm.model) == ("openai/third", "openai/third")
+
+
+def test_the_model_is_not_switched_under_an_agent_at_work(sandbox: Sandbox) -> None:
+    problems: list[str] = []
+    with conversation(agent(Script(run("ls"), DONE)), workspace=sandbox) as one:
+        sandbox.held.clear()
+
+        def switch() -> None:
+            with pytest.raises(RuntimeError, match="pause it first") as caught:
+                one.switch_llm(model(Script()))
+            problems.append(str(caught.value))
+            sandbox.held.set()
+
+        switching = threading.Thread(target=switch)
+        one.add_callback(
+            lambda event: switching.start() if isinstance(event, ActionEvent) and not switching.ident else None
+        )
+        one.send_message("Go.")
+        one.run()
+        switching.join(20)
+    assert problems
 
 
 # --- acting beside the agent ---
