@@ -39,6 +39,7 @@ def _import() -> None:
     # What goes wrong with a server is told to the user, once; these would write a traceback for each broken message.
     for name in ("mcp.client", "mcp.shared", "client"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
+    logging.getLogger("httpx2").setLevel(logging.WARNING)  # a line for each request, with all that is in its address
 
 
 async def load() -> None:

@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from agent_core.agent.codeact import CodeActAgent
 from agent_core.events.control import AgentState, ChangeAgentState, ToolServerFailed
 from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, ObservationEvent
@@ -18,6 +20,12 @@ from agent_core.llm.llm import LLM
 from agent_core.mcp.config import McpServer
 from agent_core.mcp.results import MCPToolObservation
 from agent_core.mcp.tool import MCPToolAction
+from agent_core.skills.context import AgentContext
+from agent_core.skills.skill import Skill
+from agent_core.skills.trigger import KeywordTrigger
+from agent_core.tools.definition import ToolDefinition
+from agent_core.tools.finish import FinishTool
+from agent_core.tools.spec import ToolMakerState, WorkspacePlace
 from server.wire.envelope import to_wire
 from tests.unit.controller.stage import Reply, Stage
 from tests.unit.mcp.conftest import LIMIT_SECONDS, fake, is_running, until
@@ -251,3 +259,47 @@ async def test_the_end_of_a_session_ends_its_servers(tmp_path: Path) -> None:
         await stage.session.close(stopped=True)
         await until(lambda: not any(is_running(int(pid)) for pid in pids.read_text().split()))
         assert not [task for task in asyncio.all_tasks() if "mcp" in task.get_name()]
+
+
+async def test_an_always_on_skill_of_the_user_brings_its_servers_and_one_on_demand_does_not() -> None:
+    context = AgentContext(
+        skills=[
+            Skill(name="always", content="Echo.", mcp_tools={"mcpServers": {"one": fake("echo")}}),
+            Skill(
+                name="sometimes",
+                content="Count.",
+                mcp_tools={"mcpServers": {"two": fake("count")}},
+                trigger=KeywordTrigger(keywords=["count"]),
+            ),
+            Skill(name="wrong", content="Nothing.", mcp_tools={"sse_servers": ["http://x"]}),
+        ]
+    )
+    async with served({}, agent_context=context) as stage:
+        await stage.say()
+        offered = await asked(stage, ("Hello.", ()))
+        assert "echo" in offered
+        assert "count" not in offered
+        failed = await found(stage, is_kind(ToolServerFailed))
+        assert isinstance(failed, ToolServerFailed)
+        assert failed.detail.startswith("MCP server 'of skill wrong': mcp_tools of the skill cannot be used")
+
+
+def test_a_client_replaces_its_own_tools_and_can_take_no_name_of_others() -> None:
+    agent = CodeActAgent(llm=LLM(model="openai/stage"), filter_tools_regex="^(a|b|c|terminal)$")
+    agent.initialize(ToolMakerState("c", WorkspacePlace("/workspace")))
+
+    def made(*names: str) -> list[ToolDefinition]:
+        return [FinishTool.create()[0].model_copy(update={"name": name}) for name in names]
+
+    before = agent.tools_map
+    agent.add_runtime_tools(made("a", "b", "hidden"), client="mine")
+    assert agent.tools_map.keys() - before.keys() == agent.tools_brought_by("mine") == {"a", "b"}
+    snapshot = agent.tools_map
+    agent.add_runtime_tools(made("b", "c"), client="mine")
+    assert agent.tools_brought_by("mine") == {"b", "c"}
+    assert "a" in snapshot, "who has a copy keeps it"
+    with pytest.raises(ValueError, match="'terminal'"):
+        agent.add_runtime_tools(made("a", "terminal"), client="mine")
+    with pytest.raises(ValueError, match="'b'"):
+        agent.add_runtime_tools(made("b"), client="other")
+    assert agent.tools_brought_by("mine") == {"b", "c"}, "all or none"
