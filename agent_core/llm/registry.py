@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
+from agent_core.events.messages import Message
 from agent_core.llm.llm import LLM
 from agent_core.llm.metrics import ConversationStats
+from agent_core.llm.render import WireMessage
 from agent_core.llm.response import RetryNotice
+from agent_core.llm.router import RouterLLM
 
 RetryListener = Callable[[LLM, RetryNotice], None]
 Subscriber = Callable[[LLM], None]
+
+
+NO_ROUTER = "noop_router"
 
 
 class LLMRegistry:
@@ -62,6 +68,54 @@ class LLMRegistry:
             known = ", ".join(sorted(self._models)) or "none"
             raise KeyError(f"no model with usage_id {usage_id!r}; registered: {known}")
         return self._models[usage_id]
+
+    def get_llm(self, usage_id: str, config: LLM | None = None) -> LLM:
+        """The model of that id, registered with this configuration if it is not yet.
+
+        Raises:
+            ValueError: it is registered with another configuration, or is not registered and none is given.
+        """
+        if usage_id not in self._models:
+            if config is None:
+                raise ValueError(f"no model with usage_id {usage_id!r} is registered; give its configuration")
+            own = config.model_copy(update={"usage_id": usage_id})
+            if own.usage_id != config.usage_id:
+                own.reset_metrics()
+            self.add(own)
+        found = self._models[usage_id]
+        if config is not None and found != config.model_copy(update={"usage_id": usage_id}):
+            raise ValueError(f"usage_id {usage_id!r} is registered with another configuration: give each its own")
+        return found
+
+    def get_router(self, name: str = NO_ROUTER, usage_id: str = "agent", **llms_for_routing: str) -> LLM:
+        """A router over registered models, by the name of its kind; `NO_ROUTER` is the model of `usage_id` itself.
+
+        `llms_for_routing` are the usage ids of its models by the keys that it chooses from.
+
+        Raises:
+            KeyError: there is no such model.
+            ValueError: there is no such router, or it lacks a model.
+        """
+        if name == NO_ROUTER:
+            return self.get(usage_id)
+        routers = {
+            one.router_name: one for one in LLM.classes.values() if issubclass(one, RouterLLM) and one.router_name
+        }
+        if name not in routers:
+            raise ValueError(f"{name!r} is no router; there are {sorted([NO_ROUTER, *routers])}")
+        models = {key: self.get(one) for key, one in llms_for_routing.items()}
+        return routers[name].model_validate({"llms_for_routing": models, "usage_id": f"{usage_id}-router"})
+
+    async def request_extraneous_completion(
+        self, usage_id: str, config: LLM | None, messages: Sequence[Message | WireMessage]
+    ) -> str:
+        """What a model, registered if need be, says to messages outside of any conversation.
+
+        Raises:
+            ValueError: see `get_llm`.
+            LLMError: it could not be asked.
+        """
+        return (await self.get_llm(usage_id, config).acompletion(messages)).message.text
 
     def __contains__(self, usage_id: object) -> bool:
         return usage_id in self._models

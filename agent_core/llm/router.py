@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field, PrivateAttr, model_validator
 
@@ -24,6 +24,9 @@ class RouterLLM(LLM):
 
     Each model counts its own calls under its own usage id; `metrics` of the router counts all of them.
     """
+
+    router_name: ClassVar[str] = ""
+    """Under which `LLMRegistry.get_router` finds it; empty: it does not."""
 
     llms_for_routing: dict[str, AnyLLM] = Field(min_length=1)
     """The models by the key that `select_llm` returns."""
@@ -80,6 +83,8 @@ class RouterLLM(LLM):
 class MultimodalRouter(RouterLLM):
     """``secondary``, a cheap model, for what it can take; ``primary`` for images and for what is too long for it."""
 
+    router_name: ClassVar[str] = "multimodal_router"
+
     @model_validator(mode="after")
     def _both_are_there(self) -> MultimodalRouter:
         if missing := sorted({"primary", "secondary"} - self.llms_for_routing.keys()):
@@ -96,6 +101,8 @@ class MultimodalRouter(RouterLLM):
 
 class RandomRouter(RouterLLM):
     """Any of its models, by chance."""
+
+    router_name: ClassVar[str] = "random_router"
 
     def select_llm(self, messages: Sequence[WireMessage]) -> str:
         return random.choice(tuple(self.llms_for_routing))  # noqa: S311 - chance is all that is wanted

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any, overload
 
 from agent_core.events.messages import Message
+from agent_core.memory.sharing import shared_text
 from agent_core.memory.transcript import Transcript, join_user_messages
 from agent_core.memory.view import View
 
@@ -83,5 +84,8 @@ class PromptCache:
         if message.role == "user" and self._last is not None and self._last.role == "user":
             self._rendered = self._rendered[:-1]  # a list of its own: prompts that were given out stay as they are
             (message,) = join_user_messages([self._last, message])
-        self._rendered.append(self._render(message))
+        rendered = self._render(message)
+        if message.role == "system" and isinstance(rendered.get("content"), str):
+            rendered["content"] = shared_text(rendered["content"])
+        self._rendered.append(rendered)
         self._last = message

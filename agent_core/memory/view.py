@@ -20,11 +20,13 @@ from agent_core.events.llm_events import (
     CondensationSummaryEvent,
     MessageEvent,
     ObservationEvent,
+    SystemPromptEvent,
     UserRejectObservation,
 )
 from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
 from agent_core.memory.digest import CHARACTERS_PER_TOKEN, weight
+from agent_core.memory.sharing import shared
 from agent_core.memory.transcript import Transcript, ViewEvent, is_view_event
 from agent_core.memory.wholeness import CutPositions, belongs_to_batch, is_whole, without
 
@@ -99,6 +101,8 @@ class View:
             case MessageEvent() if event.llm_message.role == "assistant":
                 self._abandon_batch()  # an agent that speaks after unanswered calls does not get their answers any more
                 self._show(event)
+            case SystemPromptEvent():
+                self._show(shared(event))
             case _ if is_view_event(event):
                 self._show(event)  # type: ignore[arg-type] # which is what the line above asks
 

@@ -18,6 +18,7 @@ from agent_core.llm.exchange import CallContext
 from agent_core.llm.fallback import FallbackStrategy
 from agent_core.llm.llm import LLM
 from agent_core.llm.profiles import ProfileStore
+from agent_core.llm.registry import LLMRegistry
 from agent_core.llm.render import WireMessage
 from agent_core.llm.router import MultimodalRouter, RandomRouter, RouterLLM
 from agent_core.testing.model_server import ModelServer
@@ -219,3 +220,29 @@ def test_a_stored_agent_gets_its_router_back_with_its_models() -> None:
     assert LLM.revive(json.loads(nested.model_dump_json())) == nested
     with pytest.raises(ValidationError, match="kind: 'Magic' is none of"):
         Agent.model_validate({"llm": {"kind": "Magic"}})
+
+
+async def test_a_registry_makes_models_and_routers_and_asks_them_beside_a_conversation() -> None:
+    heard: list[str] = []
+    async with ModelServer([say("A title")]) as server:
+        registry = LLMRegistry()
+        registry.add(model(server, usage_id="agent"))
+        registry.subscribe(lambda llm: heard.append(llm.usage_id))
+        title = model(server, temperature=0.5)
+        assert await registry.request_extraneous_completion("title", title, [Message.user("Name it")]) == "A title"
+        assert heard == ["agent", "title"]
+        made = registry.get_llm("title")
+        assert registry.get_llm("title", title) is made
+        assert (made.metrics.calls, title.metrics.calls) == (1, 0)
+        with pytest.raises(ValueError, match="'title' is registered with another configuration"):
+            registry.get_llm("title", model(server))
+        with pytest.raises(ValueError, match="no model with usage_id 'other' is registered; give its configuration"):
+            registry.get_llm("other")
+        assert registry.get_router() is registry.get("agent")
+        router = registry.get_router("multimodal_router", primary="agent", secondary="title")
+        assert isinstance(router, MultimodalRouter)
+        assert router.llms_for_routing == {"primary": registry.get("agent"), "secondary": made}
+        with pytest.raises(
+            ValueError, match=r"'best_router' is no router; there are \['multimodal_router', 'noop_router'"
+        ):
+            registry.get_router("best_router")

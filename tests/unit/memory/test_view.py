@@ -213,6 +213,20 @@ def test_a_prompt_that_was_given_out_stays_as_it_was_whatever_comes_after_it(eve
         assert [prompt[index] for index in range(-len(prompt), 0)] == then == prompt[:]
 
 
+def test_equal_system_prompts_of_several_conversations_are_kept_once() -> None:
+    def seen() -> SystemPromptEvent:
+        tools = [{"type": "function", "function": {"name": "terminal"}}]
+        given = SystemPromptEvent(id=0, system_prompt=TextContent(text="be good"), tools=tools)
+        (kept,) = View.from_log([given]).events
+        assert isinstance(kept, SystemPromptEvent)
+        assert kept == given
+        return kept
+
+    first, second = seen(), seen()
+    assert first.tools is second.tools
+    assert first.system_prompt is second.system_prompt
+
+
 def test_a_prompt_of_a_long_log_is_not_copied() -> None:
     view, cache = View(), PromptCache(wire)
     for number in range(50):
