@@ -12,6 +12,7 @@ from typing import Any
 from agent_core.agent.base import AgentBase
 from agent_core.agent.critic import criticised
 from agent_core.agent.step_form import StepInput, StepOutcome
+from agent_core.agent.switch_llm import ModelChoice
 from agent_core.controller.account import Account
 from agent_core.controller.guards import check_progress, nudge
 from agent_core.controller.live import Deltas, Retries, whole
@@ -71,6 +72,7 @@ class Step:
         self._unviewed = stream.subscribe(after=-1)
         self._stream = stream
         self._agent = agent
+        self._models = ModelChoice(agent, stream.secrets.add)
         self._tools = tools
         self._offer(dict(tools))
         models = [*agent.get_all_llms(), agent.llm]
@@ -95,11 +97,8 @@ class Step:
 
     def gate(self, state: ConversationState | None) -> ConfirmationGate:
         """What decides in this state which actions wait for the user."""
-        return (
-            self._gate
-            if state is None
-            else replace(self._gate, policy=policy_in_force(state.policy, self._gate.policy))
-        )
+        stored = None if state is None else state.policy
+        return replace(self._gate, policy=policy_in_force(stored, self._gate.policy))
 
     def init_state(self, first_events: Sequence[AnyEvent], secrets: Mapping[str, str]) -> SystemPromptEvent | None:
         """What the log, which begins with these events, still has to tell the agent before anything else.
@@ -208,16 +207,22 @@ class Step:
         if self._branches.rewinds != known:
             self._view, self._replay = View(), ReplayManager()
             self._stuck = StuckDetector() if self._detects_loops else None
+            self._work_with(self._models.forgotten())
             async for event in read_branch(self._stream, self._branches):
                 self._see(event)
 
     def _see(self, event: AnyEvent) -> None:
         self._view.add(event)
+        self._work_with(self._models.after(event))
         self._replay.observe(event)
         if self._stuck is not None:
             self._stuck.fold(event)
         if event.id % PAGE == 0:
             self._prompts.render_settled(self._view)
+
+    def _work_with(self, agent: AgentBase) -> None:
+        if agent is not self._agent:
+            self._agent, self._prompts = agent, PromptCache(agent.llm.render)
 
     async def _warned(self) -> bool:
         """Stop an agent that is stuck; warn one that is about to be, which is all that this step does."""

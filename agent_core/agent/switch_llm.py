@@ -1,0 +1,101 @@
+"""The switch_llm tool: another of the user's stored models goes on with the conversation (agent-core 3.4)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from agent_core.agent.base import AgentBase
+from agent_core.errors import ToolError
+from agent_core.events.llm_events import ObservationEvent
+from agent_core.events.schema import Action, Observation
+from agent_core.events.serialization import AnyEvent
+from agent_core.llm.llm import LLM
+from agent_core.llm.profiles import ProfileStore
+from agent_core.tools.definition import ToolDefinition
+from agent_core.tools.registry import register_tool
+from agent_core.tools.spec import DeclaredResources, ToolAnnotations, ToolContext
+
+logger = logging.getLogger(__name__)
+
+
+class SwitchLLMAction(Action):
+    """Which model, and why."""
+
+    profile_name: str = Field(description="Name of the stored model that is to go on.")
+    reason: str = Field(default="", description="Why it suits the task better, in a sentence.")
+
+
+class SwitchLLMObservation(Observation):
+    """The model of `profile_name` works from the next step on."""
+
+    profile_name: str = ""
+
+
+class SwitchLLMTool(ToolDefinition[SwitchLLMAction, SwitchLLMObservation]):
+    """The `switch_llm` tool."""
+
+    tool_name: ClassVar[str] = "switch_llm"
+
+    def declared_resources(self, action: Action) -> DeclaredResources:
+        return DeclaredResources(keys=("tool:switch_llm",), declared=True)
+
+    @classmethod
+    def create(cls, conv_state: Any = None, **params: Any) -> Sequence[ToolDefinition]:
+        if params:
+            raise TypeError(f"switch_llm takes no parameters, but was given {sorted(params)}")
+        definition = cls(
+            name=cls.tool_name,
+            description="Hand the conversation over to another of the user's models, for example to a stronger one when"
+            " you get no further. It knows all that you know.",
+            action_type=SwitchLLMAction,
+            observation_type=SwitchLLMObservation,
+            annotations=ToolAnnotations(title="Switch model", destructiveHint=False, openWorldHint=False),
+        )
+        return [definition.set_executor(_switched)]
+
+
+def _switched(action: SwitchLLMAction, conversation: ToolContext | None = None) -> SwitchLLMObservation:
+    """Look whether there is such a model; the agent's steps read the result, and take it."""
+    llm = _stored(action.profile_name)
+    return SwitchLLMObservation.from_text(f"From the next step on {llm.model} works.", profile_name=action.profile_name)
+
+
+def _stored(name: str) -> LLM:
+    try:
+        return ProfileStore().load(name)
+    except (OSError, ValueError) as error:
+        raise ToolError(str(error)) from None
+
+
+class ModelChoice:
+    """Which agent goes on by a log: the given one, with the model that it has switched to."""
+
+    def __init__(self, agent: AgentBase, hide: Callable[[Iterable[str]], None]) -> None:
+        """`hide` is told the keys of models that are switched to."""
+        self._given = self._present = agent
+        self._hide = hide
+
+    def forgotten(self) -> AgentBase:
+        """The given agent: what was switched is undone."""
+        self._present = self._given
+        return self._present
+
+    def after(self, event: AnyEvent) -> AgentBase:
+        """The agent after this event. A model that is not stored any more is not switched to."""
+        seen = event.observation if isinstance(event, ObservationEvent) else None
+        if isinstance(seen, SwitchLLMObservation) and seen.profile_name and not seen.is_error:
+            try:
+                llm = _stored(seen.profile_name)
+            except ToolError as error:
+                logger.warning("the model stays %s: %s", self._present.llm.model, error)
+                return self._present
+            self._hide([] if llm.api_key is None else [llm.api_key.get_secret_value()])
+            self._present = self._present.with_model(llm)
+        return self._present
+
+
+register_tool(SwitchLLMTool.tool_name, SwitchLLMTool)
