@@ -101,7 +101,7 @@ class AgentSessions:
             self._hide(secret_values(user))
         servers = self._servers(user, record)
         self._hide(servers.secrets)
-        browsing = self._sandboxes.may_have_browser(record)
+        browsing = await self._sandboxes.may_have_browser(record)
         settings = session_settings(user, self._settings, record, servers, browsing=browsing)
         settings = self._experiments.chosen(record.id, record.user_id, settings)
         settings = await self._as_begun(record.id, settings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -18,6 +19,7 @@ logger = logging.getLogger(__name__)
 
 REAP_SECONDS = 20.0
 DESTROY_SECONDS = 30.0
+CHOICE_SECONDS = 5.0
 
 
 OTHER_SANDBOXES = "other_sandboxes"
@@ -132,10 +134,17 @@ class Sandboxes:
             ),
         )
 
-    def may_have_browser(self, record: ConversationRecord) -> bool:
-        """Whether this conversation's agent gets a browser: a tool that cannot work there is better left out."""
+    async def may_have_browser(self, record: ConversationRecord) -> bool:
+        """Whether this conversation's agent gets a browser: a tool that cannot work there is better left out.
+
+        Waits a moment for the choice of the provider, which is still being made when the server has just started.
+        """
         if self._settings.enable_browsing != "auto":
             return self._settings.enable_browsing == "always"
+        if self._choice is None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CHOICE_SECONDS):
+                    await self.chosen()
         if self._choice is not None and self._choice.name in LOCAL_PROVIDERS:
             return host_has_browser()
         return bool(self.spec(record).image != Settings.model_fields["sandbox_image"].default)

@@ -116,8 +116,7 @@ async def test_agents_get_a_browser_where_their_sandbox_may_have_one(
 
     record = ConversationRecord(id="a", options={"sandbox_image": image} if image else {})
     async with make(choose, tmp_path, enable_browsing=wish) as sandboxes:
-        await sandboxes.chosen()
-        assert sandboxes.may_have_browser(record) is expected
+        assert await sandboxes.may_have_browser(record) is expected
 
 
 async def test_an_unloaded_conversations_sandbox_is_stopped_and_removed(
