@@ -14,6 +14,8 @@ from agent_core.llm.profiles import ProfileStore
 from agent_core.session import operations
 from agent_core.session.conversation_loop import ConversationLoop
 from agent_core.session.conversation_state import ConversationView
+from agent_core.session.goal import FOLLOW_UP, GoalVerdict
+from agent_core.session.status import ExecutionStatus
 
 T = TypeVar("T")
 
@@ -50,6 +52,29 @@ class Asking(ABC):
         """
         return self._do(operations.title(self._work, llm or self.agent.llm, max_length))
 
+    def pursue(self, objective: str, *, max_runs: int = 5, judge: LLM | None = None) -> GoalVerdict:
+        """Send the objective, and run until a judge (the agent's model, or the given one) finds that it is reached.
+
+        After each run that ended well but is not enough the agent is told what is missing. Returns the last verdict,
+        also when `max_runs` were not enough, or the agent came to rest otherwise (it waits, is stuck, at a limit).
+
+        Raises:
+            ValueError: the objective is empty, or `max_runs` is less than 1.
+            ConversationRunError: a run failed.
+            LLMError: the judge could not be asked.
+        """
+        if not objective.strip() or max_runs < 1:
+            raise ValueError("objective must be a text, and max_runs at least 1")
+        told = objective
+        for left in range(max_runs - 1, -1, -1):
+            self.send_message(told)
+            self.run()
+            verdict = self._do(operations.judge_goal(self._work, objective, judge or self.agent.llm))
+            if verdict.complete or not left or self.state.execution_status is not ExecutionStatus.FINISHED:
+                break
+            told = FOLLOW_UP.format(missing=verdict.missing)
+        return verdict
+
     def switch_llm(self, llm: LLM) -> None:
         """Have this model work from the next run on; the tools, the history and what was spent stay as they are.
 
@@ -69,6 +94,12 @@ class Asking(ABC):
             RuntimeError: the agent is at work; pause it first.
         """
         self.switch_llm(ProfileStore(directory).load(name))
+
+    @abstractmethod
+    def send_message(self, message: str, sender: str | None = None) -> None: ...
+
+    @abstractmethod
+    def run(self) -> None: ...
 
     @abstractmethod
     def _do(self, work: Coroutine[Any, Any, T]) -> T: ...

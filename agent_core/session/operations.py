@@ -10,6 +10,7 @@ from agent_core.llm.llm import LLM, CallContext
 from agent_core.session import questions
 from agent_core.session.conversation_loop import ConversationLoop
 from agent_core.session.direct_call import DirectContext, call_directly
+from agent_core.session.goal import GoalVerdict, judged
 from agent_core.tools.definition import ToolDefinition
 
 
@@ -72,6 +73,15 @@ async def title(work: ConversationLoop, llm: LLM, max_length: int) -> str:
         ValueError: the user has said nothing yet, or `max_length` is too small.
     """
     return await questions.title(work.log, llm, max_length, _call_context(work))
+
+
+async def judge_goal(work: ConversationLoop, objective: str, llm: LLM) -> GoalVerdict:
+    """What a model says of how far the conversation has come with its objective.
+
+    Raises:
+        LLMError: the model could not be asked.
+    """
+    return await judged(await work.log.view(), objective, llm, _call_context(work))
 
 
 async def use_agent(work: ConversationLoop, agent: AgentBase) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import threading
 from pathlib import Path
@@ -230,6 +231,46 @@ def test_the_model_is_not_switched_under_an_agent_at_work(sandbox: Sandbox) -> N
         one.run()
         switching.join(20)
     assert problems
+
+
+def verdict(*, complete: bool, missing: str = "") -> Said:
+    said = {"score": 1.0 if complete else 0.4, "complete": complete, "missing": missing}
+    return f"```json\n{json.dumps(said)}\n```", ()
+
+
+def test_an_objective_is_pursued_until_the_judge_is_content() -> None:
+    script = Script(run("ls"), DONE, verdict(complete=False, missing="the tests"), DONE, verdict(complete=True))
+    with conversation(agent(script)) as one:
+        result = one.pursue("Build a boat.")
+        assert (result.score, result.complete) == (1.0, True)
+        said = [event.llm_message.text for event in one.state.events if isinstance(event, MessageEvent)]
+        assert said[0] == "Build a boat."
+        assert "What is missing: the tests" in said[1]
+        judged = script.prompt(2)
+        assert "Build a boat." in judged
+        assert "ran ls" in judged
+        assert "You are Drydock" not in judged, "the system's text is not part of the transcript"
+        assert set(one.stats.usage_to_metrics) == {"agent", "goal-judge"}
+
+
+@pytest.mark.parametrize("answer", ["Fine!", '{"score": 1, "complete": "yes", "missing": ""}', '{"score": 7}', "[]"])
+def test_an_answer_of_a_judge_that_cannot_be_read_scores_nothing_and_the_runs_are_bounded(answer: str) -> None:
+    judge = Script((answer, ()), (answer, ()), (answer, ()))
+    script = Script(DONE, DONE, DONE)
+    with conversation(agent(script)) as one:
+        result = one.pursue("Build a boat.", max_runs=2, judge=model(judge))
+        assert (result.score, result.complete) == (0.0, False)
+    assert (len(script.requests), len(judge.requests)) == (2, 2)
+
+
+def test_an_agent_that_waits_for_its_user_is_not_pushed_on() -> None:
+    script = Script(run("rm x"), verdict(complete=False, missing="all"))
+    with conversation(agent(script)) as one:
+        one.set_confirmation_policy(AlwaysConfirm())
+        assert not one.pursue("Remove x.").complete
+        assert status(one) is WAITING
+        with pytest.raises(ValueError, match="max_runs"):
+            one.pursue("x", max_runs=0)
 
 
 # --- acting beside the agent ---
