@@ -113,6 +113,10 @@ class Settings(BaseModel):
         description="Whether agents get a browser. `auto`: where their sandbox may have one, which is where its image "
         "is not the default one, or where it is local and this host has Chromium and Playwright.",
     )
+    enable_snapshots: bool = Field(
+        True,
+        description="Whether the files of workspaces are kept as they were, so that they go back with conversations.",
+    )
     enable_sub_agents: bool = Field(
         False, description="Whether agents may have sub-agents work for them, in their sandbox and for their budget."
     )

@@ -19,7 +19,7 @@ from agent_core.events.control import (
     RecallAction,
     RecallObservation,
 )
-from agent_core.events.llm_events import MessageEvent, UserRejectObservation
+from agent_core.events.llm_events import ActionEvent, MessageEvent, UserRejectObservation
 from agent_core.events.serialization import AnyEvent
 from agent_core.session.log_facts import LogFacts
 
@@ -123,6 +123,9 @@ class StatusFold:
         elif isinstance(event, HookExecutionEvent):
             if event.blocked and event.message_id == self.facts.last_user_message_id:
                 self.is_asked = False
+        elif isinstance(event, ActionEvent | MessageEvent) and event.seen is not None and event.source == "agent":
+            self.is_asked = self.is_asked and event.seen < (self.facts.last_user_message_id or 0)
+            self._has_answered = isinstance(event, MessageEvent) and event.wait_for_response
         elif isinstance(event, MessageEvent):
             if event.source == "user":
                 self.is_asked, self._has_answered = True, False

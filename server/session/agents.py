@@ -205,5 +205,6 @@ def session_settings(
         mcp_rules=servers.rules,
         enable_sub_agents=server.enable_sub_agents,
         enable_browsing=browsing,
+        snapshots=server.enable_snapshots,
         seed=seed_of(server.data_dir, record.id),
     )

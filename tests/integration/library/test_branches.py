@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent_core import Agent, Conversation, ExecutionStatus, Tool
-from agent_core.errors import NoSuchEventError
+from agent_core.errors import NoSuchEventError, NotStuckError
 from agent_core.events.branches import Rewind
 from agent_core.events.llm_events import ActionEvent, MessageEvent, ObservationEvent, SystemPromptEvent
 from agent_core.testing.model_server import ModelServer
@@ -194,3 +194,50 @@ def test_a_fork_gets_the_files_as_they_were_then_in_a_folder_of_its_own(start_mo
         with conversation.fork(copy_files=False) as bare:
             bare.send_message("Hm.")
             assert not Path(bare.workspace.working_dir, "a.txt").exists()
+
+
+def test_what_another_conversation_did_is_done_again_in_another_folder(start_model: StartModel, project: Path) -> None:
+    server = start_model(
+        [
+            call("terminal", {"command": "echo one > a.txt"}),
+            say("What next?"),
+            call("terminal", {"command": "echo two >> a.txt"}),
+            finish("Done."),
+            finish("And now."),
+        ]
+    )
+    with Conversation(agent(server), workspace=project) as conversation:
+        conversation.send_message("Go.")
+        conversation.run()
+        conversation.send_message("More.")
+        conversation.run()
+        recorded = list(conversation.state.log)
+    asked = server.request_count
+    other = project.parent / "other"
+    with Conversation(agent(server), workspace=other) as again:
+        again.replay(recorded)
+        again.run()
+        assert (other / "a.txt").read_text() == "one\ntwo\n"
+        assert status(again) is ExecutionStatus.FINISHED
+        assert server.request_count == asked
+        again.send_message("Go on.")
+        again.run()
+        assert server.request_count == asked + 1
+        assert "echo two" in prompt(server)
+
+
+def test_a_stuck_agent_is_taken_back_and_tries_again(start_model: StartModel, project: Path) -> None:
+    same = call("terminal", {"command": "echo same"})
+    server = start_model([same, same, same, same, finish("Understood.")])
+    with Conversation(agent(server), workspace=project) as conversation:
+        conversation.send_message("Go.")
+        with pytest.raises(NotStuckError):
+            conversation.recover_from_loop(1)
+        conversation.run()
+        assert status(conversation) is ExecutionStatus.STUCK
+        conversation.recover_from_loop(2)
+        assert status(conversation) is ExecutionStatus.IDLE
+        conversation.run()
+        assert status(conversation) is ExecutionStatus.FINISHED
+        assert prompt(server).count("Go.") == 2
+        assert "echo same" not in prompt(server)
