@@ -210,6 +210,12 @@ class LiteLLMClient:
             async for chunk in chunks:
                 yield chunk
 
+    async def http(self, limit_seconds: float) -> Any:
+        """The ``httpx.AsyncClient`` of the connection pool."""
+        if self._handler is None:
+            self._handler = _open_handler(await self._imported(), limit_seconds)
+        return self._handler.client
+
     async def aclose(self) -> None:
         """Close all connections; a call in progress fails."""
         handler, self._handler = self._handler, None

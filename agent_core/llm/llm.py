@@ -23,16 +23,17 @@ from agent_core.llm.config import DEMO_MODEL, LLMConfig
 from agent_core.llm.deltas import DeltaListener
 from agent_core.llm.exchange import CallContext, ChatRequest, Transport
 from agent_core.llm.features import ModelFeatures
+from agent_core.llm.images import inlined
 from agent_core.llm.metrics import Metrics
 from agent_core.llm.model_table import model_entry
 from agent_core.llm.options import headers_of, parameters_of, with_given
 from agent_core.llm.prices import CHARS_PER_TOKEN, cost_of, usage_of
-from agent_core.llm.render import WireMessage, adapted, render_message, texts_size
+from agent_core.llm.render import WireMessage, adapted, has_images, render_message, texts_size
 from agent_core.llm.response import LLMResponse, ResponseKind, RetryNotice, classify
 from agent_core.llm.retry import RetryPolicy
 from agent_core.llm.text_protocol.calls import TextCalls
 from agent_core.llm.text_protocol.syntax import STOP_WORD
-from agent_core.llm.transports import transport_of
+from agent_core.llm.transports import shared_client, transport_of
 
 logger = logging.getLogger(__name__)
 
@@ -232,6 +233,8 @@ class LLM(LLMConfig):
     async def _ask(self, asked: Asked) -> LLMResponse:
         features, messages, tools = self.features, asked.messages, asked.tools
         check_window(self, features.max_input_tokens)
+        if features.inline_images and any(map(has_images, messages)):
+            messages = await inlined(messages, await shared_client().http(self.timeout))
         parameters = parameters_of(self, features, lambda: self.get_token_count(messages, tools))
         parameters = with_given(parameters, asked.options)
         spoken = None if features.function_calling else TextCalls(messages, tools, example=features.text_example)
@@ -256,7 +259,9 @@ class LLM(LLMConfig):
             policy=RetryPolicy(self.num_retries, self.retry_multiplier, self.retry_min_wait, self.retry_max_wait),
             marks_cache=self.is_caching_prompt_active(),
             count=lambda assembly, response_id: self._usage(assembly, response_id, messages, features),
-            price=self._cost,
+            price=lambda usage: cost_of(
+                usage, lookup_name(self), self.input_cost_per_token, self.output_cost_per_token
+            ),
             on_delta=asked.on_delta,
             on_retry=heard_by(self.retry_listener, asked.on_retry),
         )
@@ -288,14 +293,6 @@ class LLM(LLMConfig):
             response_id=response_id,
             window=features.max_input_tokens,
             estimate=lambda: (texts_size(messages), assembly.size),
-        )
-
-    def _cost(self, usage: TokenUsage) -> float | None:
-        return cost_of(
-            usage,
-            lookup_name(self),
-            input_price=self.input_cost_per_token,
-            output_price=self.output_cost_per_token,
         )
 
 

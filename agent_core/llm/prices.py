@@ -50,7 +50,7 @@ def usage_of(
 
 
 def cost_of(
-    usage: TokenUsage, model: str, *, input_price: float | None = None, output_price: float | None = None
+    usage: TokenUsage, model: str, input_price: float | None = None, output_price: float | None = None
 ) -> float | None:
     """US dollars for these tokens; None when neither own prices (both) nor the public table know the model.
 
