@@ -47,7 +47,7 @@ async def has_public_address(host: str) -> bool:
         found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError:
         return False
-    return bool(found) and all(ipaddress.ip_address(entry[4][0].partition("%")[0]).is_global for entry in found)
+    return bool(found) and all(ipaddress.ip_address(str(entry[4][0]).partition("%")[0]).is_global for entry in found)
 
 
 async def _inlined(part: dict[str, Any], http: Any, is_public: IsPublic) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from agent_core.llm.abilities import abilities_of, check_window, lookup_name
 from agent_core.llm.addresses import endpoint_of
 from agent_core.llm.assembly import Assembly
 from agent_core.llm.calling import Asked, Schema, as_schemas, run_alone
+from agent_core.llm.client import shared_client
 from agent_core.llm.completion import Completion, RetryListener, heard_by
 from agent_core.llm.completion_log import log_completion
 from agent_core.llm.config import DEMO_MODEL, LLMConfig
@@ -33,7 +34,7 @@ from agent_core.llm.response import LLMResponse, ResponseKind, RetryNotice, clas
 from agent_core.llm.retry import RetryPolicy
 from agent_core.llm.text_protocol.calls import TextCalls
 from agent_core.llm.text_protocol.syntax import STOP_WORD
-from agent_core.llm.transports import shared_client, transport_of
+from agent_core.llm.transports import transport_of
 
 logger = logging.getLogger(__name__)
 
