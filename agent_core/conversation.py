@@ -194,6 +194,18 @@ class Conversation(Branching, Asking):
         definition = tool_named(self.agent.tools_map, name, action)
         return self._do(operations.call_tool(self._work, definition, action))
 
+    def rerun_actions(self) -> list[Observation]:
+        """Do again what the agent's tools did in this conversation, in the sandbox as it is now, and without a model.
+
+        The log does not hear of it. Stops behind the first call that fails, whose observation is the last one then.
+
+        Raises:
+            KeyError: a tool is not there any more.
+            SandboxError: the sandbox cannot be had.
+        """
+        self._make_tools()
+        return self._do(operations.rerun_actions(self._work, self.agent.tools_map))
+
     def condense(self) -> None:
         """Have the history shortened now: at once between runs, before the next answer of the model in a run.
 

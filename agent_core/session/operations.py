@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from agent_core.agent.base import AgentBase
+from agent_core.errors import ToolError
 from agent_core.events.control import Condensation, CondensationRequest
-from agent_core.events.llm_events import ObservationEvent
+from agent_core.events.llm_events import ActionEvent, ObservationEvent
 from agent_core.events.schema import Action, Observation
 from agent_core.llm.llm import LLM, CallContext
 from agent_core.session import questions
 from agent_core.session.conversation_loop import ConversationLoop
-from agent_core.session.direct_call import DirectContext, call_directly
+from agent_core.session.direct_call import DirectContext, call_directly, tool_named
 from agent_core.session.goal import GoalVerdict, judged
 from agent_core.tools.definition import ToolDefinition
+from agent_core.tools.finish import FinishAction
 
 
 async def call_tool(work: ConversationLoop, definition: ToolDefinition, action: Action) -> Observation:
@@ -39,6 +43,33 @@ async def _latest(work: ConversationLoop, definition: ToolDefinition) -> Observa
                 continue
             latest = latest if event.observation.is_error else event.observation
     return latest
+
+
+async def rerun_actions(work: ConversationLoop, tools: Mapping[str, ToolDefinition]) -> list[Observation]:
+    """Carry out the agent's recorded actions once more, up to the first that fails.
+
+    Raises:
+        KeyError: a tool is not there any more.
+        SandboxError: the sandbox cannot be had.
+    """
+    recorded = [
+        event async for event in work.log.branch() if isinstance(event, ActionEvent) and event.source == "agent"
+    ]
+    results: list[Observation] = []
+    for event in recorded:
+        if event.action is None or isinstance(event.action, FinishAction):
+            continue
+        try:
+            results.append(await call_tool(work, tool_named(tools, event.tool_name, event.action), event.action))
+        except (ToolError, ValueError) as error:
+            results.append(Observation.from_text(str(error), is_error=True))
+        if _has_failed(results[-1]):
+            break
+    return results
+
+
+def _has_failed(observation: Observation) -> bool:
+    return observation.is_error or getattr(observation, "exit_code", 0) not in (0, -1)
 
 
 async def condense(work: ConversationLoop) -> None:

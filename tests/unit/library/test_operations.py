@@ -314,6 +314,22 @@ def test_a_tool_is_called_directly_while_the_agent_works(sandbox: Sandbox) -> No
         assert status(one) is FINISHED
 
 
+def test_what_the_agent_did_is_done_again_up_to_the_first_failure(sandbox: Sandbox) -> None:
+    bad: Said = ("", [("terminal", "{}")])
+    script = Script(run("one"), bad, run("two"), run("three"), DONE)
+    with conversation(agent(script), workspace=sandbox) as one:
+        one.send_message("Go.")
+        one.run()
+        count = len(one.state.log)
+        assert [result.text for result in one.rerun_actions()] == ["ran one\n", "ran two\n", "ran three\n"]
+        assert len(one.state.log) == count
+        sandbox.ran.clear()
+        sandbox.exit_code = 1
+        assert [result.text for result in one.rerun_actions()] == ["ran one\n"]
+        assert sandbox.ran == ["one"]
+    assert len(script.requests) == 5
+
+
 def test_condense_makes_the_history_shorter_at_once_between_runs() -> None:
     script = Script(*[run(f"echo {i}") for i in range(8)], DONE, ("SUMMARY", ()), DONE)
     llm = model(script)
