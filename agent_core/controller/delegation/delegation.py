@@ -163,7 +163,7 @@ class Delegation:
         try:
             (report,) = await self._carry_out(call, [order])
         finally:
-            await self._household.end_shells(order.name)
+            await self._end_shells(order.name)
         return TaskRun(task_id, kind, report)
 
     async def ask(self, call: ToolContext, agent: str, task: str) -> TaskReport:
@@ -174,7 +174,7 @@ class Delegation:
         try:
             (report,) = await self._carry_out(call, [order])
         finally:
-            await self._household.end_shells(name)
+            await self._end_shells(name)
         return report
 
     async def suspend(self) -> None:
@@ -245,6 +245,10 @@ class Delegation:
         finally:
             del self._runs[order.name]
             await self._household.let_go(session)
+
+    async def _end_shells(self, name: str) -> None:
+        if not self._stream.closed:  # else the session only lets go, and what runs goes on
+            await self._household.end_shells(name)
 
     async def _stop(self, names: Sequence[str], tasks: Sequence[asyncio.Task[TaskReport]]) -> None:
         runs = [self._runs[name] for name in names if name in self._runs]

@@ -144,7 +144,7 @@ async def test_each_sub_agent_has_the_iterations_of_its_kind_or_of_its_parent() 
 
 async def test_the_iterations_of_a_kind_are_for_each_task() -> None:
     name = "test-short"
-    register_agent_definition(AgentDefinition(name=name, tools=["terminal"], max_iteration_per_run=2))
+    register_agent_definition(AgentDefinition(name=name, tools=["terminal"], max_iteration_per_run=3))
     lines = {
         GO: [calls(spawn("a", agent_types=[name])), *[calls(hand_out(a=f"task {n}")) for n in (1, 2, 3)], done()],
         "task 1": [run("one"), done("1"), run("two"), done("2"), run("three"), done("3")],

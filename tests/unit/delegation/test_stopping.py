@@ -170,10 +170,28 @@ async def test_after_a_crash_the_call_is_answered_once_and_no_command_runs_twice
         one.released.set()
         events = await one.at_rest()
         assert await all_answered_once(one)
+        asked = [event for child in one.children() for event in await one.log(child) if event.kind == "MessageEvent"]
+    assert [event.source for event in asked] == ["user", "user"]
     assert results(events)[1] == "Completed delegation of 2 tasks\n1. Agent a: a is done\n2. Agent b: b is done"
     assert sorted(command for _, command in one.commands) == ["wait a", "wait b"]
     assert not one.interrupted
     assert len(one.children()) == 2
+
+
+async def test_a_task_goes_on_in_its_shell_after_a_crash() -> None:
+    lines = {GO: [calls(task("look")), done()], "look": [run("wait"), done("seen")]}
+    async with family(lines) as one:
+        await one.say()
+        await one.began("wait")
+        await one.crash()
+        assert not one.killed
+        await one.begin()
+        one.released.set()
+        events = await one.at_rest()
+        assert await all_answered_once(one)
+    assert results(events) == ["Task ID: task_00000001\nSubagent: general-purpose\nStatus: completed\n\nseen"]
+    assert [command for _, command in one.commands] == ["wait"]
+    assert one.killed == ["task_00000001:default"]
 
 
 async def test_sub_agents_that_had_ended_before_a_crash_are_not_asked_again() -> None:
