@@ -13,13 +13,15 @@ from typing import Any
 from agent_core.mcp.config import McpServer
 from agent_core.mcp.connection import Connection
 from agent_core.mcp.expansion import expanded, names_in
+from agent_core.mcp.library import load
 from agent_core.mcp.program import McpServerError
 from agent_core.mcp.tool import McpTool
 
 logger = logging.getLogger(__name__)
 
-FIRST_STEP_SECONDS = 10.0
-"""How long an agent waits for servers that are being connected before it takes its first step without them."""
+FIRST_STEP_SECONDS = 15.0
+"""How long an agent waits for servers that are being connected before it takes its first step without them. The time
+in which this process loads the client library, once, is not counted."""
 
 SecretLookup = Callable[[str], Awaitable[Mapping[str, str]]]
 """Gives the values, by name, of the secrets that are named in a text."""
@@ -85,8 +87,9 @@ class McpServers:
         ]
         self._unusable = dict(unusable or {})
         self._starting: list[asyncio.Task[None]] = []
+        self._loaded_at = 0.0
         self._closing: asyncio.Task[None] | None = None
-        self._started_at: float | None = None
+        self._loading: asyncio.Task[None] | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -100,9 +103,9 @@ class McpServers:
     def start(self, lookup: SecretLookup | None = None) -> None:
         """Begin to connect to all of them; once. `lookup` gives the secrets that the configuration refers to."""
         self._lookup = lookup or self._lookup
-        if self._started_at is not None:
+        if self._loading is not None:
             return
-        self._started_at = asyncio.get_running_loop().time()
+        self._loading = asyncio.create_task(self._load(), name="mcp-load")
         if self._unusable:
             self.changed.set()
         for connection in self._connections:
@@ -113,21 +116,18 @@ class McpServers:
     @property
     def pending(self) -> list[str]:
         """The names of the servers of which it is not known yet whether they can be used."""
-        return (
-            [
-                connection.name
-                for connection, starting in zip(self._connections, self._starting, strict=True)
-                if not (starting.done() or connection.tools)
-            ]
-            if self._started_at is not None
-            else []
-        )
+        if self._loading is None:
+            return []
+        both = zip(self._connections, self._starting, strict=True)
+        return [connection.name for connection, starting in both if not (starting.done() or connection.tools)]
 
-    async def settled(self, limit_seconds: float = FIRST_STEP_SECONDS) -> None:
-        """Wait until it is known of each server whether it can be used; at most so long after `start`."""
+    async def settled(self, limit_seconds: float | None = None) -> None:
+        """Wait until it is known of each server whether it can be used; for so long (`FIRST_STEP_SECONDS`) at most."""
         waiting = [task for task in self._starting if not task.done()]
-        if waiting and self._started_at is not None:
-            left = self._started_at + limit_seconds - asyncio.get_running_loop().time()
+        if waiting and self._loading is not None:
+            await asyncio.wait([self._loading])
+            limit = FIRST_STEP_SECONDS if limit_seconds is None else limit_seconds
+            left = self._loaded_at + limit - asyncio.get_running_loop().time()
             await asyncio.wait(waiting, timeout=max(0.0, left))
 
     async def all_settled(self) -> None:
@@ -173,13 +173,20 @@ class McpServers:
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
-        if self._connections and self._started_at is not None:
+        if self._loading is not None:
+            self._loading.cancel()
+            await asyncio.wait([self._loading])
+        if self._starting:
             closing = [asyncio.create_task(one.close(), name=f"mcp-close:{one.name}") for one in self._connections]
             await asyncio.wait(closing)
             await asyncio.wait(self._starting)  # they have nothing left to wait for
             for task in (*closing, *self._starting):
                 if not task.cancelled() and (error := task.exception()) is not None:
                     logger.error("%s failed", task.get_name(), exc_info=error)
+
+    async def _load(self) -> None:
+        await load()
+        self._loaded_at = asyncio.get_running_loop().time()
 
     async def _expanded(self, server: McpServer) -> McpServer:
         """The server with its references replaced.

@@ -280,10 +280,12 @@ class AgentSession:
             if self._parts is not None:
                 await self._parts.delegation.suspend()
             # First the sandbox, then the tasks: a cancelled task ends what it runs there, and that shall go on.
-            await let_go(self.sandbox, after)
-            await self._end_tasks()
-            if hasattr(self, "_tool_servers"):
-                await self._tool_servers.close(keep_servers=self._given_servers is not None)
+            try:
+                await let_go(self.sandbox, after)
+                await self._end_tasks()
+            finally:
+                if hasattr(self, "_tool_servers"):
+                    await self._tool_servers.close(keep_servers=self._given_servers is not None)
 
     async def _say_last(self, *, stopped: bool) -> None:
         try:

@@ -17,6 +17,13 @@ from server.mcp_config import McpConfig, agent_servers
 from tests.contract.rest.conftest import MakeServer, Server
 from tests.unit.mcp.conftest import fake
 
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine programs take long to start; what is tested here is what they do then."""
+    monkeypatch.setattr("agent_core.mcp.servers.FIRST_STEP_SECONDS", 60.0)
+
+
 THREE_EMPTY_LISTS: dict[str, list[Any]] = {"sse_servers": [], "stdio_servers": [], "shttp_servers": []}
 
 

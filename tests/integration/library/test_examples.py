@@ -48,6 +48,21 @@ def test_the_minimal_program(start_model: StartModel, project: Path) -> None:
     assert (project / "haiku.txt").read_text() == "five seven five\n"
 
 
+def test_the_tools_of_an_mcp_server(start_model: StartModel) -> None:
+    noon = {"source_timezone": "Europe/Lisbon", "time": "12:00", "target_timezone": "Asia/Tokyo"}
+
+    def answer(request: ModelRequest) -> Turn:
+        if "convert_time" not in [tool["function"]["name"] for tool in request.json["tools"]]:
+            return call("terminal", {"command": "sleep 1"})  # a busy machine: the server is not there yet
+        return call("convert_time", noon) if "+09:00" not in str(request.messages[-1]) else finish("In the evening.")
+
+    server = start_model(answer)
+    out = run_example("mcp_tools.py", server, "When is noon?", sys.executable, "-m", "mcp_server_time")
+    assert "tools of the server: convert_time, get_current_time" in out
+    assert "status: finished" in out
+    assert "+09:00" in str(server.requests[-1].messages[-1]["content"])
+
+
 def test_a_search_tool_that_shares_the_terminals_shell(start_model: StartModel, project: Path) -> None:
     server = start_model(
         [

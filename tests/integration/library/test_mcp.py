@@ -18,6 +18,12 @@ from tests.unit.mcp.conftest import LIMIT_SECONDS, fake, is_running
 pytestmark = pytest.mark.bubblewrap
 
 
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine programs take long to start; what is tested here is what they do then."""
+    monkeypatch.setattr("agent_core.mcp.servers.FIRST_STEP_SECONDS", 60.0)
+
+
 def test_servers_stay_connected_from_run_to_run_and_end_with_the_conversation(
     start_model: StartModel, project: Path, tmp_path: Path
 ) -> None:

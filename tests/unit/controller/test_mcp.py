@@ -31,6 +31,12 @@ from tests.unit.controller.stage import Reply, Stage
 from tests.unit.mcp.conftest import LIMIT_SECONDS, fake, is_running, until
 
 
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine programs take long to start; what is tested here is what they do then."""
+    monkeypatch.setattr("agent_core.mcp.servers.FIRST_STEP_SECONDS", 60.0)
+
+
 @asynccontextmanager
 async def served(servers: dict[str, Any], **settings: Any) -> AsyncIterator[Stage]:
     config = {name: McpServer.model_validate(server) for name, server in servers.items()}
