@@ -74,14 +74,3 @@ def test_the_program_decides_what_sub_agents_may_do_where_its_user_would_be_aske
         one.run()
     assert asked == ["terminal"]
     assert sandbox.ran == (["rm x"] if agrees else [])
-
-
-def test_a_fork_begins_without_sub_agents() -> None:
-    script = Script(task("look"), SEEN, DONE, task("again", resume="task_00000001"), DONE)
-    with conversation(asking(script)) as one:
-        one.send_message("Go.")
-        one.run()
-        with one.fork(workspace=Sandbox()) as other:
-            other.send_message("Go on.")
-            other.run()
-            assert "there is no task 'task_00000001' to resume" in reports(other)[-2]
