@@ -174,3 +174,42 @@ async def test_a_call_is_made_again_where_the_server_knows_the_session_no_more()
             assert (await call(found, "add", a=1, b=2)).text.endswith("3")
     finally:
         await found.close()
+
+
+@asynccontextmanager
+async def answering_with(data: bytes) -> AsyncIterator[str]:
+    """A port that says this to everybody, and then nothing."""
+    connections: list[asyncio.StreamWriter] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(writer)
+        await reader.read(1)
+        writer.write(data)
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
+    finally:
+        server.close()
+        for writer in connections:
+            writer.transport.abort()
+        await server.wait_closed()
+
+
+HTML = b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 5\r\n\r\nhello"
+ENDLESS = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: no message\n\n"
+
+
+@pytest.mark.parametrize("kind", ["http", "sse"])
+@pytest.mark.parametrize("data", [b"", b"not HTTP at all\r\n\r\n", HTML, ENDLESS])
+async def test_an_address_that_answers_nothing_or_nonsense_is_given_up(data: bytes, kind: Kind) -> None:
+    async with answering_with(data) as url:
+        async with running(at(url, kind, timeout=1)) as found:
+            (problem,) = found.problems()["far"]
+            assert problem.startswith("it cannot be used: ")
+        hanging = at(url, kind)
+        hanging.start()
+        await asyncio.sleep(0.05)
+        async with asyncio.timeout(LIMIT_SECONDS):
+            await hanging.close()
+    assert not [task for task in asyncio.all_tasks() if "mcp" in task.get_name()]
