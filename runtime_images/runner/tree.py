@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import stat
 import tarfile
 import time
@@ -164,12 +165,20 @@ class Tree:
         place = os.path.join(self._workspace, path)
         try:
             if entry.kind == "d":
+                self._remove_made_again(place)
                 os.rmdir(place)
             else:
                 os.unlink(place)
         except OSError:
             return 0  # a folder that holds what is left alone, or gone already
         return 1
+
+    def _remove_made_again(self, folder: str) -> None:
+        """Caches in a folder that there was not then are no reason to keep it; a repository is one."""
+        inside = os.listdir(folder)
+        if all(name in LEFT_ALONE and name not in _REPOSITORIES for name in inside):
+            for name in inside:
+                shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
 
     def _write(self, path: str, entry: Entry) -> None:
         place = os.path.join(self._workspace, path)

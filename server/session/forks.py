@@ -6,7 +6,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from agent_core.errors import SandboxError
 from agent_core.events.event import utc_now
@@ -16,8 +16,10 @@ from agent_core.tools.spec import SandboxAccess
 from server.conversation_manager.conversation_manager import ConversationManager
 from server.db.conversations import ConversationRecord
 from server.db.database import Database
+from server.session.own_servers import OWN_SERVERS, opened_servers, sealed_servers
 from server.session.recovery import RESUMES
 from server.session.sandboxes import OTHER_SANDBOXES
+from server.session.seeds import seed_of
 from server.session.titles import default_title
 
 START_SECONDS = 90.0
@@ -56,16 +58,27 @@ async def fork_conversation(
         agent_state=None,
         sandbox=None,
         pr_number=(),
-        options={key: value for key, value in source.options.items() if key not in _NOT_CARRIED},
+        options=_options(database, source, new_id),
     )
     if reset_metrics:
         record = replace(record, accumulated_cost=0.0, prompt_tokens=0, completion_tokens=0)
     await database.conversations.create(record)
     try:
-        await fork_log((database.events, source.id), (database.events, new_id), upto=upto, reset_metrics=reset_metrics)
+        logs = (database.events, source.id), (database.events, new_id)
+        moments = await fork_log(*logs, upto=upto, reset_metrics=reset_metrics)
+        if copy_files and source.sandbox is not None:
+            await _copy_files(manager, source, moments, seed_of(database.data_dir, new_id))
     except BaseException:
         await manager.delete(new_id)
         raise
+
+
+def _options(database: Database, source: ConversationRecord, new_id: str) -> dict[str, Any]:
+    options = {key: value for key, value in source.options.items() if key not in _NOT_CARRIED}
+    servers = opened_servers(database.secrets, source)
+    if servers is not None:  # sealed for one conversation only
+        options[OWN_SERVERS] = sealed_servers(database.secrets, new_id, servers)
+    return options
 
 
 async def _copy_files(manager: ConversationManager, source: ConversationRecord, moments: list[int], to: Path) -> None:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agent_core.agent.base import AgentBase
 from agent_core.agent.codeact import CodeActAgent
+from agent_core.testing.fake_runner import FakeAnswer, FakeCall
+from agent_core.testing.fake_sandbox import FakeProvider
 from server.wire.trajectory import read_trajectory
-from tests.contract.rest.conftest import MakeServer, Server
+from tests.contract.rest.conftest import MakeServer, Server, facts, kill, shell
+
+BARE = {"copy_files": False}
 
 
 async def finished(server: Server, conversation_id: str) -> list[dict[str, Any]]:
@@ -84,7 +89,7 @@ async def test_an_event_that_there_is_not_is_named(server: Server) -> None:
 async def test_a_fork_begins_like_its_source_and_goes_on_by_itself(server: Server) -> None:
     conversation_id, before = await worked(server)
     place = message_id(before)
-    response = await server.post(f"/api/conversations/{conversation_id}/fork", json={"event_id": place})
+    response = await server.post(f"/api/conversations/{conversation_id}/fork", json={"event_id": place, **BARE})
     assert response.status_code == 200, response.text
     fork_id = response.json()["conversation_id"]
     assert response.json()["forked_from"] == conversation_id
@@ -104,9 +109,54 @@ async def test_a_fork_begins_like_its_source_and_goes_on_by_itself(server: Serve
     assert await server.events(conversation_id) == before
 
 
+def packing(parts: list[bytes], received: list[FakeCall]) -> FakeProvider:
+    """Sandboxes whose files come in these parts, and that note what they are given."""
+
+    async def pack(call: FakeCall) -> FakeAnswer:
+        received.append(call)
+        place = sum(map(len, parts[: len([one for one in received if one.op == "workspace.pack"]) - 1]))
+        assert call.args["offset"] == place
+        number = len([one for one in received if one.op == "workspace.pack"])
+        return {"packed": None, "eof": number == len(parts)}, parts[number - 1]
+
+    async def unpack(call: FakeCall) -> FakeAnswer:
+        received.append(call)
+        return {"entries": 1}
+
+    handlers = {"shell.run": shell, "workspace.facts": facts, "shell.kill": kill}
+    return FakeProvider(handlers={**handlers, "workspace.pack": pack, "workspace.unpack": unpack})
+
+
+async def test_a_fork_gets_the_files_at_its_first_start(make_server: MakeServer, tmp_path: Path) -> None:
+    received: list[FakeCall] = []
+    async with make_server(packing([b"one", b"two"], received)) as server:
+        conversation_id, before = await worked(server)
+        place = message_id(before)
+        response = await server.post(f"/api/conversations/{conversation_id}/fork", json={"event_id": place})
+        assert response.status_code == 200, response.text
+        fork_id = response.json()["conversation_id"]
+        assert received[0].args["names"][0] == f"{conversation_id}:{place}"
+        assert not [call for call in received if call.op == "workspace.unpack"]
+        for _ in range(2):
+            await server.post(f"/api/conversations/{fork_id}/start", json={})
+            await server.until_running(fork_id)
+            await server.post(f"/api/conversations/{fork_id}/stop")
+        given = [(call.args["offset"], call.blob) for call in received if call.op == "workspace.unpack"]
+        assert given == [(0, b"onetwo"), (6, b"")]
+        assert list((tmp_path / "data" / "forks").iterdir()) == []
+
+
+async def test_where_the_files_cannot_be_had_there_is_no_fork(server: Server) -> None:
+    conversation_id, _ = await worked(server)
+    response = await server.post(f"/api/conversations/{conversation_id}/fork")
+    assert response.status_code == 500
+    assert "could not be forked" in response.json()["detail"]
+    assert len((await server.get("/api/conversations")).json()["results"]) == 1
+
+
 async def test_without_a_place_the_whole_log_is_taken(server: Server) -> None:
     conversation_id, before = await worked(server)
-    fork_id = (await server.post(f"/api/conversations/{conversation_id}/fork")).json()["conversation_id"]
+    fork_id = (await server.post(f"/api/conversations/{conversation_id}/fork", json=BARE)).json()["conversation_id"]
     assert (await server.events(fork_id))[: len(before)] == before
 
 

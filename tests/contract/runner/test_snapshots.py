@@ -61,6 +61,20 @@ def test_version_control_and_what_tools_make_again_are_left_alone(client: Client
         assert (workspace / folder / "file").read_text() == "after"
 
 
+def test_caches_do_not_hold_a_folder_that_there_was_not_then_but_a_repository_does(
+    client: Client, workspace: Path
+) -> None:
+    client.call("workspace.snapshot", name="c:1")
+    for folder in ("new/__pycache__", "cloned/.git"):
+        (workspace / folder).mkdir(parents=True)
+        (workspace / folder / "file").write_text("x")
+        (workspace / folder).with_name("code").write_text("x")
+    back(client, "c:1")
+    assert not (workspace / "new").exists()
+    assert (workspace / "cloned/.git/file").exists()
+    assert not (workspace / "cloned/code").exists()
+
+
 def test_a_file_over_the_limit_is_neither_kept_nor_removed(client: Client, workspace: Path) -> None:
     client.call("workspace.snapshot", name="c:1")
     with (workspace / "large").open("wb") as file:
