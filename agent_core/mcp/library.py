@@ -29,6 +29,7 @@ READ_SECONDS = 3600.0
 """A stream of events may be silent for long; calls have limits of their own, which are shorter."""
 
 HTTP_ERROR = 400
+UNREADABLE = "its answer cannot be read: it is no message of the protocol"
 
 _threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="mcp-import")
 
@@ -182,7 +183,7 @@ def cause_of(error: BaseException) -> BaseException:
 
 def reason_of(error: BaseException) -> str:
     """What went wrong, in words."""
-    from httpx2 import ConnectError, HTTPStatusError, TimeoutException
+    from httpx2 import ConnectError, HTTPStatusError, RemoteProtocolError, SSEError, TimeoutException
     from mcp import MCPError
 
     cause = cause_of(error)
@@ -196,6 +197,12 @@ def reason_of(error: BaseException) -> str:
             return "nothing answers at its address"
         case TimeoutException():
             return "it took too long to answer"
+        case RemoteProtocolError():
+            return "what is at its address does not speak HTTP; check the address"
+        case SSEError():
+            return "what is at its address sends no stream of events; check the address and the transport"
+        case MCPError(code=-32700):  # whose text would be that of our own parser
+            return UNREADABLE
         case MCPError():
             return f"it answered with an error: {' '.join(cause.message.split())[:500]}"
         case _:
@@ -235,7 +242,7 @@ def _message(line: bytes) -> Any:
         # An answer that cannot be read is one all the same: nobody shall wait for another.
         if (request := _answered(line)) is None:
             raise
-        error = ErrorData(code=PARSE_ERROR, message="the answer cannot be read: it is no valid JSON of the protocol")
+        error = ErrorData(code=PARSE_ERROR, message=UNREADABLE)
         return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request, error=error))
 
 

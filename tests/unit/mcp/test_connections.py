@@ -166,7 +166,7 @@ async def test_an_answer_that_cannot_be_read_is_an_error_at_once() -> None:
     async with running(servers(one=fake("unreadable", "echo"))) as found:
         seen = await call(found, "unreadable")
         assert seen.is_error
-        assert "the answer cannot be read" in seen.text
+        assert "its answer cannot be read" in seen.text
         assert (await call(found, "echo", text="well")).text.endswith("well")
 
 
