@@ -341,6 +341,9 @@ class BrowserContract:
         assert "not among the allowed domains" in seen.text
         here = f"{web.site.replace('127.0.0.1', 'localhost')}/boats"
         assert not (await web.do(BrowserNavigateAction(url=here), narrow)).is_error
+        led = await web.do(BrowserNavigateAction(url=here.replace("/boats", "/away")), narrow)
+        assert "which is not among the allowed domains; it was left" in led.text
+        assert (await web.do(BrowserGetStateAction(), narrow)).url == "about:blank"
         assert not (await web.do(BrowserNavigateAction(url=f"{web.site}/boats"))).is_error
 
     async def test_a_call_that_is_cancelled_ends_and_the_next_is_served(self, web: BrowserKit) -> None:

@@ -61,6 +61,8 @@ class _Handler(BaseHTTPRequestHandler):
         elif parts.path == "/paper.csv":
             self._begin(200, {"Content-Disposition": 'attachment; filename="paper.csv"'})
             self.wfile.write(b"a,b\n1,2\n")
+        elif parts.path == "/away":
+            self._begin(302, {"Location": f"http://127.0.0.1:{self.server.server_port}/boats"})  # type: ignore[attr-defined] # it has one
         elif parts.path == "/sent":
             self._begin(200, {})
             self.wfile.write(f"<title>Sent</title><p>{escape(parts.query)}</p>".encode())

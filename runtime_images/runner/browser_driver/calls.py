@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import re
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -33,6 +34,7 @@ _ONLY_LOOK = frozenset({"look", "content", "tabs", "get_storage"})
 _ERROR_PAGE_MS = 1000
 _SCROLL_OVERLAP = 80
 _DOWNLOAD_SECONDS = 5.0
+_NEW_TAB_SECONDS = 3.0
 
 Call = Callable[[dict[str, Any]], Awaitable[str]]
 
@@ -91,14 +93,23 @@ class Calls:
         call = self._known.get(name)
         if call is None:
             raise ActionError(f"there is no call {name!r}")
+        unseen = await self._session.unseen()
         try:
             said = await call(given)
         except (ValueError, KeyError) as error:
             raise ActionError(str(error)) from error
+        if name not in _ONLY_LOOK:
+            await self._new_tabs(unseen)
         tab = await self._tabs.active()
         notice = await (loaded(tab) if name in _ONLY_LOOK and not tab.requests else settle(tab))
         await self._tabs.finish_downloads(_DOWNLOAD_SECONDS)
         return f"{said} {notice}".strip()
+
+    async def _new_tabs(self, unseen: int) -> None:
+        """Wait, if the call made the page open tabs, until they are there; `unseen` is how many were not before."""
+        deadline = time.monotonic() + _NEW_TAB_SECONDS
+        while await self._session.unseen() > unseen and time.monotonic() < deadline:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.03)
 
     async def _look(self, _: dict[str, Any]) -> str:
         return ""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from playwright.async_api import Error, Page
+from playwright.async_api import TimeoutError as PlaywrightTimeoutError
 
 from .calls import TEXT_LIMIT, Calls
 from .errors import ActionError, in_words, is_gone
@@ -150,8 +151,13 @@ class Driver:
         if wish.get("tree") or wish.get("marks"):
             try:
                 tree = read_tree(await page.aria_snapshot(mode="ai", boxes=True, timeout=_LOOK_MS), tab.numbers)
+            except PlaywrightTimeoutError:
+                hung = await tabs.drop_hung()
+                why = "did not react any more, so its tab was closed" if hung else "changes all the time"
+                seen["notices"].append(f"What is on the page could not be read: it {why}.")
+                wish = {} if hung else wish
             except Error as error:
-                seen["notices"].append(f"What is on the page could not be read: {in_words(error)}.")
+                seen["notices"].append(_sentence(f"what is on the page could not be read: {in_words(error)}"))
             seen["focused"] = tree.focused()
         if wish.get("tree"):
             seen["tree"] = self._cut(tree.text(_WINDOW if wish.get("visible_only") else None))
@@ -168,7 +174,7 @@ class Driver:
                 marked = await draw_marks(await session.sketch(), picture, tree.marks(_WINDOW))
                 seen["marks"] = _data_url(marked)
         except Error as error:
-            seen["notices"].append(f"There is no screenshot: {in_words(error)}.")
+            seen["notices"].append(_sentence(f"there is no screenshot: {in_words(error)}"))
 
     def _cut(self, text: str) -> str:
         if len(text) <= TEXT_LIMIT:

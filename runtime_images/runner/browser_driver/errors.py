@@ -7,6 +7,7 @@ import re
 from playwright.async_api import Error
 
 _CALL = re.compile(r"\A[A-Z]\w*\.\w+: ")
+_TIMEOUT = re.compile(r"Timeout (\d+)ms exceeded\.?")
 _NETWORK = re.compile(r"net::ERR_[A-Z_]+")
 _LOG_LINES = 4
 _LOG_NOISE = ("waiting for", "attempting", "retrying", "waiting ", "navigating to", "scrolling", "done ", "locator ")
@@ -29,7 +30,7 @@ def in_words(error: Error) -> str:
     """What the library's error says, without its own matters."""
     message = error.message.strip()
     head, _, log = message.partition("\nCall log:")
-    first = _CALL.sub("", head.strip().split("\n")[0])
+    first = _TIMEOUT.sub(_in_seconds, _CALL.sub("", head.strip().split("\n")[0]))
     network = _NETWORK.search(first)
     if network is not None:
         address = first.partition(" at ")[2]
@@ -39,6 +40,10 @@ def in_words(error: Error) -> str:
     telling = [line for line in lines if line and not line.startswith(_LOG_NOISE)]
     unique = list(dict.fromkeys(telling))[-_LOG_LINES:]
     return f"{first} ({'; '.join(unique)})" if unique else first
+
+
+def _in_seconds(found: re.Match[str]) -> str:
+    return f"it was not possible within {int(found.group(1)) / 1000:g} s"
 
 
 def is_gone(error: Error) -> bool:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from urllib.parse import urlsplit
 
-from playwright.async_api import Browser, BrowserContext, Error, Playwright, Route, async_playwright
+from playwright.async_api import Browser, BrowserContext, CDPSession, Error, Playwright, Route, async_playwright
 
 from .launch import VIEWPORT, launch
 from .places import Places
@@ -31,6 +31,7 @@ class Session:
         self._context: BrowserContext | None = None
         self._sketch: BrowserContext | None = None
         self._tabs: Tabs | None = None
+        self._line: CDPSession | None = None
         self._allowed: tuple[str, ...] = ()
 
     @property
@@ -71,6 +72,13 @@ class Session:
             self._sketch = await self._browser.new_context(viewport=VIEWPORT, java_script_enabled=False, offline=True)
         return self._sketch
 
+    async def unseen(self) -> int:
+        """How many pages Chromium has that are no tabs, or not yet: a new one is announced only when it is set up."""
+        if self._line is None or self._tabs is None:
+            return 0
+        targets = (await self._line.send("Target.getTargets"))["targetInfos"]
+        return len([target for target in targets if target["type"] == "page"]) - len(self._tabs)
+
     async def allow(self, domains: tuple[str, ...]) -> None:
         """Let pages come only from these hosts and what is below them; none means all."""
         if domains == self._allowed or self._context is None:
@@ -84,7 +92,7 @@ class Session:
     async def end(self) -> None:
         """End Chromium and the library's process; takes a few seconds at most."""
         tabs, browser, playwright = self._tabs, self._browser, self._playwright
-        self._context = self._sketch = self._browser = self._playwright = None
+        self._context = self._sketch = self._browser = self._playwright = self._line = None
         self._allowed = ()
         if tabs is not None:
             await tabs.close()
@@ -96,8 +104,10 @@ class Session:
     async def _start(self) -> Tabs:
         self._playwright = await async_playwright().start()
         self._browser = await launch(self._playwright, self._chromium, self._start_seconds)
+        self._line = await self._browser.new_browser_cdp_session()
         self._context = await self._browser.new_context(viewport=VIEWPORT, accept_downloads=True)
         self._tabs = Tabs(self._context, self._places)
+        self._tabs.may_open = self._may_open
         return self._tabs
 
     async def _judge(self, route: Route) -> None:
@@ -108,10 +118,11 @@ class Session:
             await route.continue_()
 
     def _may_open(self, url: str) -> bool:
-        parts = urlsplit(url)
-        host = (parts.hostname or "").lower()
+        if not self._allowed or url.startswith(("about:", "chrome-error:")):
+            return True
+        host = (urlsplit(url).hostname or "").lower()
         names = [name.lower().removeprefix("*.") for name in self._allowed]
-        return url == "about:blank" or any(host == name or host.endswith("." + name) for name in names)
+        return any(host == name or host.endswith("." + name) for name in names)
 
 
 def _first_line(error: Exception) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,10 +41,12 @@ class Tab:
         """It ended, well or not."""
         self.requests.discard(request)
 
-    def moved(self, frame: Frame) -> None:
-        """A frame shows another document: what the page asked for before is of no interest any more."""
-        if frame is self.page.main_frame:
+    def moved(self, frame: Frame) -> bool:
+        """A frame shows another document; True for the page's own: what it asked for before is of no interest then."""
+        is_page = frame is self.page.main_frame
+        if is_page:
             self.requests.clear()
+        return is_page
 
 
 class Tabs:
@@ -56,10 +58,15 @@ class Tabs:
         self._tabs: dict[str, Tab] = {}
         self._active = ""
         self._opening = 0
-        self._notices: list[str] = []
+        self._notices: dict[str, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._downloading: set[asyncio.Task[None]] = set()
         self.downloads: list[str] = []
+        self.may_open: Callable[[str], bool] = lambda _: True
         context.on("page", self._opened)
+
+    def __len__(self) -> int:
+        return len(self._tabs)
 
     async def active(self) -> Tab:
         """The tab that calls work on; a fresh one if there is none."""
@@ -100,13 +107,13 @@ class Tabs:
 
     def note(self, text: str) -> None:
         """Tell this with the next result."""
-        if len(self._notices) < _MOST_NOTICES:
-            self._notices.append(text)
+        if text in self._notices or len(self._notices) < _MOST_NOTICES:
+            self._notices[text] = self._notices.get(text, 0) + 1
 
     def take_notices(self) -> list[str]:
-        """What happened since the last call."""
-        taken, self._notices = self._notices, []
-        return taken
+        """What happened since the last call; what happened often is told once."""
+        taken, self._notices = self._notices, {}
+        return [text if count == 1 else f"{text} ({count} times)" for text, count in taken.items()]
 
     def take_downloads(self) -> list[str]:
         """The paths of the downloads that were finished since the last call."""
@@ -124,8 +131,8 @@ class Tabs:
 
     async def finish_downloads(self, seconds: float) -> None:
         """Wait that long for downloads that are under way."""
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=seconds)
+        if self._downloading:
+            await asyncio.wait(self._downloading, timeout=seconds)
 
     async def close(self) -> None:
         """End what is under way for the pages."""
@@ -154,7 +161,7 @@ class Tabs:
         page.on("requestfailed", tab.ended)
         page.on("dialog", lambda dialog: self._begin(self._answer(dialog)))
         page.on("download", lambda download: self._downloads(tab, download))
-        page.on("framenavigated", tab.moved)
+        page.on("framenavigated", lambda frame: self._moved(tab, frame))
         page.on("filechooser", self._asked_for_file)
         page.on("crash", lambda _: self._crashed(tab))
         page.on("close", lambda _: self._closed(tab))
@@ -188,9 +195,20 @@ class Tabs:
         self.note(f"The page showed a dialog ({dialog.type}): {message!r}; {done}.")
         await dialog.accept()
 
+    def _moved(self, tab: Tab, frame: Frame) -> None:
+        """Redirects are followed without asking; one that leads where pages must not come from ends here."""
+        if tab.moved(frame) and not self.may_open(frame.url):
+            self.note(f"The page led to {frame.url}, which is not among the allowed domains; it was left.")
+            self._begin(self._leave(tab.page))
+
+    async def _leave(self, page: Page) -> None:
+        await page.goto("about:blank")
+
     def _downloads(self, tab: Tab, download: Download) -> None:
         tab.requests.clear()  # the one that became a download is never told to have ended
-        self._begin(self._keep(download))
+        task = self._begin(self._keep(download))
+        self._downloading.add(task)
+        task.add_done_callback(self._downloading.discard)
 
     async def _keep(self, download: Download) -> None:
         path = self._places.download_path(download.suggested_filename)
@@ -220,10 +238,11 @@ class Tabs:
         if self._active == tab.id:
             self._active = next(reversed(self._tabs), "")
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(_quietly(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
 
 async def _quietly(work: Coroutine[Any, Any, None]) -> None:
