@@ -118,6 +118,11 @@ class TerminalText:
         if not self._tail:
             return
         text = "".join(self._tail)
+        for piece in reversed(self._tail[1:]):  # the first is what stood there before
+            visible = piece.rstrip("\n")
+            if visible:
+                self._last = visible[-1]
+                break
         self._tail.clear()
         self._tail_length = 0
         start = len(text)
@@ -131,7 +136,6 @@ class TerminalText:
         self._lines = text.split("\n")
         self._row = len(self._lines) - 1
         self._column = len(self._lines[-1])
-        self._last = self._lines[-1][-1:] or self._last
         self._limit_line()
 
     def _scroll(self) -> None:

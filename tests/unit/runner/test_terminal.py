@@ -3,7 +3,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from runtime_images.runner.terminal import TerminalText
@@ -41,6 +41,9 @@ streams = st.lists(plain | controls, max_size=14).map("".join)
 
 @given(streams, st.lists(st.integers(0, 200), max_size=6), st.integers(1, 5))
 @settings(max_examples=600)
+@example("a\n\x1b[3b", [2], 1)
+@example("a\n\x1b[3b", [2], 5)
+@example("ab\rc\x1b[C\n\x1b[3b", [7, 8], 5)
 def test_the_text_is_the_same_however_the_stream_is_divided(stream: str, cuts: list[int], rows: int) -> None:
     edges = [0, *sorted(cut % (len(stream) + 1) for cut in cuts), len(stream)]
     pieces = [stream[start:end] for start, end in pairwise(edges)]
