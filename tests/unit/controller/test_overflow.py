@@ -1,0 +1,77 @@
+"""A prompt that is too long, or that the provider cannot read: a condensation is asked for, and it always ends (5)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agent_core.errors import LLMContextWindowError, LLMError, LLMMalformedHistoryError
+from agent_core.events.control import AgentState, Condensation, CondensationRequest
+from agent_core.events.serialization import AnyEvent
+from agent_core.llm.exchange import ChatRequest
+from agent_core.llm.llm import LLM
+from agent_core.memory.condenser import Condenser, NoOpCondenser
+from agent_core.memory.condensers.presets import get_default_condenser
+from agent_core.memory.condensers.window import ConversationWindowCondenser
+from tests.unit.controller.stage import REPLIES, Stage, StageModel
+from tests.unit.controller.test_account import Beside
+from tests.unit.controller.test_answers import is_in, until
+
+
+class Short(StageModel):
+    """Refuses prompts of more than so many messages."""
+
+    def __init__(self, longest: int, error: type[LLMError]) -> None:
+        super().__init__()
+        self.longest = longest
+        self.error = error
+        self.refused = 0
+
+    async def stream(self, request: ChatRequest) -> Any:
+        if len(request.messages) > self.longest:
+            self.refused += 1
+            raise self.error("too long")
+        async for chunk in super().stream(request):
+            yield chunk
+
+
+async def played(condenser: Condenser | None, longest: int, error: type[LLMError]) -> tuple[Short, list[AnyEvent]]:
+    model = Short(longest, error)
+    stage = Stage(model=model, settings={"condenser": condenser})
+    await stage.begin()
+    try:
+        await stage.say()
+        ended = is_in(AgentState.FINISHED, AgentState.ERROR)
+        return model, await until(stage, ended, [*[REPLIES["one"]] * 3, REPLIES["finish"]])
+    finally:
+        await stage.end()
+
+
+def count(log: list[AnyEvent], kind: type) -> int:
+    return sum(isinstance(event, kind) for event in log)
+
+
+@pytest.mark.parametrize("error", [LLMContextWindowError, LLMMalformedHistoryError])
+async def test_an_overflow_is_answered_by_one_request_and_one_condensation_and_the_work_goes_on(
+    error: type[LLMError],
+) -> None:
+    model, log = await played(ConversationWindowCondenser(), 7, error)
+    assert is_in(AgentState.FINISHED)(log)
+    assert model.refused == count(log, CondensationRequest) == count(log, Condensation) == 1
+
+
+@pytest.mark.parametrize("condenser", [None, NoOpCondenser()])
+async def test_nothing_is_asked_of_a_condenser_that_answers_no_requests(condenser: Condenser | None) -> None:
+    model, log = await played(condenser, 5, LLMContextWindowError)
+    assert is_in(AgentState.ERROR)(log)
+    assert (model.refused, count(log, CondensationRequest)) == (1, 0)
+
+
+@pytest.mark.parametrize("longest", [0, 1])
+async def test_a_prompt_that_can_never_be_short_enough_ends_in_an_error(longest: int) -> None:
+    condenser = get_default_condenser(LLM(model="openai/sum").using(Beside()))
+    model, log = await played(condenser, longest, LLMContextWindowError)
+    assert is_in(AgentState.ERROR)(log)
+    assert model.refused <= 12
+    assert count(log, CondensationRequest) >= count(log, Condensation)
