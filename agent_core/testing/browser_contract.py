@@ -171,7 +171,9 @@ class BrowserContract:
         assert (second.title, len(second.id)) == ("Boats", 4)
         assert f"* {second.id}: Boats" in seen.text
         assert f"- {first}: Harbour" in seen.text
+        elsewhere = number(await web.look(), "paragraph")
         await web.done(BrowserSwitchTabAction(tab_id=first))
+        assert (await web.do(BrowserClickAction(index=elsewhere))).is_error, "the number is that of the other tab"
         assert "Title: Harbour" in await web.look()
         await web.done(BrowserCloseTabAction(tab_id=second.id))
         assert [page.id for page in (await web.do(BrowserListTabsAction())).open_pages].count(second.id) == 0
