@@ -229,6 +229,7 @@ class Tree:
         """
         count = 0
         with tarfile.open(source) as archive:
+            archive.extraction_filter = _as_it_is  # newer Pythons would change modes and refuse links by themselves
             for about in archive:
                 if about.name.startswith("/") or ".." in about.name.split("/"):
                     continue
@@ -243,3 +244,7 @@ class Tree:
                 folders.remove(name)
                 if name in _REPOSITORIES:
                     yield os.path.relpath(os.path.join(folder, name), self._workspace)
+
+
+def _as_it_is(about: tarfile.TarInfo, _folder: str) -> tarfile.TarInfo:
+    return about
