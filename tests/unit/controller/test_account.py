@@ -130,6 +130,9 @@ async def test_a_side_call_is_counted_and_kept_when_the_session_ends_before_anyt
         await stage.crash()
         await stage.begin()
         assert sum(isinstance(event, MetricsUpdated) for event in await stage.log()) == 1
+        await stage.say()
+        log = await until(stage, lambda log: FINISHED(log) and len(stage.model.prompts) == 2, [REPLIES["finish"]])
+        assert last_figures(log) == {"default": 0.3, "title": 1.0}
     finally:
         await stage.end()
 

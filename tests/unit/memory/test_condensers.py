@@ -83,6 +83,24 @@ async def test_a_request_condenses_a_short_view_and_its_absence_does_not() -> No
     assert len(after) == 2 + 1 + (20 // 2 - 2 - 1)
 
 
+async def test_of_several_reasons_the_one_that_keeps_least_counts() -> None:
+    async with ModelServer(lambda request: Turn(text="s")) as server:
+        condenser = LLMSummarizingCondenser(llm=model(server), max_size=20)
+        assert len(await condensed(condenser, View.from_log(talk(30)))) == 2 + 1 + (20 // 2 - 2 - 1)
+        assert len(await condensed(condenser, asked(talk(30)))) == 2 + 1 + (20 // 2 - 2 - 1)
+        assert len(await condensed(condenser, asked(talk(16)))) == 2 + 1 + (16 // 2 - 2 - 1)
+
+
+async def test_too_little_progress_is_none() -> None:
+    async with ModelServer(lambda request: Turn(text="s")) as server:
+        eager = LLMSummarizingCondenser(llm=model(server), max_size=20, minimum_progress=0.5)
+        view = View.from_log(talk(21))
+        assert len(await condensed(eager, view)) == 10, "12 of 21 events are enough"
+        reluctant = eager.model_copy(update={"minimum_progress": 0.6})
+        assert await reluctant.acondense(view) is view
+        assert server.request_count == 1
+
+
 async def test_too_many_tokens_condense_to_about_half_of_the_limit() -> None:
     async with ModelServer(lambda request: Turn(text="s")) as server:
         condenser = LLMSummarizingCondenser(llm=model(server))
