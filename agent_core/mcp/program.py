@@ -192,8 +192,9 @@ class Outgoing:
         # The library expects the error of its own streams.
         from anyio import BrokenResourceError
 
-        self._target.write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+        line = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
         try:
+            self._target.write(line)  # some loops refuse at once what others only find out while they wait
             await self._target.drain()
         except (ConnectionError, RuntimeError):
             raise BrokenResourceError from None

@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
+from typing import cast
 
 import pytest
+from anyio import BrokenResourceError
+from mcp.shared.message import SessionMessage
+from mcp.types import JSONRPCNotification
 
 from agent_core.mcp import program
 from agent_core.mcp.config import McpServer
@@ -51,6 +55,19 @@ async def test_a_server_that_cannot_be_used_is_reported_and_the_others_are_used(
         assert problem.startswith("it cannot be used: ")
         assert reason in problem
         assert not (await call(found, "echo", text="still here")).is_error
+
+
+class Refusing:
+    """A pipe that refuses what it is given, as the one to a program that is gone does on some event loops."""
+
+    def write(self, data: bytes) -> None:
+        raise RuntimeError(f"the handler is closed; {len(data)} bytes are lost")
+
+
+async def test_a_pipe_that_refuses_to_be_written_to_means_that_the_program_is_gone() -> None:
+    outgoing = program.Outgoing(cast("asyncio.StreamWriter", Refusing()))
+    with pytest.raises(BrokenResourceError):
+        await outgoing.send(SessionMessage(JSONRPCNotification(jsonrpc="2.0", method="notifications/initialized")))
 
 
 async def test_noise_before_the_first_answer_is_passed_over() -> None:
