@@ -24,7 +24,7 @@ class RewindWish(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    event_id: int | None = Field(ge=0)
+    event_id: int | None = Field(ge=0, strict=True)
 
 
 class ForkWish(BaseModel):
@@ -32,7 +32,7 @@ class ForkWish(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    event_id: int | None = Field(None, ge=0)
+    event_id: int | None = Field(None, ge=0, strict=True)
     reset_metrics: bool = True
     copy_files: bool = True
 

@@ -208,7 +208,7 @@ class LoopRecoveryArgs(Fields):
 class RewindArgs(Fields):
     """`rewind`: an addition to the protocol; `to` null goes before the first event."""
 
-    to: int | None = Field(ge=-1)
+    to: int | None = Field(ge=0)
 
 
 ADDITIONS: Final[dict[str, type[Fields]]] = {"rewind": RewindArgs}

@@ -69,10 +69,15 @@ async def test_a_conversation_that_does_not_run_can_be_taken_back_before_its_beg
         assert after[0]["args"]["to"] is None
 
 
-@pytest.mark.parametrize("body", [{}, {"event_id": -1}, {"event_id": "x"}, {"event_id": 1, "more": 2}])
+@pytest.mark.parametrize(
+    "body", [{"event_id": -1}, {"event_id": "1"}, {"event_id": True}, {"event_id": 1.0}, {"event_id": 1, "more": 2}]
+)
 async def test_a_wish_that_cannot_be_read_is_refused(server: Server, body: dict[str, Any]) -> None:
     conversation_id = await server.create()
-    assert (await server.post(f"/api/conversations/{conversation_id}/rewind", json=body)).status_code == 422
+    for what in ("rewind", "fork"):
+        assert (await server.post(f"/api/conversations/{conversation_id}/{what}", json=body)).status_code == 422
+    assert (await server.post(f"/api/conversations/{conversation_id}/rewind", json={})).status_code == 422
+    assert len((await server.get("/api/conversations")).json()["results"]) == 1
 
 
 async def test_an_event_that_there_is_not_is_named(server: Server) -> None:

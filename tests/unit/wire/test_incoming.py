@@ -192,6 +192,7 @@ REFUSED: list[tuple[Any, str]] = [
     ({"action": "message", "args": [1]}, "args is a list; send a JSON object"),
     ({"action": "message", "args": None}, "args is null; send a JSON object"),
     ({"action": "message", "args": {}}, "args.content is missing; 'message' needs it"),
+    ({"action": "rewind", "args": {"to": -1}}, "args.to: input should be greater than or equal to 0 for 'rewind'"),
     ({"action": "message", "args": {"content": 5}}, "args.content: input should be a valid string for 'message'"),
     (
         {"action": "message", "args": {"content": " \n"}},
