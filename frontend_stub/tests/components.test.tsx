@@ -333,8 +333,7 @@ describe("approval", () => {
   it("names the deed, warns of high risk, and is answered by button or keyboard", async () => {
     const onAnswer = vi.fn();
     const model = liveModel(run(1, "rm -rf build", { confirmation_state: "awaiting_confirmation", security_risk: 2 }));
-    const event = model.history[0];
-    render(<ApprovalBar action={event !== undefined && isAction(event) ? event : null} onAnswer={onAnswer} />);
+    render(<ApprovalBar actions={model.history.filter(isAction)} onAnswer={onAnswer} />);
     expect(screen.getByTestId("approval-bar").textContent).toContain("rm -rf build");
     expect(screen.getByText(/high risk/)).toBeTruthy();
     await userEvent.click(screen.getByTestId("approve-button"));
@@ -342,6 +341,16 @@ describe("approval", () => {
     fireEvent.keyDown(window, { key: "Enter", ctrlKey: true });
     fireEvent.keyDown(window, { key: "Backspace", metaKey: true, shiftKey: true });
     expect(onAnswer.mock.calls).toEqual([[true], [false], [true], [false]]);
+  });
+});
+
+describe("approval of several actions", () => {
+  it("names all of them, and warns when one of them is risky", () => {
+    const asked = { confirmation_state: "awaiting_confirmation" };
+    const model = liveModel(run(1, "rm -rf build", { ...asked, security_risk: 2 }), action(2, "edit", { ...asked, path: "/a.py" }));
+    render(<ApprovalBar actions={model.history.filter(isAction)} onAnswer={vi.fn()} />);
+    const text = screen.getByTestId("approval-bar").textContent;
+    for (const part of ["do 2 things", "rm -rf build", "/a.py", "high risk", "Approve all", "Reject all"]) expect(text).toContain(part);
   });
 });
 

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { agentMessage, action, dispatch, frame, liveModel, observation, ran, receive, run, state, userMessage } from "./builders";
+import { awaitedActions } from "../src/state/timeline";
 
 const shape = (model: ReturnType<typeof liveModel>) =>
   model.timeline.items.map((item) => [item.key, item.kind, item.observation?.id ?? null]);
@@ -68,11 +69,32 @@ describe("the timeline", () => {
       state(0, "awaiting_user_confirmation"),
       run(1, "rm x", { confirmation_state: "awaiting_confirmation", thought: "clean up" }),
     );
-    expect(model.timeline.awaiting).toBe(1);
+    expect(model.timeline.awaiting).toEqual([1]);
     receive(model, run(2, "rm x", { confirmation_state: "confirmed" }), state(3, "user_confirmed"), ran(4, 2, ""));
     expect(shape(model)).toEqual([["e1", "command", 4]]);
     expect(model.timeline.items[0]?.action?.args.thought).toBe("clean up");
-    expect(model.timeline.awaiting).toBeNull();
+    expect(model.timeline.awaiting).toEqual([]);
+  });
+
+  it("shows each action of a batch once when the batch was decided on", () => {
+    const asked = { confirmation_state: "awaiting_confirmation" };
+    const call = (id: string) => ({ tool_call_metadata: { tool_call_id: id } });
+    const model = liveModel(run(1, "rm x", asked, call("a")), run(2, "rm y", asked, call("b")));
+    expect(awaitedActions(model.timeline).map((action) => action.args.command)).toEqual(["rm x", "rm y"]);
+    const no = { confirmation_state: "rejected" };
+    receive(model, run(3, "rm x", no, call("a")), run(4, "rm y", no, call("b")), ran(5, 3, ""), ran(6, 4, ""));
+    expect(shape(model)).toEqual([
+      ["e1", "command", 5],
+      ["e2", "command", 6],
+    ]);
+    expect(model.timeline.items.map((item) => item.action?.id)).toEqual([3, 4]);
+    expect(awaitedActions(model.timeline)).toEqual([]);
+  });
+
+  it("asks nothing any more of what the conversation was taken back from", () => {
+    const model = liveModel(run(1, "rm x", { confirmation_state: "awaiting_confirmation" }), action(2, "rewind", { to: 0 }));
+    expect(awaitedActions(model.timeline)).toEqual([]);
+    expect(shape(model)[1]).toEqual(["e2", "notice", null]);
   });
 
   it("pairs an answer with an action that is loaded later", () => {

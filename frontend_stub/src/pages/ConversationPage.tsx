@@ -16,13 +16,13 @@ import { Usage } from "../components/conversation/Usage";
 import { ConversationSession } from "../net/session";
 import { openLine } from "../net/socket";
 import type { RequestedState } from "../protocol/client-actions";
-import type { ActionEvent } from "../protocol/events";
 import type { ConversationModel } from "../state/model";
 import { reduce } from "../state/conversation";
 import { createModel } from "../state/model";
 import { acceptsMessage, phaseOf } from "../state/phase";
 import type { Phase } from "../state/phase";
 import { ModelStore, useReadable } from "../state/store";
+import { awaitedActions } from "../state/timeline";
 import { NotFoundPage } from "./NotFoundPage";
 
 function createSession(id: string, services: Services) {
@@ -61,12 +61,6 @@ export function ConversationPage({ id }: { readonly id: string }) {
   }, [id, services]);
 
   return parts === null ? <div className="conversation-page" /> : <OpenConversation id={id} {...parts} />;
-}
-
-function awaitedAction(model: ConversationModel): ActionEvent | null {
-  const { awaiting, positions, items } = model.timeline;
-  const position = awaiting === null ? undefined : positions.get(awaiting);
-  return position === undefined ? null : (items[position]?.action ?? null);
 }
 
 /** When the start began, as far as it is known; 0 when it is not. */
@@ -172,7 +166,7 @@ function OpenConversation({ id, store, session }: OpenConversationProps) {
           />
           <div className={`dock-box ${phase}`}>
             <StatusBar model={model} phase={phase} onRequest={request} onRetry={retry} />
-            {phase === "confirming" && <ApprovalBar action={awaitedAction(model)} onAnswer={answer} />}
+            {phase === "confirming" && <ApprovalBar actions={awaitedActions(model.timeline)} onAnswer={answer} />}
             <Composer
               draftKey={`drydock.draft.${id}`}
               label="Message to the agent"

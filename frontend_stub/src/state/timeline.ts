@@ -39,12 +39,12 @@ export interface Timeline {
   readonly items: TimelineItem[];
   /** Position in `items` by the id of the action (or, for an orphaned observation, by its cause). */
   readonly positions: Map<number, number>;
-  /** Id of the action that waits for approval, or null. */
-  awaiting: number | null;
+  /** Ids of the actions that wait for approval, in their order: a batch is decided on as a whole. */
+  awaiting: readonly number[];
 }
 
 export function createTimeline(): Timeline {
-  return { items: [], positions: new Map(), awaiting: null };
+  return { items: [], positions: new Map(), awaiting: [] };
 }
 
 const HIDDEN_ACTIONS: ReadonlySet<string> = new Set(["null", "recall", "change_agent_state", "loop_recovery"]);
@@ -61,6 +61,7 @@ const ACTION_KINDS: Readonly<Record<string, ItemKind>> = {
   think: "think",
   finish: "finish",
   reject: "notice",
+  rewind: "notice",
   system: "system",
   condensation: "condensation",
   condensation_request: "condensation",
@@ -104,28 +105,44 @@ export function addEvent(timeline: Timeline, event: ConversationEvent): void {
 
 function addAction(timeline: Timeline, event: ActionEvent): void {
   if (HIDDEN_ACTIONS.has(event.action) || booleanField(event.args, "hidden")) return;
-  if (resolvesAwaiting(timeline, event)) {
-    replaceAwaiting(timeline, event);
+  const question = questionOf(timeline, event);
+  if (question !== null) {
+    replaceQuestion(timeline, question, event);
     return;
   }
+  // Going back leaves questions behind that nobody will answer.
+  if (event.action === "rewind") timeline.awaiting = [];
   const position = timeline.items.length;
   timeline.items.push({ key: `e${event.id}`, kind: actionKind(event), action: event, observation: null });
   timeline.positions.set(event.id, position);
-  if (awaitsApproval(event)) timeline.awaiting = event.id;
+  if (awaitsApproval(event)) timeline.awaiting = [...timeline.awaiting, event.id];
+}
+
+function awaited(timeline: Timeline, id: number): ActionEvent | null {
+  const position = timeline.positions.get(id);
+  return position === undefined ? null : (timeline.items[position]?.action ?? null);
+}
+
+/** The actions that wait for approval, in their order. */
+export function awaitedActions(timeline: Timeline): readonly ActionEvent[] {
+  return timeline.awaiting.map((id) => awaited(timeline, id)).filter((action) => action !== null);
 }
 
 /** An answered approval comes as the same action under a new id (protocol 3.7): one card shows both. */
-function resolvesAwaiting(timeline: Timeline, event: ActionEvent): boolean {
-  if (timeline.awaiting === null) return false;
+function questionOf(timeline: Timeline, event: ActionEvent): number | null {
   const state = stringField(event.args, "confirmation_state");
-  if (state !== "confirmed" && state !== "rejected") return false;
-  const position = timeline.positions.get(timeline.awaiting);
-  return position !== undefined && timeline.items[position]?.action?.action === event.action;
+  if (state !== "confirmed" && state !== "rejected") return null;
+  const call = event.tool_call_metadata?.tool_call_id;
+  const asks = (id: number) => {
+    const action = awaited(timeline, id);
+    return action?.action === event.action && action.tool_call_metadata?.tool_call_id === call;
+  };
+  return timeline.awaiting.find(asks) ?? null;
 }
 
-function replaceAwaiting(timeline: Timeline, event: ActionEvent): void {
-  const position = timeline.awaiting === null ? undefined : timeline.positions.get(timeline.awaiting);
-  timeline.awaiting = null;
+function replaceQuestion(timeline: Timeline, question: number, event: ActionEvent): void {
+  timeline.awaiting = timeline.awaiting.filter((id) => id !== question);
+  const position = timeline.positions.get(question);
   const item = position === undefined ? undefined : timeline.items[position];
   if (position === undefined || item === undefined) return;
   // The second copy carries no thought; the first one's is kept.
@@ -141,7 +158,7 @@ function addObservation(timeline: Timeline, event: ObservationEvent): void {
   const item = position === undefined ? undefined : timeline.items[position];
   if (position !== undefined && item?.observation === null) {
     timeline.items[position] = { ...item, observation: event };
-    if (timeline.awaiting === event.cause) timeline.awaiting = null;
+    timeline.awaiting = timeline.awaiting.filter((id) => id !== event.cause);
     return;
   }
   // The receipt for a thought says nothing by itself.

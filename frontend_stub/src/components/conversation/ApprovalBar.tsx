@@ -24,11 +24,12 @@ function describe(action: ActionEvent): readonly [string, string] {
 }
 
 interface ApprovalBarProps {
-  readonly action: ActionEvent | null;
+  /** Everything that one answer decides on. */
+  readonly actions: readonly ActionEvent[];
   readonly onAnswer: (approved: boolean) => void;
 }
 
-export function ApprovalBar({ action, onAnswer }: ApprovalBarProps) {
+export function ApprovalBar({ actions, onAnswer }: ApprovalBarProps) {
   useEffect(() => {
     const onKeyDown = (event: KeyboardEvent) => {
       if (!event.metaKey && !event.ctrlKey) return;
@@ -43,8 +44,10 @@ export function ApprovalBar({ action, onAnswer }: ApprovalBarProps) {
     };
   }, [onAnswer]);
 
-  const [deed, subject] = action === null ? ["go on", ""] : describe(action);
-  const risky = action !== null && numberField(action.args, "security_risk") === HIGH_RISK;
+  const deeds = actions.map(describe);
+  const [first] = deeds;
+  const deed = first === undefined ? "go on" : deeds.length === 1 ? first[0] : `do ${deeds.length} things`;
+  const risky = actions.some((action) => numberField(action.args, "security_risk") === HIGH_RISK);
   return (
     <div className={risky ? "approval risky" : "approval"} role="group" aria-label="Approval" data-testid="approval-bar">
       <p className="approval-text">
@@ -55,13 +58,20 @@ export function ApprovalBar({ action, onAnswer }: ApprovalBarProps) {
           </span>
         )}
       </p>
-      {subject !== "" && <pre className="approval-subject">{subject}</pre>}
+      <div className="approval-subjects">
+        {deeds.map(([what, subject], index) => (
+          <div key={actions[index]?.id}>
+            {deeds.length > 1 && <p className="approval-deed">{what}</p>}
+            {subject !== "" && <pre className="approval-subject">{subject}</pre>}
+          </div>
+        ))}
+      </div>
       <div className="approval-actions">
         <button type="button" className="button" data-testid="reject-button" title="Ctrl+Shift+Backspace" onClick={() => { onAnswer(false); }}>
-          Reject
+          {deeds.length > 1 ? "Reject all" : "Reject"}
         </button>
         <button type="button" className="button primary" data-testid="approve-button" title="Ctrl+Enter" onClick={() => { onAnswer(true); }}>
-          Approve
+          {deeds.length > 1 ? "Approve all" : "Approve"}
         </button>
       </div>
     </div>

@@ -2,8 +2,8 @@
 import type { ActionEvent, ObservationEvent } from "../../protocol/events";
 import { booleanField, stringField } from "../../protocol/fields";
 import { CompassIcon } from "../common/icons";
-import { Spinner } from "../common/Spinner";
 import { Fold, Step } from "./Step";
+import { Underway, underwayTone } from "./Underway";
 
 interface BrowserCardProps {
   readonly foldKey: string;
@@ -34,7 +34,7 @@ export function BrowserCard({ foldKey, action, observation, awake }: BrowserCard
   const text = observation === null ? "" : observation.content || observation.message;
   const lines = code.split("\n");
   return (
-    <Step icon={<CompassIcon size={14} />} tone={bad ? "bad" : busy ? "busy" : "plain"} testId="browser-card" action={action}>
+    <Step icon={<CompassIcon size={14} />} tone={bad ? "bad" : busy ? underwayTone(action) : "plain"} testId="browser-card" action={action}>
       <Fold
         foldKey={foldKey}
         initiallyOpen={bad}
@@ -51,7 +51,7 @@ export function BrowserCard({ foldKey, action, observation, awake }: BrowserCard
             </>
           )
         }
-        {...(busy ? { aside: <Spinner /> } : {})}
+        {...(busy ? { aside: <Underway action={action} /> } : {})}
       >
         {lines.length > 1 && <pre className="file-text">{code}</pre>}
         {text !== "" && (

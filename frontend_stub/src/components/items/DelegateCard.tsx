@@ -4,8 +4,8 @@ import type { ActionEvent, ObservationEvent } from "../../protocol/events";
 import { objectField, stringField, stringListField } from "../../protocol/fields";
 import { Ansi } from "../common/Ansi";
 import { UsersIcon } from "../common/icons";
-import { Spinner } from "../common/Spinner";
 import { Fold, Step } from "./Step";
+import { Underway, underwayTone } from "./Underway";
 
 interface DelegateCardProps {
   readonly foldKey: string;
@@ -44,7 +44,7 @@ function Steps({ text }: { readonly text: string }) {
     if (box.current !== null) box.current.scrollTop = box.current.scrollHeight;
   }, [text]);
   return (
-    <pre ref={box} className="term-output live" data-testid="live-output">
+    <pre ref={box} className="file-text wrap sub-steps" data-testid="live-output">
       <Ansi text={text.slice(-LIVE_CHARACTERS)} />
     </pre>
   );
@@ -56,11 +56,11 @@ export function DelegateCard({ foldKey, action, observation, liveOutput, awake }
   const busy = observation === null && awake;
   const bad = observation?.observation === "error" || FAILURES.test(report);
   return (
-    <Step icon={<UsersIcon size={14} />} tone={bad ? "bad" : busy ? "busy" : "plain"} testId="delegate-card" action={action}>
+    <Step icon={<UsersIcon size={14} />} tone={bad ? "bad" : busy ? underwayTone(action) : "plain"} testId="delegate-card" action={action}>
       <Fold
         foldKey={foldKey}
         title={asked.title}
-        {...(busy ? { aside: <Spinner /> } : {})}
+        {...(busy ? { aside: <Underway action={action} /> } : {})}
         initiallyOpen={bad}
       >
         {asked.tasks.length > 0 && (

@@ -6,8 +6,8 @@ import { Code, languageOf } from "../common/CodeBlock";
 import { diffOf } from "../common/diff";
 import { DiffView } from "../common/DiffView";
 import { FileIcon, PencilIcon } from "../common/icons";
-import { Spinner } from "../common/Spinner";
 import { Fold, Step } from "./Step";
+import { Underway, underwayTone } from "./Underway";
 
 interface FileCardProps {
   readonly foldKey: string;
@@ -115,7 +115,7 @@ export function EditCard(props: FileCardProps) {
   return (
     <Step
       icon={<PencilIcon size={14} />}
-      tone={bad ? "bad" : busy ? "busy" : "plain"}
+      tone={bad ? "bad" : busy ? underwayTone(action) : "plain"}
       testId="edit-card"
       action={action}
     >
@@ -130,7 +130,7 @@ export function EditCard(props: FileCardProps) {
               {diff.removed > 0 && <span className="count-removed">−{diff.removed}</span>}
             </span>
           )}
-          {busy && <Spinner />}
+          {busy && <Underway action={action} />}
         </div>
         {bad && <p className="card-error">{failureText(observation)}</p>}
         {diff !== null && !bad && <DiffView diff={diff} foldKey={foldKey} />}
@@ -163,13 +163,13 @@ export function ReadCard(props: FileCardProps) {
   return (
     <Step
       icon={<FileIcon size={14} />}
-      tone={bad ? "bad" : busy ? "busy" : "plain"}
+      tone={bad ? "bad" : busy ? underwayTone(action) : "plain"}
       testId="read-card"
       action={action}
     >
       {observation === null ? (
         <div className="line">
-          {title} {busy && <Spinner />}
+          {title} {busy && <Underway action={action} />}
         </div>
       ) : bad ? (
         <div className="card">

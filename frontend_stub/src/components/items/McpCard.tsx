@@ -2,9 +2,9 @@
 import type { ActionEvent, ObservationEvent } from "../../protocol/events";
 import { objectField, stringField } from "../../protocol/fields";
 import { PlugIcon } from "../common/icons";
-import { Spinner } from "../common/Spinner";
 import { Json } from "./SmallCards";
 import { Fold, Step } from "./Step";
+import { Underway, underwayTone } from "./Underway";
 
 interface McpCardProps {
   readonly foldKey: string;
@@ -57,7 +57,7 @@ export function McpCard({ foldKey, action, observation, awake }: McpCardProps) {
   return (
     <Step
       icon={<PlugIcon size={14} />}
-      tone={result?.bad === true ? "bad" : busy ? "busy" : "plain"}
+      tone={result?.bad === true ? "bad" : busy ? underwayTone(action) : "plain"}
       testId="mcp-card"
       action={action}
     >
@@ -68,7 +68,7 @@ export function McpCard({ foldKey, action, observation, awake }: McpCardProps) {
             Used the tool <code className="path">{name}</code>
           </>
         }
-        {...(busy ? { aside: <Spinner /> } : {})}
+        {...(busy ? { aside: <Underway action={action} /> } : {})}
       >
         {action !== null && <Json value={objectField(action.args, "arguments") ?? {}} />}
         {result !== null && result.text !== "" && <pre className="file-text">{result.text}</pre>}

@@ -2,9 +2,9 @@
 import type { ActionEvent, ObservationEvent } from "../../protocol/events";
 import { objectField, stringField } from "../../protocol/fields";
 import { SearchIcon } from "../common/icons";
-import { Spinner } from "../common/Spinner";
 import { shortPath } from "./FileCards";
 import { Fold, Step } from "./Step";
+import { Underway, underwayTone } from "./Underway";
 
 interface SearchCardProps {
   readonly foldKey: string;
@@ -81,13 +81,13 @@ export function SearchCard({ foldKey, action, observation, awake }: SearchCardPr
   return (
     <Step
       icon={<SearchIcon size={14} />}
-      tone={bad ? "bad" : busy ? "busy" : "plain"}
+      tone={bad ? "bad" : busy ? underwayTone(action) : "plain"}
       testId="search-card"
       action={action}
     >
       {empty ? (
         <div className="line">
-          <span>{title}</span> {busy && <Spinner />}
+          <span>{title}</span> {busy && <Underway action={action} />}
         </div>
       ) : (
         <Fold foldKey={foldKey} title={title} initiallyOpen={bad}>
