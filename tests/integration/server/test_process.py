@@ -45,7 +45,8 @@ async def test_it_says_in_readable_lines_why_its_sandboxes_are_not_docker_contai
 
 
 async def test_a_second_server_on_the_same_data_is_refused(make_process: MakeProcess) -> None:
-    await make_process(*UNCONFINED)
+    first = await make_process(*UNCONFINED)
+    await first.until_printed("database")  # the last of its lines, in the same file as those of the second
     with pytest.raises(RuntimeError, match="another Drydock server") as caught:
         await make_process(*UNCONFINED)
     assert len(str(caught.value).splitlines()) == 1
