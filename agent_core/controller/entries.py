@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from typing import Literal
 
-from agent_core.controller.state import RESUMABLE, ConversationState
+from agent_core.controller.state import INTERRUPTING, RESUMABLE, ConversationState
 from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState, RecallAction
 from agent_core.events.llm_events import ActionDecision
 from agent_core.events.serialization import AnyEvent
 
 
 def first_state(state: ConversationState, *, has_initial: bool) -> list[AnyEvent]:
-    """How a conversation goes on that has been loaded: as it was, or with what its user has said since."""
+    """How a conversation goes on that has been loaded: as it was, or with what its user has said since.
+
+    Where actions await the user's word it waits still: a message that came meanwhile refuses them then (6.4).
+    """
     before = state.resumable if state.resumable in RESUMABLE else None
+    if state.undecided and state.resumable not in INTERRUPTING:
+        return [AgentStateChanged(agent_state=AgentState.AWAITING_USER_CONFIRMATION)]
     if has_initial or state.wants_attention:
         return [ChangeAgentState(agent_state=AgentState.RUNNING)]
     if before is None or before is AgentState.AWAITING_USER_INPUT:
         wanted = AgentState.AWAITING_USER_INPUT
         return [ChangeAgentState(agent_state=wanted), AgentStateChanged(agent_state=wanted)]
-    if before is AgentState.AWAITING_USER_CONFIRMATION and not state.undecided:
+    if before is AgentState.AWAITING_USER_CONFIRMATION:
         before = AgentState.AWAITING_USER_INPUT
     return [AgentStateChanged(agent_state=before)]
 

@@ -69,6 +69,22 @@ def test_a_policy_set_between_runs_holds_back_actions_and_a_second_run_confirms_
         assert sandbox.ran == ["rm x"]
 
 
+def test_a_message_to_an_agent_that_waits_refuses_its_actions_with_these_words_at_the_next_run(
+    sandbox: Sandbox,
+) -> None:
+    with conversation(agent(Script(run("rm x"), DONE)), workspace=sandbox) as one:
+        one.set_confirmation_policy(AlwaysConfirm())
+        one.send_message("Remove x.")
+        one.run()
+        one.send_message("Keep x.")
+        assert status(one) is WAITING, "nothing is decided before the run"
+        one.run()
+        assert status(one) is FINISHED
+        refused = [event for event in one.state.events if isinstance(event, UserRejectObservation)]
+        assert ["Keep x." in event.rejection_reason for event in refused] == [True]
+        assert sandbox.ran == []
+
+
 def test_a_refusal_answers_each_pending_action_at_once_and_the_next_run_tells_the_reason(sandbox: Sandbox) -> None:
     two: Said = ("", [("terminal", '{"command": "rm x"}'), ("terminal", '{"command": "rm y"}')])
     script = Script(two, DONE)
