@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ModelWrapValidatorHandler, SerializeAsAny, field_validator, model_validator
 
 from agent_core.agent.critic import AnyCritic
 from agent_core.agent.models_in import llms_in
@@ -34,8 +34,9 @@ FIRST_EVENTS = 3
 class AgentBase(ToolUser):
     """Configuration of an agent; all state is in the conversation's log.
 
-    Frozen, and serialisable with its `kind`, the class name: `AgentBase.revive` makes the same agent again from what
-    `model_dump` gave. What it keeps beside its fields, its tools once they are made, can be made again from them.
+    Frozen, and serialisable with its `kind`, the class name: `AgentBase.model_validate` and `model_validate_json` make
+    the same agent again from what `model_dump` gave, of the class that it names. What it keeps beside its fields, its
+    tools once they are made, can be made again from them.
 
     Attributes:
         llm: the model that reasons.
@@ -94,6 +95,14 @@ class AgentBase(ToolUser):
     def list_agents(cls) -> list[str]:
         """The names of all agent classes, sorted."""
         return sorted(AgentBase.agents)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _is_of_its_kind(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        if not inspect.isabstract(cls) or not isinstance(data, dict):
+            return handler(data)
+        revived: Self = cls.revive(data)
+        return revived
 
     @field_validator("security_policy_filename", mode="before")
     @classmethod

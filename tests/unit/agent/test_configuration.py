@@ -59,7 +59,7 @@ def test_an_agent_is_made_again_from_its_data(one: AgentBase) -> None:
     assert data["kind"] == type(one).__name__ == one.name
     again = AgentBase.revive(data)
     assert type(again) is type(one)
-    assert again == one
+    assert again == one == AgentBase.model_validate(data) == AgentBase.model_validate_json(one.model_dump_json())
     assert Holder.model_validate_json(Holder(agent=one).model_dump_json()).agent == one
     assert again.initialize().keys() == one.initialize().keys()
 
@@ -82,6 +82,8 @@ def test_an_agent_is_frozen_and_takes_no_unknown_fields() -> None:
         agent(kind="CodeActAgent")
     with pytest.raises(ValueError, match="NoSuchAgent"):
         AgentBase.revive({"kind": "NoSuchAgent"})
+    with pytest.raises(ValidationError, match="NoSuchAgent"):
+        AgentBase.model_validate({"kind": "NoSuchAgent"})
     with pytest.raises(ValueError, match="ThinkAction"):
         AgentBase.revive({"kind": "ThinkAction", "thought": "I am no agent"})
 
