@@ -135,7 +135,11 @@ class Conversation(Branching, Asking):
 
     async def arun(self) -> None:
         """`run` for asynchronous programs; when it is cancelled the agent is paused first."""
-        await self._ado(self._work.run())
+        try:
+            await self._ado(self._work.run())
+        except asyncio.CancelledError:
+            await asyncio.wrap_future(library_loop().submit(self._work.until_run_ended()))
+            raise
 
     def pause(self) -> None:
         """Stop the agent where it is: the model's answer and running commands are ended; `run` goes on from there.

@@ -35,7 +35,6 @@ from agent_core.session.workspace import Workspace
 
 logger = logging.getLogger(__name__)
 
-
 LOOK_SECONDS = 0.005
 END_SECONDS = 10.0
 _GOES_ON = frozenset({AgentState.PAUSED, AgentState.STOPPED, AgentState.ERROR, AgentState.RUNNING})
@@ -85,6 +84,8 @@ class ConversationLoop:
         self._session: AgentSession | None = None
         self._follower: asyncio.Task[None] | None = None
         self.is_running = False
+        self._ended = asyncio.Event()
+        self._ended.set()
         self._servers = KeptServers()
 
     def use_agent(self, agent: AgentBase) -> None:
@@ -186,6 +187,7 @@ class ConversationLoop:
         if self.is_running:
             raise RuntimeError(f"conversation {self.conversation_id} is running already")
         self.is_running = True
+        self._ended.clear()
         try:
             async with self.sandbox.turn:
                 await self._run_to_rest()
@@ -197,9 +199,16 @@ class ConversationLoop:
         finally:
             await self.end_session()
             self.is_running = False
+            self._ended.set()
         fold = await self.log.present()
         if fold.is_failure:
             raise self._failure(fold.failure)
+
+    async def until_run_ended(self) -> None:
+        """Wait until a run that was cancelled is over: its agent is paused, and the next one may begin."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(END_SECONDS):
+                await self._ended.wait()
 
     async def close(self) -> None:
         """End what is going on, the tools' executors, and the sandbox; the log stays."""
