@@ -281,6 +281,10 @@ _MODULES = {
 _HOMES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
 
 
+# Not tools, but made of them: programs that look for a preset may ask here, too. `agent_core` is their own place.
+_HOMES |= {"get_default_agent": "agent_core.agent.presets", "get_planning_agent": "agent_core.agent.planning"}
+
+
 def __getattr__(name: str) -> Any:
     """A public name, loaded when it is asked for."""
     if name not in _HOMES:

@@ -22,6 +22,11 @@ def test_every_public_name_can_be_had(module: object) -> None:
         getattr(module, "nonesuch")  # noqa: B009 - a name that mypy must not look for
 
 
+def test_the_presets_of_agents_are_found_beside_those_of_tools() -> None:
+    assert tools.get_default_agent is agent_core.get_default_agent
+    assert tools.get_planning_agent is agent_core.get_planning_agent
+
+
 def test_importing_the_package_loads_nothing_else() -> None:
     code = "import sys, agent_core, agent_core.tools; print('pydantic' in sys.modules, len(sys.modules) < 150)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
