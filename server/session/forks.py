@@ -62,14 +62,17 @@ async def fork_conversation(
     )
     if reset_metrics:
         record = replace(record, accumulated_cost=0.0, prompt_tokens=0, completion_tokens=0)
-    await database.conversations.create(record)
+    seed = seed_of(database.data_dir, new_id)
     try:
         logs = (database.events, source.id), (database.events, new_id)
         moments = await fork_log(*logs, upto=upto, reset_metrics=reset_metrics)
         if copy_files and source.sandbox is not None:
-            await _copy_files(manager, source, moments, seed_of(database.data_dir, new_id))
+            await _copy_files(manager, source, moments, seed)
+        # Last, so that nobody ever sees a fork that is not whole, not even when this process is killed.
+        await database.conversations.create(record)
     except BaseException:
-        await manager.delete(new_id)
+        seed.unlink(missing_ok=True)
+        await database.conversations.delete(new_id)
         raise
 
 

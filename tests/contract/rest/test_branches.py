@@ -151,6 +151,30 @@ async def test_a_fork_gets_the_files_at_its_first_start(make_server: MakeServer,
         assert list((tmp_path / "data" / "forks").iterdir()) == []
 
 
+async def test_a_fork_is_seen_by_nobody_before_it_is_whole(make_server: MakeServer) -> None:
+    received: list[FakeCall] = []
+    known: list[set[str]] = []
+    provider = packing([b"one"], received)
+    pack = provider.handlers["workspace.pack"]
+
+    async def looking(call: FakeCall) -> FakeAnswer:
+        known.append(await server.app.services.database.conversations.ids())
+        return await pack(call)
+
+    provider.handlers["workspace.pack"] = looking
+    async with make_server(provider) as server:
+        conversation_id, before = await worked(server)
+        response = await server.post(
+            f"/api/conversations/{conversation_id}/fork", json={"event_id": message_id(before)}
+        )
+        assert response.status_code == 200, response.text
+        assert known == [{conversation_id}]
+        assert await server.app.services.database.conversations.ids() == {
+            conversation_id,
+            response.json()["conversation_id"],
+        }
+
+
 async def test_where_the_files_cannot_be_had_there_is_no_fork(server: Server) -> None:
     conversation_id, _ = await worked(server)
     response = await server.post(f"/api/conversations/{conversation_id}/fork")
