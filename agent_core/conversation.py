@@ -30,6 +30,7 @@ from agent_core.session.conversation_loop import ConversationLoop
 from agent_core.session.conversation_state import ConversationView
 from agent_core.session.decisions import reject_pending
 from agent_core.session.direct_call import tool_named
+from agent_core.session.given import check_given
 from agent_core.session.making import with_full_context
 from agent_core.session.settings import ConfirmSubagents, SessionSettings
 from agent_core.session.tags import checked_tags
@@ -62,6 +63,10 @@ class Conversation(Branching, Asking):
         tags: words about the conversation for its program; names of lower-case letters and digits.
         confirm_subagents: says whether sub-agents may carry out actions that a user would be asked about; None agrees
             where nobody asks the user here either, and refuses otherwise.
+
+    Raises:
+        TypeError: `agent` is no agent, or `workspace` none of what it may be.
+        ValueError: a limit or a tag is not what it may be.
     """
 
     def __init__(
@@ -81,6 +86,7 @@ class Conversation(Branching, Asking):
         tags: Mapping[str, str] | None = None,
         confirm_subagents: ConfirmSubagents | None = None,
     ) -> None:
+        check_given(agent, max_iteration_per_run, max_budget_per_run)
         self.id = str(conversation_id or uuid4())
         self.agent = agent.model_copy()  # the tools that it makes are this conversation's own
         self.workspace = workspace_of(workspace)
@@ -128,7 +134,7 @@ class Conversation(Branching, Asking):
         A conversation that was paused or failed goes on; what awaited confirmation is confirmed.
 
         Raises:
-            ConversationRunError: the run failed; its message says why, its cause is the error if there was one.
+            ConversationRunError: the run failed; its message says why.
             RuntimeError: it is running already, is closed, or this is called in its own loop.
         """
         self._do(self._work.run())

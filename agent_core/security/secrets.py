@@ -200,4 +200,6 @@ def _source(given: GivenSecret) -> SecretSource:
         return given
     if callable(given):
         return CallableSecret(given)
+    if not hasattr(given, "value"):
+        raise TypeError(f"a secret is a {type(given).__name__}: give a text, a function, or a source of secrets")
     return given

@@ -151,9 +151,16 @@ class GivenSandbox(Workspace):
 
 
 def workspace_of(given: str | Path | Workspace | Sandbox) -> Workspace:
-    """What was given, as a workspace: a path is a folder of this host."""
+    """What was given, as a workspace: a path is a folder of this host.
+
+    Raises:
+        TypeError: it is none of these.
+    """
     if isinstance(given, Workspace):
         return given
     if isinstance(given, str | Path):
         return LocalWorkspace(given)
+    if not hasattr(given, "working_dir"):
+        kind = type(given).__name__
+        raise TypeError(f"workspace is a {kind}: give the path of a folder, a workspace or a sandbox")
     return GivenSandbox(given)

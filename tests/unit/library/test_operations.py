@@ -46,6 +46,29 @@ def kinds(one: Conversation) -> list[str]:
     return [event.kind for event in one.state.events]
 
 
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"agent": "me"}, "agent is a str: give an Agent"),
+        ({"workspace": 5}, "workspace is a int: give the path"),
+        ({"max_iteration_per_run": 0}, "max_iteration_per_run is 0: "),
+        ({"max_iteration_per_run": "many"}, "max_iteration_per_run is 'many': "),
+        ({"max_budget_per_run": -1}, "max_budget_per_run is -1: "),
+        ({"max_budget_per_run": float("nan")}, "max_budget_per_run is nan: "),
+    ],
+)
+def test_what_a_conversation_cannot_be_made_of_is_refused_at_once(given: dict[str, Any], error: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=error):
+        Conversation(**{"agent": agent(Script()), **given})
+
+
+def test_a_secret_that_is_none_is_refused_without_showing_it() -> None:
+    one = conversation(agent(Script()), secrets={"PIN": 271828})
+    with pytest.raises(TypeError, match="a secret is a int: give a text") as caught:
+        one.send_message("Go.")
+    assert "271828" not in str(caught.value)
+
+
 # --- confirmation ---
 
 
