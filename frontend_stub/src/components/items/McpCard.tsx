@@ -71,7 +71,7 @@ export function McpCard({ foldKey, action, observation, awake }: McpCardProps) {
         {...(busy ? { aside: <Underway action={action} /> } : {})}
       >
         {action !== null && <Json value={objectField(action.args, "arguments") ?? {}} />}
-        {result !== null && result.text !== "" && <pre className="file-text">{result.text}</pre>}
+        {result !== null && result.text !== "" && <pre className="file-text wrap">{result.text}</pre>}
         {result !== null && result.images.length > 0 && (
           <div className="prose">
             {result.images.map((image, index) => (
