@@ -91,12 +91,13 @@ class MultimodalRouter(RouterLLM):
             raise ValueError(f"llms_for_routing needs the keys 'primary' and 'secondary'; missing: {missing}")
         return self
 
-    def select_llm(self, messages: Sequence[WireMessage]) -> str:
-        if any(has_images(message) for message in messages):
+    def select_llm(self, messages: Sequence[Message | WireMessage]) -> str:
+        wire = self._wire(messages)
+        if any(has_images(message) for message in wire):
             return "primary"
         secondary = self.llms_for_routing["secondary"]
         limit = secondary.effective_max_input_tokens
-        return "primary" if limit is not None and secondary.get_token_count(messages) > limit else "secondary"
+        return "primary" if limit is not None and secondary.get_token_count(wire) > limit else "secondary"
 
 
 class RandomRouter(RouterLLM):

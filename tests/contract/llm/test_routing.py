@@ -117,6 +117,7 @@ async def test_images_and_long_prompts_go_to_the_primary_model_the_rest_to_the_s
             "secondary": model(server, model="openai/secondary", max_input_tokens=16_384),
         }
         router = MultimodalRouter(llms_for_routing=models)
+        assert [router.select_llm([one]) for one in (Message.user("Hi"), picture)] == ["secondary", "primary"]
         for message in (Message.user("Hi"), Message.user("x" * 70_000), picture):
             await router.acompletion([router.render(message)])
     assert [request.model for request in server.requests] == ["secondary", "primary", "primary"]
