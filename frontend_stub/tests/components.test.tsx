@@ -340,7 +340,9 @@ describe("approval", () => {
     await userEvent.click(screen.getByTestId("reject-button"));
     fireEvent.keyDown(window, { key: "Enter", ctrlKey: true });
     fireEvent.keyDown(window, { key: "Backspace", metaKey: true, shiftKey: true });
-    expect(onAnswer.mock.calls).toEqual([[true], [false], [true], [false]]);
+    expect(onAnswer.mock.calls).toEqual([["approve"], ["reject"], ["approve"], ["reject"]]);
+    fireEvent.click(screen.getByTestId("approve-for-good-button"));
+    expect(onAnswer).toHaveBeenLastCalledWith("approve-for-good");
   });
 });
 

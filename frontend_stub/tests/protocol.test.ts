@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { messageAction, stateAction } from "../src/protocol/client-actions";
+import { lastingApproval, messageAction, stateAction } from "../src/protocol/client-actions";
 import { frameId, parseDelta, parseFrame } from "../src/protocol/frames";
 import { explain, explainReason, progressLabel } from "../src/protocol/status";
 import { action, state } from "./builders";
@@ -49,6 +49,7 @@ describe("what the page sends", () => {
       args: { content: "hi", image_urls: [], file_urls: [], timestamp: "2025-11-15T09:43:21.123Z" },
     });
     expect(stateAction("user_confirmed")).toEqual({ action: "change_agent_state", args: { agent_state: "user_confirmed" } });
+    expect(lastingApproval().args).toEqual({ agent_state: "user_confirmed", remember: true });
   });
 });
 

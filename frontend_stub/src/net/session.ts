@@ -3,8 +3,8 @@
  *
  * Everything it learns goes to the store as actions; it keeps only what concerns connecting.
  */
-import { messageAction, stateAction } from "../protocol/client-actions";
-import type { RequestedState } from "../protocol/client-actions";
+import { lastingApproval, messageAction, stateAction } from "../protocol/client-actions";
+import type { ClientAction, RequestedState } from "../protocol/client-actions";
 import { parseDelta, parseFrame } from "../protocol/frames";
 import type { ConversationModel, ConversationStore, ModelAction } from "../state/model";
 import { acceptsMessage, needsStart, phaseOf } from "../state/phase";
@@ -97,7 +97,16 @@ export class ConversationSession {
       void this.start();
       return;
     }
-    if (this.#line?.connected === true) this.#line.send(stateAction(state));
+    this.#sendNow(stateAction(state));
+  }
+
+  /** Approves what waits, and everything that comes later in this conversation. */
+  approveForGood(): void {
+    this.#sendNow(lastingApproval());
+  }
+
+  #sendNow(action: ClientAction): void {
+    if (this.#line?.connected === true) this.#line.send(action);
     else this.#notice("There is no connection to the server just now. Try again when it is back.");
   }
 

@@ -6,6 +6,7 @@ import { useServices } from "../app/services";
 import type { Services } from "../app/services";
 import { Folds, FoldsContext } from "../components/common/folds";
 import { ApprovalBar } from "../components/conversation/ApprovalBar";
+import type { Answer } from "../components/conversation/ApprovalBar";
 import { Composer } from "../components/conversation/Composer";
 import { ConversationHeader } from "../components/conversation/ConversationHeader";
 import { Notices } from "../components/conversation/Notices";
@@ -114,8 +115,9 @@ function OpenConversation({ id, store, session }: OpenConversationProps) {
     session.retryNow();
   }, [session]);
   const answer = useCallback(
-    (approved: boolean) => {
-      session.request(approved ? "user_confirmed" : "user_rejected");
+    (reply: Answer) => {
+      if (reply === "approve-for-good") session.approveForGood();
+      else session.request(reply === "approve" ? "user_confirmed" : "user_rejected");
     },
     [session],
   );

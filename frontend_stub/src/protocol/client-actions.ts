@@ -21,3 +21,8 @@ export type RequestedState = Extract<
 export function stateAction(state: RequestedState): ClientAction {
   return { action: "change_agent_state", args: { agent_state: state } };
 }
+
+/** Agreement to what waits and, in this conversation, to all that would wait later. */
+export function lastingApproval(): ClientAction {
+  return { action: "change_agent_state", args: { agent_state: "user_confirmed", remember: true } };
+}

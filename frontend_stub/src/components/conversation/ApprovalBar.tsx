@@ -23,18 +23,20 @@ function describe(action: ActionEvent): readonly [string, string] {
   }
 }
 
+export type Answer = "approve" | "approve-for-good" | "reject";
+
 interface ApprovalBarProps {
   /** Everything that one answer decides on. */
   readonly actions: readonly ActionEvent[];
-  readonly onAnswer: (approved: boolean) => void;
+  readonly onAnswer: (answer: Answer) => void;
 }
 
 export function ApprovalBar({ actions, onAnswer }: ApprovalBarProps) {
   useEffect(() => {
     const onKeyDown = (event: KeyboardEvent) => {
       if (!event.metaKey && !event.ctrlKey) return;
-      if (event.key === "Enter") onAnswer(true);
-      else if (event.key === "Backspace" && event.shiftKey) onAnswer(false);
+      if (event.key === "Enter") onAnswer("approve");
+      else if (event.key === "Backspace" && event.shiftKey) onAnswer("reject");
       else return;
       event.preventDefault();
     };
@@ -67,10 +69,19 @@ export function ApprovalBar({ actions, onAnswer }: ApprovalBarProps) {
         ))}
       </div>
       <div className="approval-actions">
-        <button type="button" className="button" data-testid="reject-button" title="Ctrl+Shift+Backspace" onClick={() => { onAnswer(false); }}>
+        <button type="button" className="button" data-testid="reject-button" title="Ctrl+Shift+Backspace" onClick={() => { onAnswer("reject"); }}>
           {deeds.length > 1 ? "Reject all" : "Reject"}
         </button>
-        <button type="button" className="button primary" data-testid="approve-button" title="Ctrl+Enter" onClick={() => { onAnswer(true); }}>
+        <button
+          type="button"
+          className="button"
+          data-testid="approve-for-good-button"
+          title="In this conversation nothing waits for you any more"
+          onClick={() => { onAnswer("approve-for-good"); }}
+        >
+          Approve and don’t ask again
+        </button>
+        <button type="button" className="button primary" data-testid="approve-button" title="Ctrl+Enter" onClick={() => { onAnswer("approve"); }}>
           {deeds.length > 1 ? "Approve all" : "Approve"}
         </button>
       </div>
