@@ -40,7 +40,10 @@ async def test_the_tools_of_all_servers_are_there_and_can_be_called() -> None:
         ({"command": "yes"}, program.GARBAGE),
         ({"command": "no-such-program"}, "its command 'no-such-program' was not found on this host"),
         ({"command": str(Path(__file__))}, "was not found on this host"),
-        ({"command": "cat", "cwd": "/proc/no-such-folder"}, "its command 'cat' cannot be started: No such file or directory"),
+        (
+            {"command": "cat", "cwd": "/proc/no-such-folder"},
+            "its command 'cat' cannot be started: No such file or directory",
+        ),
         ({"url": "http://127.0.0.1:1/mcp"}, "nothing answers at its address"),
         ({"url": "http://127.0.0.1:1/mcp", "transport": "sse"}, "nothing answers at its address"),
         ({"url": "ws://127.0.0.1:1/mcp"}, "WebSockets are not supported"),
