@@ -87,6 +87,7 @@ async def measure(stage: Stage) -> list[Figure]:
     """The database as the server opens it, in this process."""
     data_dir = stage.data_dir()
     async with open_database(data_dir) as database:
+        await database.make_room()  # as a server does when it has started
         sync = sync_disk(data_dir)
         alone = [seconds * 1000 for seconds in await single(database, stage.few(SINGLE_APPENDS, 100))]
         rates = [await many(database, stage.few(APPENDS_EACH, 20)) for _ in range(stage.few(3, 1))]

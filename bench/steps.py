@@ -82,6 +82,7 @@ async def _overhead(stage: Stage, name: str, settings: Callable[[LLM], SessionSe
     model = InstantModel(steps)
     data_dir = stage.data_dir()
     async with open_database(data_dir) as database, stage.provider(data_dir) as provider:
+        await database.make_room()  # as a server does when it has started
         try:
             spec = SandboxSpec("overhead", database.instance_id, image=IMAGE, data_dir=str(data_dir), network="none")
             session = AgentSession(

@@ -106,6 +106,7 @@ class AnnouncingServer(uvicorn.Server):
             self._say_sandbox(reason)
         self._say(f"  model     {_model(app.settings)}")
         self._say(f"  database  {_database(app.services.database)}")
+        await app.services.database.make_room()
         if reason is None:
             self._say_sandbox((await app.services.sandboxes.chosen()).reason)
 

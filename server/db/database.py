@@ -16,6 +16,7 @@ from server.db.conversations import ConversationRepository
 from server.db.engine import DatabaseSettings, Engines, create_engines, create_file, sqlite_url
 from server.db.event_store import SqlEventStore
 from server.db.instance_lock import InstanceLock, instance_id, prepare_data_dir
+from server.db.log_room import make_room
 from server.db.upgrade import upgrade
 from server.db.user_settings import SettingsRepository
 from server.db.writer import Writer
@@ -49,6 +50,10 @@ class Database:
     secrets: SecretBox
     engines: Engines
     writer: Writer
+
+    async def make_room(self) -> None:
+        """Spare the first appends the growing of the database's log; for a process that stays (see `log_room`)."""
+        await make_room(self.engines, self.writer)
 
 
 @asynccontextmanager

@@ -24,7 +24,7 @@ Synchronous = Literal["FULL", "NORMAL"]
 MAX_ROWS = 512
 """Rows of one statement: ten parameters each, far below SQLite's limit of 32,766."""
 
-_WAL_PAGES_BEFORE_CHECKPOINT = 1000
+WAL_PAGES_BEFORE_CHECKPOINT = 1000
 """SQLite's default. More would make the log of changes a larger file, and a file that grows is slow to sync."""
 
 _WAL_BYTES_KEPT = 32 * 1024 * 1024
@@ -102,7 +102,7 @@ def configure(engine: AsyncEngine, *, synchronous: Synchronous, busy_timeout_sec
             f"synchronous = {synchronous}",
             "foreign_keys = ON",
             f"cache_size = -{cache_kib}",
-            f"wal_autocheckpoint = {_WAL_PAGES_BEFORE_CHECKPOINT}",
+            f"wal_autocheckpoint = {WAL_PAGES_BEFORE_CHECKPOINT}",
             f"journal_size_limit = {_WAL_BYTES_KEPT}",
         ):
             cursor.execute(f"PRAGMA {pragma}")
