@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, List
 
 from . import processes
 from .loop import Loop
+from .ports import OWN_MARK
 
 _LINE_LIMIT = 64 * 1024 * 1024
 _CHUNK = 1024 * 1024
@@ -117,6 +118,7 @@ def _start(workspace: str, log_path: str) -> "tuple[int, int, int]":
     library = os.environ.get(_LIBRARY, "")
     command = [python, "-I", "-c", _BOOT, os.path.dirname(os.path.abspath(__file__)), library, workspace]
     environment = dict(os.environ, PW_TEST_SCREENSHOT_NO_FONTS_READY="1", NODE_OPTIONS="")
+    environment[OWN_MARK] = "browser"
     log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     its_input, our_input = os.pipe()
     our_output, its_output = os.pipe()

@@ -12,6 +12,7 @@ from .wire import Decoder, Frame, ProtocolError, encode
 _CHUNK = 256 * 1024
 _LIVE_LIMIT = 256 * 1024
 _READING_LIMIT = 8 * 1024 * 1024
+_ROOM = 128 * 1024
 
 
 class Connection:
@@ -34,6 +35,13 @@ class Connection:
         self._reading = False
         self._ending = False
         self.is_open = True
+        self.on_room: Optional[Callable[[], None]] = None
+        """Called when there is room again after there was none."""
+
+    @property
+    def has_room(self) -> bool:
+        """True while data that can wait may be sent: they would not delay what follows them by much."""
+        return self._waiting < _ROOM
 
     def start(self) -> None:
         """Begin to read."""
@@ -110,13 +118,18 @@ class Connection:
             if self.is_open and not self._ending:
                 self._received(self, frame)
 
+    def _writable(self) -> None:
+        self._write()
+        if self.is_open and self.on_room is not None and self.has_room:
+            self.on_room()
+
     def _write(self) -> None:
         while self._out:
             view = self._out[0]
             try:
                 sent = self._stream.send(view[:_CHUNK])
             except BlockingIOError:
-                self._loop.add_writer(self._stream.fileno(), self._write)
+                self._loop.add_writer(self._stream.fileno(), self._writable)
                 return
             except OSError:
                 self.close()

@@ -173,6 +173,13 @@ def kill_family(pid: int) -> None:
             return
 
 
+def descends(pid: int, ancestor: int) -> bool:
+    """True when the process is a child of the other one, or a child's child."""
+    by_id = table()
+    process = by_id.get(pid)
+    return process is not None and _descends(process, ancestor, by_id)
+
+
 def _read(name: str) -> Optional[Process]:
     try:
         with open(f"/proc/{name}/stat", "rb", buffering=0) as file:

@@ -14,6 +14,7 @@ from .disk import FileError
 from .files import Files, Reply
 from .journal import Answer, Journal
 from .loop import Loop
+from .ports import Ports
 from .request import Request
 from .searching import Searches
 from .session import Session
@@ -70,6 +71,9 @@ class Requests:
             "journal.lookup": self._journal_lookup,
             "patch.apply": self._patch_apply,
             "ping": self._ping,
+            "ports.list": lambda request, _given, _: self._work(
+                request, "ports.list", lambda: Reply(Ports(self._mark).listening())
+            ),
             "search.glob": lambda request, given, _: self._search("glob", request, given),
             "search.grep": lambda request, given, _: self._search("grep", request, given),
             "shell.interrupt": self._shell_interrupt,
@@ -183,6 +187,9 @@ class Requests:
 
     def _workspace_facts(self, request: Request, _given: Dict[str, Any], _blob: Optional[bytes]) -> None:
         self._work(request, self._workspace, lambda: Reply(facts.workspace(self._workspace)))
+
+    def _ports_list(self, request: Request, _given: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        self._work(request, "ports.list", lambda: Reply(Ports(self._mark).listening()))
 
     def _journal_lookup(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
         request.finish({"state": self._journal.state(arguments.text(given, "key"))})

@@ -12,11 +12,13 @@ from .history import History
 from .journal import Journal
 from .loop import Loop
 from .patcher import Patcher
+from .ports import Ports
 from .pty import close_inherited
 from .requests import Requests
 from .searching import Searches
 from .server import Server, watch_signals
 from .snapshots import Snapshots
+from .tunnels import Tunnels
 from .whole_files import WholeFiles
 from .workers import Workers
 
@@ -36,7 +38,7 @@ def serve(socket_path: str, state_directory: str, workspace: str, idle_exit_seco
     searches, browser = Searches(loop, workspace), Browser(loop, workspace, state_directory)
     snapshots = Snapshots(loop, files, workspace, state_directory)
     requests = Requests(loop, workspace, boot, journal, files, searches, browser, snapshots)
-    server = Server(loop, requests, workspace, boot, idle_exit_seconds)
+    server = Server(loop, requests, Tunnels(loop, Ports(boot)), workspace, boot, idle_exit_seconds)
     watch_signals(loop, requests)
     try:
         server.listen(socket_path)

@@ -13,16 +13,20 @@ from . import VERSION, facts
 from .connection import Connection
 from .loop import Loop, Timer
 from .requests import Requests
+from .tunnels import Tunnels
 from .wire import PROTOCOL, Frame
 
 
 class Server:
     """Serves one server at a time: the newest connection wins, the one before is told so and closed."""
 
-    def __init__(self, loop: Loop, requests: Requests, workspace: str, boot: str, idle_exit_seconds: float) -> None:
+    def __init__(
+        self, loop: Loop, requests: Requests, tunnels: Tunnels, workspace: str, boot: str, idle_exit_seconds: float
+    ) -> None:
         """``boot`` names this run of the runner; 0 idle seconds: it stays however long nobody attaches."""
         self._loop = loop
         self._requests = requests
+        self._tunnels = tunnels
         self._workspace = workspace
         self._idle_exit_seconds = idle_exit_seconds
         self._boot = boot
@@ -77,6 +81,7 @@ class Server:
             stream, _ = self._listener.accept()
         except OSError:
             return
+        self._tunnels.close()
         before = self._connection
         self._connection = Connection(self._loop, stream, self._received, self._lost)
         if before is not None:
@@ -96,15 +101,21 @@ class Server:
             "workspace": self._workspace,
             "user": facts.username(),
             "hostname": os.uname().nodename,
+            "tunnels": True,
         }
 
     def _received(self, connection: Connection, frame: Frame) -> None:
-        if connection is self._connection:
+        if connection is not self._connection:
+            return
+        if "stream" in frame.message:
+            self._tunnels.receive(connection, frame)
+        else:
             self._requests.receive(connection, frame)
 
     def _lost(self, connection: Connection) -> None:
         if connection is self._connection:
             self._connection = None
+            self._tunnels.close()
             self._start_idling()
 
     def _start_idling(self) -> None:

@@ -53,6 +53,7 @@ class Client:
         self._live: dict[int, list[str]] = {}
         self._answers: dict[int, Answer] = {}
         self._number = 0
+        self._tunnels: dict[int, list[Frame]] = {}
         self.hello: dict[str, Any] = self.receive().message["hello"]
 
     def send(self, op: str, *, key: str | None = None, blob: bytes | None = None, **args: Any) -> int:
@@ -92,6 +93,16 @@ class Client:
         text: str = result["output"]
         return text
 
+    def send_to(self, stream: int, blob: bytes | None = None, **message: Any) -> None:
+        """Send a frame of a tunnel."""
+        self.stream.sendall(encode({"stream": stream, **message}, blob))
+
+    def wait_for_tunnel(self, stream: int) -> Frame:
+        """Return the next frame of a tunnel."""
+        while not self._tunnels.get(stream):
+            self._take(self.receive())
+        return self._tunnels[stream].pop(0)
+
     def receive(self) -> Frame:
         """Return the next frame; EOFError at the end of the stream."""
         while not self._frames:
@@ -106,6 +117,9 @@ class Client:
         self.stream.close()
 
     def _take(self, frame: Frame) -> None:
+        if "stream" in frame.message:
+            self._tunnels.setdefault(frame.message["stream"], []).append(frame)
+            return
         number = frame.message["id"]
         if "output" in frame.message:
             self._live.setdefault(number, []).append(frame.message["output"])

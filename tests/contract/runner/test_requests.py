@@ -21,7 +21,7 @@ def test_the_runner_says_hello(client: Client, runner: Runner) -> None:
     assert hello["protocol"] == 1
     assert hello["pid"] == runner.process.pid
     assert hello["workspace"] == str(runner.workspace)
-    assert set(hello) == {"protocol", "runner", "python", "pid", "boot", "workspace", "user", "hostname"}
+    assert set(hello) == {"protocol", "runner", "python", "pid", "boot", "workspace", "user", "hostname", "tunnels"}
 
 
 def test_the_socket_is_for_its_owner_only(client: Client, runner: Runner) -> None:
