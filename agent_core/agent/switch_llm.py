@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 from pydantic import Field
@@ -17,7 +17,7 @@ from agent_core.llm.llm import LLM
 from agent_core.llm.profiles import ProfileStore
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.registry import register_tool
-from agent_core.tools.spec import DeclaredResources, ToolAnnotations, ToolContext
+from agent_core.tools.spec import ToolAnnotations, ToolContext
 
 logger = logging.getLogger(__name__)
 
@@ -39,23 +39,16 @@ class SwitchLLMTool(ToolDefinition[SwitchLLMAction, SwitchLLMObservation]):
     """The `switch_llm` tool."""
 
     tool_name: ClassVar[str] = "switch_llm"
-
-    def declared_resources(self, action: Action) -> DeclaredResources:
-        return DeclaredResources(keys=("tool:switch_llm",), declared=True)
+    resources: ClassVar[tuple[str, ...] | None] = ("tool:switch_llm",)
+    description: str = (
+        "Hand the conversation over to another of the user's models, for example to a stronger one when you get no"
+        " further. It knows all that you know."
+    )
+    annotations: ToolAnnotations = ToolAnnotations(title="Switch model", destructiveHint=False, openWorldHint=False)
 
     @classmethod
-    def create(cls, conv_state: Any = None, **params: Any) -> Sequence[ToolDefinition]:
-        if params:
-            raise TypeError(f"switch_llm takes no parameters, but was given {sorted(params)}")
-        definition = cls(
-            name=cls.tool_name,
-            description="Hand the conversation over to another of the user's models, for example to a stronger one when"
-            " you get no further. It knows all that you know.",
-            action_type=SwitchLLMAction,
-            observation_type=SwitchLLMObservation,
-            annotations=ToolAnnotations(title="Switch model", destructiveHint=False, openWorldHint=False),
-        )
-        return [definition.set_executor(_switched)]
+    def make_executor(cls) -> Callable[..., Any]:
+        return _switched
 
 
 def _switched(action: SwitchLLMAction, conversation: ToolContext | None = None) -> SwitchLLMObservation:

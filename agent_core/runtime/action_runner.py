@@ -85,7 +85,7 @@ class ActionRunner:
             async with self._locks.held(definition.name, definition.declared_resources(action.action)):
                 latest = await self._latest.of(action.tool_name)
                 context = CallContext(self._stream, self._sandbox, action, self._secrets, latest, self._subagents)
-                observation = await definition(action.action, context)
+                observation = await definition.acall(action.action, context)
             if hooks is not None and (words := await hooks.after(action, observation)):
                 said = [TextContent(text=f"[A hook says] {text}") for text in words]
                 observation = observation.model_copy(update={"content": [*observation.content, *said]})
@@ -131,7 +131,7 @@ class ActionRunner:
             async with asyncio.timeout(LAST_OUTPUT_SECONDS):
                 if await self._sandbox.lookup(self._key(action)) not in ("running", "done"):
                     return ""
-                observation = await definition(
+                observation = await definition.acall(
                     action.action, CallContext(self._stream, self._sandbox, action, self._secrets)
                 )
                 return observation.text

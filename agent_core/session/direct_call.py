@@ -65,6 +65,6 @@ async def call_directly(definition: ToolDefinition, action: Action, context: Dir
         SandboxError: the sandbox cannot be had.
     """
     try:
-        return await definition(action, context)
+        return await definition.acall(action, context)
     finally:
         await context.sandbox.ack([context.idempotency_key])

@@ -67,7 +67,7 @@ class ModelJudge:
         if parsed.action is not None:
             context = DirectContext(self._context.conversation_id, self._sandbox, {}, lambda values: None, None)
             try:
-                seen = await tools[parsed.tool_name](parsed.action, context)
+                seen = await tools[parsed.tool_name].acall(parsed.action, context)
                 text = "\n".join(part.text for part in seen.to_llm_content if isinstance(part, TextContent))
             except (DrydockError, ValueError) as error:
                 text = f"The call failed: {error}"

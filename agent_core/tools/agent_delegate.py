@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
 from pydantic import Field
@@ -10,7 +10,7 @@ from pydantic import Field
 from agent_core.events.schema import Action, Observation
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.registry import register_tool
-from agent_core.tools.spec import DeclaredResources, ToolAnnotations, ToolContext
+from agent_core.tools.spec import ToolAnnotations, ToolContext
 from agent_core.tools.subagents import SubAgentError, subagents_of
 
 BROWSING_AGENT: Final = "BrowsingAgent"
@@ -63,25 +63,18 @@ class BrowsingDelegateTool(ToolDefinition[AgentDelegateAction, AgentDelegateObse
     tool_name: ClassVar[str] = "delegate_to_browsing_agent"
     resumable: ClassVar[bool] = True
 
-    def declared_resources(self, action: Action) -> DeclaredResources:
-        return DeclaredResources(declared=True)
+    resources: ClassVar[tuple[str, ...] | None] = ()
+    description: str = "Have the browsing agent look something up, or do something, on web pages."
+    action_type: type[Action] = BrowsingTask
+    annotations: ToolAnnotations = ToolAnnotations(title="Browsing agent")
 
     def action_from_arguments(self, arguments: Mapping[str, Any]) -> Action:
         asked = BrowsingTask.model_validate(dict(arguments))
         return AgentDelegateAction(agent=BROWSING_AGENT, inputs={"task": asked.task})
 
     @classmethod
-    def create(cls, conv_state: Any = None, **params: Any) -> Sequence[ToolDefinition]:
-        if params:
-            raise TypeError(f"delegate_to_browsing_agent takes no parameters, but was given {sorted(params)}")
-        definition = cls(
-            name=cls.tool_name,
-            description="Have the browsing agent look something up, or do something, on web pages.",
-            action_type=BrowsingTask,
-            observation_type=AgentDelegateObservation,
-            annotations=ToolAnnotations(title="Browsing agent"),
-        )
-        return [definition.set_executor(execute)]
+    def make_executor(cls) -> Callable[..., Any]:
+        return execute
 
 
 register_tool(BrowsingDelegateTool.tool_name, BrowsingDelegateTool)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from pydantic import Field
 
@@ -58,28 +57,6 @@ class ApplyPatchExecutor(SandboxExecutor[ApplyPatchAction, ApplyPatchObservation
         return ApplyPatchObservation.from_text(result["text"], **kept)
 
 
-class ApplyPatchTool(ToolDefinition[ApplyPatchAction, ApplyPatchObservation]):
-    """The `apply_patch` tool."""
-
-    journaled: ClassVar[bool] = True
-    tool_name: ClassVar[str] = "apply_patch"
-
-    @classmethod
-    def create(
-        cls, conv_state: Any = None, *, executor: ApplyPatchExecutor | None = None, **params: Any
-    ) -> Sequence[ToolDefinition]:
-        if params:
-            raise TypeError(f"apply_patch takes only executor, but was given {sorted(params)}")
-        definition = cls(
-            name=cls.tool_name,
-            description=_DESCRIPTION,
-            action_type=ApplyPatchAction,
-            observation_type=ApplyPatchObservation,
-            annotations=ToolAnnotations(title="Apply patch", openWorldHint=False),
-        )
-        return [definition.set_executor(executor or ApplyPatchExecutor())]
-
-
 _DESCRIPTION = """Change files of the workspace by a patch. All of it is applied, or nothing.
 
 *** Begin Patch
@@ -98,5 +75,19 @@ _DESCRIPTION = """Change files of the workspace by a patch. All of it is applied
   blank (stays), - (goes) or + (comes). Give about three unchanged lines before and after a change.
 - *** End of File after a hunk says that it is at the end. *** Move to is for renaming only.
 - Paths are relative to the workspace."""
+
+
+class ApplyPatchTool(ToolDefinition[ApplyPatchAction, ApplyPatchObservation]):
+    """The `apply_patch` tool."""
+
+    journaled: ClassVar[bool] = True
+    tool_name: ClassVar[str] = "apply_patch"
+    description: str = _DESCRIPTION
+    annotations: ToolAnnotations = ToolAnnotations(title="Apply patch", openWorldHint=False)
+
+    @classmethod
+    def make_executor(cls) -> ApplyPatchExecutor:
+        return ApplyPatchExecutor()
+
 
 register_tool(ApplyPatchTool.tool_name, ApplyPatchTool)

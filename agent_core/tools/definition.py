@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Generic, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic._internal._model_construction import ModelMetaclass  # there is no public name for it
+from pydantic_core import PydanticUndefined
 from typing_extensions import TypeVar
 
 from agent_core.events.schema import Action, Observation, parameters_of
-from agent_core.tools.execution import execute
+from agent_core.tools.execution import execute, execute_now
 from agent_core.tools.naming import tool_name_of
 from agent_core.tools.spec import DeclaredResources, ToolAnnotations, ToolContext
 
@@ -49,8 +51,10 @@ class _ToolClass(ModelMetaclass):
 class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolClass):
     """One tool as the model sees it, with its executor.
 
-    Subclasses override `create`; they are called what their `name` says, or else their class
-    (``GrepTool``: ``grep``). A definition is immutable; `set_executor` returns a copy.
+    A subclass either overrides `create`, or says what its one tool is: it gives the fields their values, and the
+    executor in `make_executor`. It is called what its `name` says, or else its class (``GrepTool``: ``grep``); its
+    types are those of ``ToolDefinition[GrepAction, GrepObservation]``. A definition is immutable; `set_executor`
+    returns a copy.
     """
 
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True, extra="forbid")
@@ -72,22 +76,49 @@ class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolC
     remembers: ClassVar[bool] = False
     """Whether a call is told the tool's newest result in the log (`ToolContext.latest`): the state of a tool whose
     result says all of it."""
+    resources: ClassVar[tuple[str, ...] | None] = None
+    """What every call touches, whatever its arguments; None where that is unknown (see `declared_resources`)."""
 
     @model_validator(mode="before")
     @classmethod
-    def _named(cls, values: Any) -> Any:
-        if isinstance(values, Mapping) and "name" not in values:
-            return {"name": cls.name, **values}
-        return values
+    def _completed(cls, values: Any) -> Any:
+        """Name and types, where they are not given: as the class says."""
+        return {"name": cls.name, **_types_of(cls), **values} if isinstance(values, Mapping) else values
 
     @classmethod
     def create(cls, *args: Any, **params: Any) -> Sequence[ToolDefinition]:
         """The definitions that a `Tool` spec of this class stands for; called as ``create(conv_state, **params)``.
 
+        Here it is the one tool that the class describes, with the `executor` among the parameters or one that
+        `make_executor` makes of them.
+
         Raises:
-            TypeError: a parameter is unknown.
+            TypeError: a parameter is unknown, or the executor is none.
         """
-        raise TypeError(f"{cls.__name__} has no create(); register an instance or override create()")
+        return [cls._made(**params)]
+
+    @classmethod
+    def _made(cls, **params: Any) -> Self:
+        return cls.model_validate({"executor": cls._executor_from(**params)})
+
+    @classmethod
+    def _executor_from(cls, *, executor: Callable[..., Any] | None = None, **params: Any) -> Callable[..., Any]:
+        if executor is not None and not callable(executor):
+            raise TypeError(f"executor of {cls.name} is a {type(executor).__name__}; it must be callable")
+        try:
+            return cls.make_executor(**params) if executor is None else executor
+        except TypeError as error:
+            known = ["executor", *inspect.signature(cls.make_executor).parameters]
+            given = f"{cls.name} cannot be made with the parameters {sorted(params)}"
+            raise TypeError(f"{given}: {error}; it takes {known}") from None
+
+    @classmethod
+    def make_executor(cls) -> Callable[..., Any]:
+        """What carries out the calls of a tool that `create` makes.
+
+        A subclass may take parameters, by name and each with a default: they are those of a `Tool` spec.
+        """
+        raise TypeError(f"{cls.__name__} has no create(); register an instance, or override create or make_executor")
 
     @classmethod
     def is_usable(cls) -> bool:
@@ -109,8 +140,8 @@ class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolC
         return self
 
     def declared_resources(self, action: Action) -> DeclaredResources:
-        """What a call with these arguments touches; unknown unless a tool says so."""
-        return DeclaredResources()
+        """What a call with these arguments touches; what its `resources` say, unless a tool knows better."""
+        return DeclaredResources(keys=self.resources or (), declared=self.resources is not None)
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -125,16 +156,29 @@ class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolC
         """
         return self.action_type.model_validate(dict(arguments))
 
-    async def __call__(self, action: Action, conversation: ToolContext | None = None) -> Observation:
+    def __call__(self, action: Action, conversation: ToolContext | None = None) -> Observation:
+        """Execute one call, and wait for its result: `acall` for programs that are not asynchronous.
+
+        Raises:
+            NotImplementedError: the tool has no executor.
+            TypeError: the executor returned something that is no observation.
+        """
+        return self._checked(execute_now(self._executor, action, conversation))
+
+    async def acall(self, action: Action, conversation: ToolContext | None = None) -> Observation:
         """Execute one call; a synchronous executor runs in a thread, so it never blocks the loop.
 
         Raises:
             NotImplementedError: the tool has no executor.
             TypeError: the executor returned something that is no observation.
         """
+        return self._checked(await execute(self._executor, action, conversation))
+
+    @property
+    def _executor(self) -> Callable[..., Any]:
         executor = self.as_executable().executor
         assert executor is not None  # noqa: S101 - as_executable has checked it
-        return self._checked(await execute(executor, action, conversation))
+        return executor
 
     def _checked(self, result: Any) -> Observation:
         """The result as an observation of this tool's type (agent-core 3.2, `__call__`)."""
@@ -184,3 +228,15 @@ class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolC
             extras["summary"] = SUMMARY_SCHEMA
         parameters = {**schema, "properties": {**extras, **schema["properties"]}}
         return {"name": self.name, "description": self.description, "parameters": parameters}
+
+
+def _types_of(tool: type[ToolDefinition]) -> dict[str, type]:
+    """The types that stand in the brackets behind its base class, where its fields do not say them."""
+    given = (base.__pydantic_generic_metadata__["args"] for base in tool.__mro__ if issubclass(base, ToolDefinition))
+    bounds: dict[str, type] = {"action_type": Action, "observation_type": Observation}
+    return {
+        name: found
+        for (name, bound), found in zip(bounds.items(), next(filter(None, given), ()), strict=False)
+        if isinstance(found, type) and issubclass(found, bound)
+        if tool.model_fields[name].default in (PydanticUndefined, None)
+    }

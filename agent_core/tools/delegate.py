@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -12,7 +12,7 @@ from agent_core.skills.agent_catalog import AgentCatalog
 from agent_core.tools.agent_types import list_of_kinds
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.registry import register_tool
-from agent_core.tools.spec import DeclaredResources, ToolAnnotations, ToolContext
+from agent_core.tools.spec import ToolAnnotations, ToolContext
 from agent_core.tools.subagents import MAX_CHILDREN, SpawnedAgent, SubAgentError, subagents_of
 
 Command = Literal["spawn", "delegate"]
@@ -96,34 +96,28 @@ async def _delegate(action: DelegateAction, conversation: ToolContext | None) ->
     )
 
 
-class DelegateTool(ToolDefinition[DelegateAction, DelegateObservation]):
-    """The `delegate` tool."""
-
-    tool_name: ClassVar[str] = "delegate"
-    resumable: ClassVar[bool] = True
-
-    def declared_resources(self, action: Action) -> DeclaredResources:
-        return DeclaredResources(declared=True)  # the conversation itself lets its calls wait for one another
-
-    @classmethod
-    def create(cls, conv_state: Any = None, **params: Any) -> Sequence[ToolDefinition]:
-        if params:
-            raise TypeError(f"delegate takes no parameters, but was given {sorted(params)}")
-        definition = cls(
-            name=cls.tool_name,
-            description=f"{_DESCRIPTION.format(max_children=MAX_CHILDREN)}\n\n{list_of_kinds(AgentCatalog())}",
-            action_type=DelegateAction,
-            observation_type=DelegateObservation,
-            annotations=ToolAnnotations(title="Delegate"),
-        )
-        return [definition.set_executor(execute)]
-
-
 _DESCRIPTION = """Have sub-agents work for you, at the same time, in the same workspace.
 
 First `spawn` them under ids of your choice, at most {max_children} in all; a spawn with an id that is in use replaces
 that sub-agent by a new one. Then `delegate` a task to each: the call returns when all have ended, with what each of
 them said last. A sub-agent remembers its earlier tasks; it knows nothing else, so say all that it needs, and what it
 is to report. It shares your files, and has shells of its own. Two of them must not change the same files at once."""
+
+
+class DelegateTool(ToolDefinition[DelegateAction, DelegateObservation]):
+    """The `delegate` tool."""
+
+    tool_name: ClassVar[str] = "delegate"
+    resumable: ClassVar[bool] = True
+    resources: ClassVar[tuple[str, ...] | None] = ()  # the conversation itself lets its calls wait for one another
+    description: str = Field(
+        default_factory=lambda: f"{_DESCRIPTION.format(max_children=MAX_CHILDREN)}\n\n{list_of_kinds(AgentCatalog())}"
+    )
+    annotations: ToolAnnotations = ToolAnnotations(title="Delegate")
+
+    @classmethod
+    def make_executor(cls) -> Callable[..., Any]:
+        return execute
+
 
 register_tool(DelegateTool.tool_name, DelegateTool)

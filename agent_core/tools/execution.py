@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Generic
@@ -90,7 +90,7 @@ async def execute(executor: Callable[..., Any], action: Action, conversation: To
     try:
         if asynchronous is not None:
             return await asynchronous(action, conversation)
-        if inspect.iscoroutinefunction(executor) or inspect.iscoroutinefunction(type(executor).__call__):
+        if _is_asynchronous(executor):
             return await executor(action, conversation)
         result = await _in_thread(executor, action, conversation)
         return await result if inspect.isawaitable(result) else result
@@ -99,6 +99,29 @@ async def execute(executor: Callable[..., Any], action: Action, conversation: To
         if interrupt is not None:
             interrupt()
         raise
+
+
+def execute_now(executor: Callable[..., Any], action: Action, conversation: ToolContext | None) -> Any:
+    """Carry out a call, and wait for what the executor gives.
+
+    An asynchronous one works in the loop of the conversation whose call this thread carries out, or in one of its own.
+    """
+    call = present_call()
+    if call is not None and _is_asynchronous(executor):
+        return call.do(lambda context: executor(action, context))
+    result = executor(action, conversation)
+    if not inspect.isawaitable(result):
+        return result
+    with ThreadPoolExecutor(1, thread_name_prefix="tool-call") as alone:  # there may be a loop in this thread already
+        return alone.submit(asyncio.run, _awaited(result)).result()
+
+
+def _is_asynchronous(executor: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(executor) or inspect.iscoroutinefunction(type(executor).__call__)
+
+
+async def _awaited(result: Awaitable[T]) -> T:
+    return await result
 
 
 async def _in_thread(executor: Callable[..., Any], action: Action, conversation: ToolContext | None) -> Any:

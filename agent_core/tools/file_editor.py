@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -114,32 +114,6 @@ async def edit(
     return {"content": content, "command": action.command, **{name: result[name] for name in kept}}
 
 
-class FileEditorTool(ToolDefinition[FileEditorAction, FileEditorObservation]):
-    """The `file_editor` tool."""
-
-    journaled: ClassVar[bool] = True
-    tool_name: ClassVar[str] = "file_editor"
-
-    def declared_resources(self, action: Action) -> DeclaredResources:
-        path = action.path if isinstance(action, FileEditorAction) else ""
-        return DeclaredResources(keys=(f"file:{path}",), declared=True)
-
-    @classmethod
-    def create(
-        cls, conv_state: Any = None, *, executor: FileEditorExecutor | None = None, **params: Any
-    ) -> Sequence[ToolDefinition]:
-        if params:
-            raise TypeError(f"file_editor takes only executor, but was given {sorted(params)}")
-        definition = cls(
-            name=cls.tool_name,
-            description=_DESCRIPTION,
-            action_type=FileEditorAction,
-            observation_type=FileEditorObservation,
-            annotations=ToolAnnotations(title="File editor"),
-        )
-        return [definition.set_executor(executor or FileEditorExecutor())]
-
-
 _DESCRIPTION = """View, create and edit files in the sandbox.
 
 - view: a file with line numbers (optionally only `view_range`), or the entries of a directory two levels deep.
@@ -148,5 +122,23 @@ _DESCRIPTION = """View, create and edit files in the sandbox.
   file: take in enough lines around the place to make it unique.
 - insert: put `new_str` after line `insert_line`.
 - undo_edit: take back the last change made to `path` by this tool."""
+
+
+class FileEditorTool(ToolDefinition[FileEditorAction, FileEditorObservation]):
+    """The `file_editor` tool."""
+
+    journaled: ClassVar[bool] = True
+    tool_name: ClassVar[str] = "file_editor"
+    description: str = _DESCRIPTION
+    annotations: ToolAnnotations = ToolAnnotations(title="File editor")
+
+    @classmethod
+    def make_executor(cls) -> FileEditorExecutor:
+        return FileEditorExecutor()
+
+    def declared_resources(self, action: Action) -> DeclaredResources:
+        path = action.path if isinstance(action, FileEditorAction) else ""
+        return DeclaredResources(keys=(f"file:{path}",), declared=True)
+
 
 register_tool(FileEditorTool.tool_name, FileEditorTool)

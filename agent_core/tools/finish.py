@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from pydantic import Field
@@ -10,7 +10,7 @@ from pydantic import Field
 from agent_core.events.schema import Action, Observation
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.registry import register_tool
-from agent_core.tools.spec import DeclaredResources, ToolAnnotations, ToolContext
+from agent_core.tools.spec import ToolAnnotations, ToolContext
 
 
 class FinishAction(Action):
@@ -28,28 +28,19 @@ async def execute(action: FinishAction, conversation: ToolContext | None = None)
     return FinishObservation.from_text(action.message)
 
 
-class FinishTool(ToolDefinition):
+class FinishTool(ToolDefinition[FinishAction, FinishObservation]):
     """The `finish` tool."""
 
     tool_name: ClassVar[str] = "finish"
-
-    def declared_resources(self, action: Action) -> DeclaredResources:
-        return DeclaredResources(declared=True)
+    resources: ClassVar[tuple[str, ...] | None] = ()
+    description: str = "Say that the task is done, or that it cannot be done and why. Call it alone and last."
+    annotations: ToolAnnotations = ToolAnnotations(
+        title="Finish", readOnlyHint=True, destructiveHint=False, idempotentHint=True, openWorldHint=False
+    )
 
     @classmethod
-    def create(cls, conv_state: Any = None, **params: Any) -> Sequence[ToolDefinition]:
-        if params:
-            raise TypeError(f"finish takes no parameters, but was given {sorted(params)}")
-        definition = cls(
-            name=cls.tool_name,
-            description="Say that the task is done, or that it cannot be done and why. Call it alone and last.",
-            action_type=FinishAction,
-            observation_type=FinishObservation,
-            annotations=ToolAnnotations(
-                title="Finish", readOnlyHint=True, destructiveHint=False, idempotentHint=True, openWorldHint=False
-            ),
-        )
-        return [definition.set_executor(execute)]
+    def make_executor(cls) -> Callable[..., Any]:
+        return execute
 
 
 register_tool(FinishTool.tool_name, FinishTool)

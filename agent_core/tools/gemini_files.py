@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 from pydantic import Field
 
-from agent_core.events.schema import Action
+from agent_core.events.schema import Action, Observation
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.file_editor import FileEditorObservation
 from agent_core.tools.file_search import read_only
@@ -90,40 +89,23 @@ class GeminiFileExecutor(SandboxExecutor[Action, FileEditorObservation]):
 class _GeminiFileTool(ToolDefinition[Action, FileEditorObservation]):
     """What the four have in common."""
 
-    action_class: ClassVar[type[Action]]
-    observation_class: ClassVar[type[FileEditorObservation]]
-    title: ClassVar[str]
-    text: ClassVar[str]
-
     def declared_resources(self, action: Action) -> DeclaredResources:
         path = getattr(action, "file_path", None)
         return DeclaredResources(keys=(f"file:{path}",) if path else (), declared=True)
 
     @classmethod
-    def create(
-        cls, conv_state: Any = None, *, executor: GeminiFileExecutor | None = None, **params: Any
-    ) -> Sequence[ToolDefinition]:
-        if params:
-            raise TypeError(f"{cls.name} takes only executor, but was given {sorted(params)}")
-        looks = not cls.journaled
-        definition = cls(
-            name=cls.name,
-            description=cls.text,
-            action_type=cls.action_class,
-            observation_type=cls.observation_class,
-            annotations=read_only(cls.title) if looks else ToolAnnotations(title=cls.title, openWorldHint=False),
-        )
-        return [definition.set_executor(executor or GeminiFileExecutor())]
+    def make_executor(cls) -> GeminiFileExecutor:
+        return GeminiFileExecutor()
 
 
 class ReadFileTool(_GeminiFileTool):
     """The `read_file` tool."""
 
     tool_name: ClassVar[str] = "read_file"
-    action_class: ClassVar[type[Action]] = ReadFileAction
-    observation_class: ClassVar[type[FileEditorObservation]] = ReadFileObservation
-    title: ClassVar[str] = "Read file"
-    text: ClassVar[str] = f"Read a text file, at most {MAX_LINES} lines at a time; each line is shown with its number."
+    action_type: type[Action] = ReadFileAction
+    observation_type: type[Observation] | None = ReadFileObservation
+    annotations: ToolAnnotations = read_only("Read file")
+    description: str = f"Read a text file, at most {MAX_LINES} lines at a time; each line is shown with its number."
 
 
 class WriteFileTool(_GeminiFileTool):
@@ -131,10 +113,10 @@ class WriteFileTool(_GeminiFileTool):
 
     journaled: ClassVar[bool] = True
     tool_name: ClassVar[str] = "write_file"
-    action_class: ClassVar[type[Action]] = WriteFileAction
-    observation_class: ClassVar[type[FileEditorObservation]] = WriteFileObservation
-    title: ClassVar[str] = "Write file"
-    text: ClassVar[str] = "Write a whole file. It is made, with the directories above it, where there is none yet."
+    action_type: type[Action] = WriteFileAction
+    observation_type: type[Observation] | None = WriteFileObservation
+    annotations: ToolAnnotations = ToolAnnotations(title="Write file", openWorldHint=False)
+    description: str = "Write a whole file. It is made, with the directories above it, where there is none yet."
 
 
 class EditTool(_GeminiFileTool):
@@ -142,10 +124,10 @@ class EditTool(_GeminiFileTool):
 
     journaled: ClassVar[bool] = True
     tool_name: ClassVar[str] = "edit"
-    action_class: ClassVar[type[Action]] = EditAction
-    observation_class: ClassVar[type[FileEditorObservation]] = EditObservation
-    title: ClassVar[str] = "Edit file"
-    text: ClassVar[str] = (
+    action_type: type[Action] = EditAction
+    observation_type: type[Observation] | None = EditObservation
+    annotations: ToolAnnotations = ToolAnnotations(title="Edit file", openWorldHint=False)
+    description: str = (
         "Replace a text in a file. Take in enough lines around the place to make it unique, or say how many times it"
         " stands there."
     )
@@ -155,10 +137,10 @@ class ListDirectoryTool(_GeminiFileTool):
     """The `list_directory` tool."""
 
     tool_name: ClassVar[str] = "list_directory"
-    action_class: ClassVar[type[Action]] = ListDirectoryAction
-    observation_class: ClassVar[type[FileEditorObservation]] = ListDirectoryObservation
-    title: ClassVar[str] = "List directory"
-    text: ClassVar[str] = "List the entries of a directory, directories first."
+    action_type: type[Action] = ListDirectoryAction
+    observation_type: type[Observation] | None = ListDirectoryObservation
+    annotations: ToolAnnotations = read_only("List directory")
+    description: str = "List the entries of a directory, directories first."
 
 
 def _asked(action: Action) -> tuple[type[FileEditorObservation], dict[str, Any]]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -12,7 +11,7 @@ from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.file_search import read_only, search
 from agent_core.tools.registry import register_tool
 from agent_core.tools.sandbox_executor import SandboxExecutor
-from agent_core.tools.spec import DeclaredResources, ToolContext
+from agent_core.tools.spec import ToolAnnotations, ToolContext
 
 
 class GlobAction(Action):
@@ -55,35 +54,25 @@ class GlobExecutor(SandboxExecutor[GlobAction, GlobObservation]):
         )
 
 
-class GlobTool(ToolDefinition[GlobAction, GlobObservation]):
-    """The `glob` tool."""
-
-    tool_name: ClassVar[str] = "glob"
-
-    def declared_resources(self, action: Action) -> DeclaredResources:
-        return DeclaredResources(declared=True)
-
-    @classmethod
-    def create(
-        cls, conv_state: Any = None, *, executor: GlobExecutor | None = None, **params: Any
-    ) -> Sequence[ToolDefinition]:
-        if params:
-            raise TypeError(f"glob takes only executor, but was given {sorted(params)}")
-        definition = cls(
-            name=cls.tool_name,
-            description=_DESCRIPTION,
-            action_type=GlobAction,
-            observation_type=GlobObservation,
-            annotations=read_only("Find files"),
-        )
-        return [definition.set_executor(executor or GlobExecutor())]
-
-
 _DESCRIPTION = """Find files by their names.
 
 - Lists the paths of at most 100 files, the most recently changed first.
 - `*` and `?` stay within one part of a path, `**` goes over any number of them; also [a-z] and {one,other}.
 - Passed over: what git ignores, links, and hidden files and directories unless a part of the pattern begins with a dot.
 - To search by content use grep."""
+
+
+class GlobTool(ToolDefinition[GlobAction, GlobObservation]):
+    """The `glob` tool."""
+
+    tool_name: ClassVar[str] = "glob"
+    resources: ClassVar[tuple[str, ...] | None] = ()
+    description: str = _DESCRIPTION
+    annotations: ToolAnnotations = read_only("Find files")
+
+    @classmethod
+    def make_executor(cls) -> GlobExecutor:
+        return GlobExecutor()
+
 
 register_tool(GlobTool.tool_name, GlobTool)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -12,7 +11,7 @@ from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.file_search import read_only, search
 from agent_core.tools.registry import register_tool
 from agent_core.tools.sandbox_executor import SandboxExecutor
-from agent_core.tools.spec import DeclaredResources, ToolContext
+from agent_core.tools.spec import ToolAnnotations, ToolContext
 
 
 class GrepAction(Action):
@@ -60,35 +59,25 @@ class GrepExecutor(SandboxExecutor[GrepAction, GrepObservation]):
         )
 
 
-class GrepTool(ToolDefinition[GrepAction, GrepObservation]):
-    """The `grep` tool."""
-
-    tool_name: ClassVar[str] = "grep"
-
-    def declared_resources(self, action: Action) -> DeclaredResources:
-        return DeclaredResources(declared=True)
-
-    @classmethod
-    def create(
-        cls, conv_state: Any = None, *, executor: GrepExecutor | None = None, **params: Any
-    ) -> Sequence[ToolDefinition]:
-        if params:
-            raise TypeError(f"grep takes only executor, but was given {sorted(params)}")
-        definition = cls(
-            name=cls.tool_name,
-            description=_DESCRIPTION,
-            action_type=GrepAction,
-            observation_type=GrepObservation,
-            annotations=read_only("Search in files"),
-        )
-        return [definition.set_executor(executor or GrepExecutor())]
-
-
 _DESCRIPTION = """Find the files that have a line which matches a regular expression.
 
 - Lists the paths of at most 100 files, the most recently changed first, not the lines: look into them with the editor.
 - Case does not matter. Each line is matched by itself.
 - Passed over: hidden files and directories, what git ignores, binary files, links.
 - Narrow a search with `path` and `include`."""
+
+
+class GrepTool(ToolDefinition[GrepAction, GrepObservation]):
+    """The `grep` tool."""
+
+    tool_name: ClassVar[str] = "grep"
+    resources: ClassVar[tuple[str, ...] | None] = ()
+    description: str = _DESCRIPTION
+    annotations: ToolAnnotations = read_only("Search in files")
+
+    @classmethod
+    def make_executor(cls) -> GrepExecutor:
+        return GrepExecutor()
+
 
 register_tool(GrepTool.tool_name, GrepTool)

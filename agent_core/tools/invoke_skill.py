@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import PurePosixPath
 from typing import Any, ClassVar
 
@@ -15,7 +15,7 @@ from agent_core.skills.commands import with_outputs
 from agent_core.skills.skill import Skill
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.registry import register_tool
-from agent_core.tools.spec import DeclaredResources, ToolAnnotations, ToolContext
+from agent_core.tools.spec import ToolAnnotations, ToolContext
 
 COMMAND_SECONDS = 10.0
 COMMAND_OUTPUT_CHARS = 50_000
@@ -35,32 +35,23 @@ class InvokeSkillObservation(Observation):
     skill_name: str = ""
 
 
-class InvokeSkillTool(ToolDefinition):
+class InvokeSkillTool(ToolDefinition[InvokeSkillAction, InvokeSkillObservation]):
     """The `invoke_skill` tool."""
 
     tool_name: ClassVar[str] = "invoke_skill"
-
-    def declared_resources(self, action: Action) -> DeclaredResources:
-        return DeclaredResources(keys=("skills",), declared=True)
+    resources: ClassVar[tuple[str, ...] | None] = ("skills",)
+    description: str = "Read a skill: instructions for a certain kind of work. Call it before you begin such work."
+    annotations: ToolAnnotations = ToolAnnotations(title="Skill", destructiveHint=False, openWorldHint=False)
 
     @classmethod
-    def create(cls, conv_state: Any = None, *, skills: Sequence[Any] = (), **params: Any) -> Sequence[ToolDefinition]:
-        """The tool for these skills (or their data)."""
-        if params:
-            raise TypeError(f"invoke_skill takes no parameter {sorted(params)}; it takes skills")
+    def make_executor(cls, *, skills: Sequence[Any] = ()) -> Callable[..., Any]:
+        """What serves these skills (or their data)."""
         known = {skill.name: skill for skill in map(Skill.model_validate, skills)}
 
         async def execute(action: InvokeSkillAction, conversation: ToolContext | None = None) -> InvokeSkillObservation:
             return await _invoked(known, action.name.strip(), conversation)
 
-        definition = cls(
-            name=cls.tool_name,
-            description="Read a skill: instructions for a certain kind of work. Call it before you begin such work.",
-            action_type=InvokeSkillAction,
-            observation_type=InvokeSkillObservation,
-            annotations=ToolAnnotations(title="Skill", destructiveHint=False, openWorldHint=False),
-        )
-        return [definition.set_executor(execute)]
+        return execute
 
 
 async def _invoked(known: dict[str, Skill], name: str, conversation: ToolContext | None) -> InvokeSkillObservation:

@@ -74,52 +74,6 @@ class PlanningFileEditorExecutor(SandboxExecutor[PlanningFileEditorAction, Plann
         return PlanningFileEditorObservation(**await edit(action, context, key, bounds))
 
 
-class PlanningFileEditorTool(ToolDefinition[PlanningFileEditorAction, PlanningFileEditorObservation]):
-    """The `planning_file_editor` tool."""
-
-    journaled: ClassVar[bool] = True
-    tool_name: ClassVar[str] = "planning_file_editor"
-
-    def declared_resources(self, action: Action) -> DeclaredResources:
-        path = action.path if isinstance(action, FileEditorAction) else ""
-        return DeclaredResources(keys=(f"file:{path}",), declared=True)
-
-    @classmethod
-    def create(
-        cls,
-        conv_state: Any = None,
-        *,
-        plan_path: str | None = None,
-        executor: PlanningFileEditorExecutor | None = None,
-        **params: Any,
-    ) -> Sequence[ToolDefinition]:
-        """The tool; `plan_path` is the absolute path of the plan, ``PLAN.md`` in the workspace if None.
-
-        Raises:
-            TypeError: a parameter is unknown.
-            ValueError: the path is not absolute.
-        """
-        if params:
-            raise TypeError(f"planning_file_editor takes plan_path and executor, but was given {sorted(params)}")
-        made = executor or PlanningFileEditorExecutor(plan_path or "")
-        where = getattr(getattr(conv_state, "workspace", None), "working_dir", None)
-        plan = made.plan_path or (posixpath.join(where, PLAN_FILE) if where else f"{PLAN_FILE} in the workspace")
-        definition = cls(
-            name=cls.tool_name,
-            description=_DESCRIPTION.format(plan=plan),
-            action_type=PlanningFileEditorAction,
-            observation_type=PlanningFileEditorObservation,
-            annotations=ToolAnnotations(title="Planning file editor", destructiveHint=False, openWorldHint=False),
-        )
-        return [definition.set_executor(made)]
-
-
-def _checked(plan_path: str) -> str:
-    if plan_path and not posixpath.isabs(plan_path):
-        raise ValueError(f"plan_path is {plan_path!r}: give an absolute path, or none for {PLAN_FILE} in the workspace")
-    return posixpath.normpath(plan_path) if plan_path else ""
-
-
 _DESCRIPTION = """View files, and write the plan: {plan}
 
 Every file and directory may be viewed; the plan is the only file that can be changed. It is there already, with a
@@ -129,5 +83,45 @@ heading for each of its parts.
 - str_replace: replace `old_str`, which must stand exactly once in the file, by `new_str`.
 - insert: put `new_str` after line `insert_line`.
 - undo_edit: take back the last change."""
+
+
+class PlanningFileEditorTool(ToolDefinition[PlanningFileEditorAction, PlanningFileEditorObservation]):
+    """The `planning_file_editor` tool."""
+
+    journaled: ClassVar[bool] = True
+    tool_name: ClassVar[str] = "planning_file_editor"
+    description: str = _DESCRIPTION
+    annotations: ToolAnnotations = ToolAnnotations(
+        title="Planning file editor", destructiveHint=False, openWorldHint=False
+    )
+
+    def declared_resources(self, action: Action) -> DeclaredResources:
+        path = action.path if isinstance(action, FileEditorAction) else ""
+        return DeclaredResources(keys=(f"file:{path}",), declared=True)
+
+    @classmethod
+    def make_executor(cls, *, plan_path: str | None = None) -> PlanningFileEditorExecutor:
+        return PlanningFileEditorExecutor(plan_path or "")
+
+    @classmethod
+    def create(cls, conv_state: Any = None, **params: Any) -> Sequence[ToolDefinition]:
+        """The tool; `plan_path` is the absolute path of the plan, ``PLAN.md`` in the workspace if None.
+
+        Raises:
+            TypeError: a parameter is unknown.
+            ValueError: the path is not absolute.
+        """
+        made = cls._made(**params)
+        where = getattr(getattr(conv_state, "workspace", None), "working_dir", None)
+        plan = getattr(made.executor, "plan_path", "")
+        plan = plan or (posixpath.join(where, PLAN_FILE) if where else f"{PLAN_FILE} in the workspace")
+        return [made.model_copy(update={"description": _DESCRIPTION.format(plan=plan)})]
+
+
+def _checked(plan_path: str) -> str:
+    if plan_path and not posixpath.isabs(plan_path):
+        raise ValueError(f"plan_path is {plan_path!r}: give an absolute path, or none for {PLAN_FILE} in the workspace")
+    return posixpath.normpath(plan_path) if plan_path else ""
+
 
 register_tool(PlanningFileEditorTool.tool_name, PlanningFileEditorTool)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -12,7 +12,7 @@ from agent_core.skills.agent_catalog import AgentCatalog
 from agent_core.tools.agent_types import list_of_kinds
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.registry import register_tool
-from agent_core.tools.spec import DeclaredResources, ToolAnnotations, ToolContext
+from agent_core.tools.spec import ToolAnnotations, ToolContext
 from agent_core.tools.subagents import DEFAULT_TYPE, SubAgentError, subagents_of
 
 TaskStatus = Literal["completed", "error"]
@@ -62,27 +62,25 @@ async def execute(action: TaskAction, conversation: ToolContext | None = None) -
     )
 
 
+_DESCRIPTION = """Have a sub-agent do a task in this workspace, and wait for its report.
+
+Use it for work that takes many steps and of which only the outcome matters: the steps do not fill this conversation.
+The result begins with a Task ID; with `resume` the same sub-agent can be asked further questions, or told to go on.
+It shares your files, and has a shell of its own, which ends with the task."""
+
+
 class TaskTool(ToolDefinition[TaskAction, TaskObservation]):
     """The `task` tool."""
 
     tool_name: ClassVar[str] = "task"
     resumable: ClassVar[bool] = True
-
-    def declared_resources(self, action: Action) -> DeclaredResources:
-        return DeclaredResources(declared=True)
+    resources: ClassVar[tuple[str, ...] | None] = ()
+    description: str = Field(default_factory=lambda: f"{_DESCRIPTION}\n\n{list_of_kinds(AgentCatalog())}")
+    annotations: ToolAnnotations = ToolAnnotations(title="Task")
 
     @classmethod
-    def create(cls, conv_state: Any = None, **params: Any) -> Sequence[ToolDefinition]:
-        if params:
-            raise TypeError(f"task takes no parameters, but was given {sorted(params)}")
-        definition = cls(
-            name=cls.tool_name,
-            description=f"{_DESCRIPTION}\n\n{list_of_kinds(AgentCatalog())}",
-            action_type=TaskAction,
-            observation_type=TaskObservation,
-            annotations=ToolAnnotations(title="Task"),
-        )
-        return [definition.set_executor(execute)]
+    def make_executor(cls) -> Callable[..., Any]:
+        return execute
 
 
 class TaskToolSet(TaskTool):
@@ -94,12 +92,6 @@ class TaskToolSet(TaskTool):
     def create(cls, conv_state: Any = None, **params: Any) -> Sequence[ToolDefinition]:
         return TaskTool.create(conv_state, **params)
 
-
-_DESCRIPTION = """Have a sub-agent do a task in this workspace, and wait for its report.
-
-Use it for work that takes many steps and of which only the outcome matters: the steps do not fill this conversation.
-The result begins with a Task ID; with `resume` the same sub-agent can be asked further questions, or told to go on.
-It shares your files, and has a shell of its own, which ends with the task."""
 
 register_tool(TaskTool.tool_name, TaskTool)
 register_tool(TaskToolSet.tool_name, TaskToolSet)

@@ -5,7 +5,6 @@ The list is what the newest result in the log says, so it survives whatever the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -15,7 +14,7 @@ from agent_core.events.schema import Action, Observation
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.execution import ToolExecutor
 from agent_core.tools.registry import register_tool
-from agent_core.tools.spec import DeclaredResources, ToolAnnotations, ToolContext
+from agent_core.tools.spec import ToolAnnotations, ToolContext
 
 MAX_TASKS: Final = 200
 MAX_TITLE_CHARS: Final = 1_000
@@ -87,29 +86,29 @@ class TaskTrackerExecutor(ToolExecutor[TaskTrackerAction, TaskTrackerObservation
         return self(action, conversation)
 
 
+_DESCRIPTION = """Keep a list of the tasks of this conversation; your user sees it too.
+
+Use it for work of several steps, or when your user gives you several things to do; not for a single simple step.
+- plan replaces the whole list: send every task, also those that have not changed.
+- Set a task to in_progress when you begin it (one at a time) and to done as soon as it is done and checked.
+- Add what you find on the way; drop what is no longer needed.
+- view shows the list."""
+
+
 class TaskTrackerTool(ToolDefinition[TaskTrackerAction, TaskTrackerObservation]):
     """The `task_tracker` tool."""
 
     tool_name: ClassVar[str] = "task_tracker"
     remembers: ClassVar[bool] = True
-
-    def declared_resources(self, action: Action) -> DeclaredResources:
-        return DeclaredResources(keys=("tool:task_tracker",), declared=True)
+    resources: ClassVar[tuple[str, ...] | None] = ("tool:task_tracker",)
+    description: str = _DESCRIPTION
+    annotations: ToolAnnotations = ToolAnnotations(
+        title="Task tracker", destructiveHint=False, idempotentHint=True, openWorldHint=False
+    )
 
     @classmethod
-    def create(cls, conv_state: Any = None, **params: Any) -> Sequence[ToolDefinition]:
-        if params:
-            raise TypeError(f"task_tracker takes no parameters, but was given {sorted(params)}")
-        definition = cls(
-            name=cls.tool_name,
-            description=_DESCRIPTION,
-            action_type=TaskTrackerAction,
-            observation_type=TaskTrackerObservation,
-            annotations=ToolAnnotations(
-                title="Task tracker", destructiveHint=False, idempotentHint=True, openWorldHint=False
-            ),
-        )
-        return [definition.set_executor(TaskTrackerExecutor())]
+    def make_executor(cls) -> TaskTrackerExecutor:
+        return TaskTrackerExecutor()
 
 
 def _tasks_in(latest: Observation | None) -> list[TaskItem]:
@@ -140,13 +139,5 @@ def _shown(tasks: list[TaskItem]) -> str:
         lines += [f"   {line}" for line in task.notes.splitlines()]
     return "\n".join(lines)
 
-
-_DESCRIPTION = """Keep a list of the tasks of this conversation; your user sees it too.
-
-Use it for work of several steps, or when your user gives you several things to do; not for a single simple step.
-- plan replaces the whole list: send every task, also those that have not changed.
-- Set a task to in_progress when you begin it (one at a time) and to done as soon as it is done and checked.
-- Add what you find on the way; drop what is no longer needed.
-- view shows the list."""
 
 register_tool(TaskTrackerTool.tool_name, TaskTrackerTool)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -14,7 +13,7 @@ from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.execution import ToolExecutor, present_call
 from agent_core.tools.own_sandbox import OwnSandbox, open_own_sandbox
 from agent_core.tools.registry import register_tool
-from agent_core.tools.spec import DeclaredResources, ToolAnnotations, ToolContext
+from agent_core.tools.spec import ToolAnnotations, ToolContext
 
 SOFT_TIMEOUT_SECONDS = 30.0
 MAX_OUTPUT_CHARS = 30_000
@@ -175,36 +174,6 @@ class TerminalExecutor(ToolExecutor[TerminalAction, TerminalObservation]):
         )
 
 
-class TerminalTool(ToolDefinition[TerminalAction, TerminalObservation]):
-    """The `terminal` tool."""
-
-    journaled: ClassVar[bool] = True
-    tool_name: ClassVar[str] = "terminal"
-
-    def declared_resources(self, action: Action) -> DeclaredResources:
-        return DeclaredResources(keys=("terminal:session",), declared=True)
-
-    @classmethod
-    def create(
-        cls,
-        conv_state: Any = None,
-        *,
-        executor: TerminalExecutor | None = None,
-        soft_timeout: float = SOFT_TIMEOUT_SECONDS,
-        **params: Any,
-    ) -> Sequence[ToolDefinition]:
-        if params:
-            raise TypeError(f"terminal takes no parameter {sorted(params)}; it takes soft_timeout and executor")
-        definition = cls(
-            name=cls.tool_name,
-            description=_DESCRIPTION,
-            action_type=TerminalAction,
-            observation_type=TerminalObservation,
-            annotations=ToolAnnotations(title="Terminal"),
-        )
-        return [definition.set_executor(executor or TerminalExecutor(soft_timeout=soft_timeout))]
-
-
 _DESCRIPTION = """Run a command in a bash shell inside the sandbox.
 
 The shell is kept: working directory, variables, functions and background jobs are there for the next call.
@@ -216,6 +185,21 @@ Each result ends with the working directory and the exit status.
 - Start what should go on by itself in the background, with its output in a file: `server > server.log 2>&1 &`.
 - Output that is too long is cut in the middle; use head, tail or grep on a file to see a certain part.
 - Prefer commands that ask no questions (`-y`, `--no-pager`)."""
+
+
+class TerminalTool(ToolDefinition[TerminalAction, TerminalObservation]):
+    """The `terminal` tool."""
+
+    journaled: ClassVar[bool] = True
+    tool_name: ClassVar[str] = "terminal"
+    resources: ClassVar[tuple[str, ...] | None] = ("terminal:session",)
+    description: str = _DESCRIPTION
+    annotations: ToolAnnotations = ToolAnnotations(title="Terminal")
+
+    @classmethod
+    def make_executor(cls, *, soft_timeout: float = SOFT_TIMEOUT_SECONDS) -> TerminalExecutor:
+        return TerminalExecutor(soft_timeout=soft_timeout)
+
 
 register_tool(TerminalTool.tool_name, TerminalTool)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from pydantic import Field
@@ -10,7 +10,7 @@ from pydantic import Field
 from agent_core.events.schema import Action, Observation
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.registry import register_tool
-from agent_core.tools.spec import DeclaredResources, ToolAnnotations, ToolContext
+from agent_core.tools.spec import ToolAnnotations, ToolContext
 
 
 class ThinkAction(Action):
@@ -28,29 +28,22 @@ async def execute(action: ThinkAction, conversation: ToolContext | None = None) 
     return ThinkObservation.from_text("Your thought has been logged.")
 
 
-class ThinkTool(ToolDefinition):
+class ThinkTool(ToolDefinition[ThinkAction, ThinkObservation]):
     """The `think` tool."""
 
     tool_name: ClassVar[str] = "think"
-
-    def declared_resources(self, action: Action) -> DeclaredResources:
-        return DeclaredResources(declared=True)
+    resources: ClassVar[tuple[str, ...] | None] = ()
+    description: str = (
+        "Write down a thought: weigh approaches, plan, or reason about a result. It changes nothing and finds out"
+        " nothing."
+    )
+    annotations: ToolAnnotations = ToolAnnotations(
+        title="Think", readOnlyHint=True, destructiveHint=False, idempotentHint=True, openWorldHint=False
+    )
 
     @classmethod
-    def create(cls, conv_state: Any = None, **params: Any) -> Sequence[ToolDefinition]:
-        if params:
-            raise TypeError(f"think takes no parameters, but was given {sorted(params)}")
-        definition = cls(
-            name=cls.tool_name,
-            description="Write down a thought: weigh approaches, plan, or reason about a result. It changes nothing and"
-            " finds out nothing.",
-            action_type=ThinkAction,
-            observation_type=ThinkObservation,
-            annotations=ToolAnnotations(
-                title="Think", readOnlyHint=True, destructiveHint=False, idempotentHint=True, openWorldHint=False
-            ),
-        )
-        return [definition.set_executor(execute)]
+    def make_executor(cls) -> Callable[..., Any]:
+        return execute
 
 
 register_tool(ThinkTool.tool_name, ThinkTool)

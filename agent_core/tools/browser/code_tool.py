@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from pydantic import Field, field_validator
 
-from agent_core.events.schema import Action
 from agent_core.tools.browser.actions import BrowserAction, Call, Look
 from agent_core.tools.browser.code import parse
 from agent_core.tools.browser.executor import BrowserToolExecutor
@@ -15,7 +14,7 @@ from agent_core.tools.browser.observation import BrowserObservation, observed
 from agent_core.tools.browser.tool_set import RESOURCE
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.registry import register_tool
-from agent_core.tools.spec import DeclaredResources, ToolAnnotations, ToolContext
+from agent_core.tools.spec import ToolAnnotations, ToolContext
 
 _DESCRIPTION = """Use a web browser in the sandbox, through lines of code. The result tells the page's address, how it
 went, and the page's elements, each with its bid (a number in brackets) by which the code names it; with a picture for
@@ -104,27 +103,10 @@ class BrowserTool(ToolDefinition[BrowserCodeAction, BrowserObservation]):
 
     journaled: ClassVar[bool] = True
     tool_name: ClassVar[str] = "browser"
-
-    def declared_resources(self, action: Action) -> DeclaredResources:
-        return DeclaredResources(keys=(RESOURCE,), declared=True)
-
-    @classmethod
-    def create(
-        cls, conv_state: Any = None, *, executor: BrowserCodeExecutor | None = None, **params: Any
-    ) -> Sequence[ToolDefinition]:
-        """The one tool; the parameters are those of `BrowserCodeExecutor`."""
-        try:
-            made = executor or BrowserCodeExecutor(**params)
-        except TypeError as error:
-            raise TypeError(f"browser cannot be made with the parameters {sorted(params)}: {error}") from None
-        definition = cls(
-            name=cls.tool_name,
-            description=_DESCRIPTION,
-            action_type=BrowserCodeAction,
-            observation_type=BrowserObservation,
-            annotations=ToolAnnotations(title="Browser"),
-        )
-        return [definition.set_executor(made)]
+    resources: ClassVar[tuple[str, ...] | None] = (RESOURCE,)
+    description: str = _DESCRIPTION
+    annotations: ToolAnnotations = ToolAnnotations(title="Browser")
+    make_executor: ClassVar[Callable[..., Any]] = BrowserCodeExecutor
 
 
 register_tool(BrowserTool.tool_name, BrowserTool)

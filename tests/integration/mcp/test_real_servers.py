@@ -109,6 +109,6 @@ async def test_a_real_server_that_was_killed_is_connected_to_again(tmp_path: Pat
         os.kill(first, 9)
         echo = tool(found, "echo")
         await until(lambda: found._connections[0]._link is None or found._connections[0]._link.client is None)
-        said = await echo(echo.action_from_arguments({"message": "again"}))
+        said = await echo.acall(echo.action_from_arguments({"message": "again"}))
         assert said.text.endswith("Echo: again")
         assert int(pid.read_text()) != first

@@ -147,7 +147,7 @@ async def test_a_call_is_one_request_under_the_actions_key_within_limits() -> No
     sandbox = Sandbox(text="Opened it.", url="http://a/", tabs=[{"id": "ab12", "url": "http://a/", "title": "A"}])
     context = Context(sandbox)
     tool = BrowserNavigateTool.create(BrowserToolExecutor(navigation_timeout_seconds=7, session_timeout_minutes=1))[0]
-    seen = await tool(BrowserNavigateAction(url="http://a", new_tab=True), context)  # type: ignore[arg-type] # a fake
+    seen = await tool.acall(BrowserNavigateAction(url="http://a", new_tab=True), context)  # type: ignore[arg-type] # a fake
     assert seen.text == "Opened it."
     op, args, key, limit = sandbox.asked[0]
     assert (op, key) == ("browser.run", "c:1")
@@ -157,7 +157,7 @@ async def test_a_call_is_one_request_under_the_actions_key_within_limits() -> No
     assert limit is not None
     assert limit > 330
     context.hard_timeout = 5.0
-    await tool(BrowserNavigateAction(url="http://a"), context)  # type: ignore[arg-type] # a fake
+    await tool.acall(BrowserNavigateAction(url="http://a"), context)  # type: ignore[arg-type] # a fake
     assert sandbox.asked[1][1]["timeout"] == 5.0
 
 
@@ -172,7 +172,7 @@ async def test_the_code_tool_tells_the_page_in_its_form() -> None:
     }
     sandbox = Sandbox(url="http://a/", tabs=tabs, active=0, **tree)
     tool = BrowserTool.create()[0]
-    seen = await tool(BrowserCodeAction(code="click('3')"), Context(sandbox))  # type: ignore[arg-type] # a fake
+    seen = await tool.acall(BrowserCodeAction(code="click('3')"), Context(sandbox))  # type: ignore[arg-type] # a fake
     lines = seen.text.splitlines()
     assert lines[:4] == [
         "[Current URL: http://a/]",
@@ -187,7 +187,7 @@ async def test_the_code_tool_tells_the_page_in_its_form() -> None:
     assert isinstance(parts[-1], ImageContent)
     assert parts[-1].image_urls == ["data:m"]
     sandbox.result |= {"status": "failed", "error": "There is no element 3."}
-    failed = await BrowserTool.create(executor=BrowserCodeExecutor(set_of_marks=False, visible_only=True))[0](
+    failed = await BrowserTool.create(executor=BrowserCodeExecutor(set_of_marks=False, visible_only=True))[0].acall(
         BrowserCodeAction(code="click('3')"),
         Context(sandbox),  # type: ignore[arg-type] # a fake
     )
@@ -207,9 +207,9 @@ async def test_a_call_without_a_page_tells_why_or_nothing() -> None:
         ("completed", "", "Done."),
     ):
         context = Context(Sandbox(status=status, error=error))
-        code = await BrowserTool.create()[0](BrowserCodeAction(code="noop()"), context)  # type: ignore[arg-type] # a fake
+        code = await BrowserTool.create()[0].acall(BrowserCodeAction(code="noop()"), context)  # type: ignore[arg-type] # a fake
         assert code.text == ("" if status == "completed" else told)
-        opened = await BrowserNavigateTool.create()[0](BrowserNavigateAction(url="x"), context)  # type: ignore[arg-type] # likewise
+        opened = await BrowserNavigateTool.create()[0].acall(BrowserNavigateAction(url="x"), context)  # type: ignore[arg-type] # likewise
         assert opened.text == told
         assert opened.is_error == (status != "completed")
 

@@ -25,10 +25,10 @@ from agent_core.tools.registry import (
     register_tool,
     resolve_tool,
 )
-from agent_core.tools.spec import Tool
+from agent_core.tools.spec import DeclaredResources, Tool
 from agent_core.tools.subagents import SubAgents
 from agent_core.tools.terminal import BashTool, TerminalExecutor, TerminalTool, execute_bash_tool
-from agent_core.tools.think import ThinkTool
+from agent_core.tools.think import ThinkAction, ThinkObservation, ThinkTool
 
 
 class CountAction(Action):
@@ -203,19 +203,95 @@ def test_a_spec_without_parameters_may_say_none() -> None:
 
 async def test_a_synchronous_executor_never_runs_in_the_loop() -> None:
     executor = CountExecutor()
-    observation = await counting(executor)(CountAction(word="four"))
+    observation = await counting(executor).acall(CountAction(word="four"))
     assert observation == CountObservation(count=4)
     assert executor.threads != [threading.current_thread()]
 
 
 async def test_a_synchronous_executor_is_interrupted_with_its_call() -> None:
     executor = CountExecutor()
-    call = asyncio.create_task(counting(executor)(CountAction(word="wait")))
+    call = asyncio.create_task(counting(executor).acall(CountAction(word="wait")))
     assert await asyncio.to_thread(executor.started.wait, 10)
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
     assert executor.interrupted.is_set()
+
+
+def test_a_tool_is_called_and_answers_at_once() -> None:
+    executor = CountExecutor()
+    assert counting(executor)(CountAction(word="four")) == CountObservation(count=4)
+    assert executor.threads == [threading.current_thread()]
+    assert ThinkTool.create()[0](ThinkAction(thought="hm")).text == "Your thought has been logged."
+    with pytest.raises(NotImplementedError, match="'count' has no executor"):
+        counting(None)(CountAction(word="x"))
+
+
+async def test_a_tool_is_called_where_a_loop_runs() -> None:
+    assert isinstance(ThinkTool.create()[0](ThinkAction(thought="hm")), ThinkObservation)
+
+
+async def test_an_asynchronous_tool_that_another_calls_works_in_the_loop_of_their_conversation() -> None:
+    async def inner(action: CountAction, conversation: Any = None) -> Observation:
+        return Observation.from_text(f"{conversation} {threading.current_thread() is loop_thread}")
+
+    def outer(action: CountAction, conversation: Any = None) -> Observation:
+        return tool.set_executor(inner)(action)
+
+    loop_thread = threading.current_thread()
+    tool = ToolDefinition(name="t", description="d", action_type=CountAction)
+    context: Any = "the conversation"
+    assert (await tool.set_executor(outer).acall(CountAction(word="x"), context)).text == "the conversation True"
+
+
+class LengthTool(ToolDefinition[CountAction, CountObservation]):
+    description: str = "Says how long a word is."
+    resources: ClassVar[tuple[str, ...] | None] = ("words",)
+
+    @classmethod
+    def make_executor(cls, *, factor: int = 1) -> Any:
+        return lambda action, conversation=None: CountObservation(count=factor * len(action.word))
+
+
+def test_a_class_that_says_what_its_tool_is_needs_no_create() -> None:
+    register_tool("length", LengthTool)
+    (made,) = resolve_tool(Tool(name="length", params={"factor": 2}), "state")
+    assert made(CountAction(word="four")) == CountObservation(count=8)
+    assert (made.name, made.action_type, made.observation_type) == ("length", CountAction, CountObservation)
+    assert made.declared_resources(CountAction(word="x")) == DeclaredResources(keys=("words",), declared=True)
+    assert counting(None).declared_resources(CountAction(word="x")) == DeclaredResources()
+    given = LengthTool.create(executor=CountExecutor())[0].executor
+    assert isinstance(given, CountExecutor)
+
+
+def test_types_that_are_given_count_more_than_those_in_the_brackets() -> None:
+    class Longer(CountAction):
+        more: int = 0
+
+    class LongerTool(LengthTool):
+        action_type: type[Action] = Longer
+
+    assert LongerTool.create()[0].action_type is Longer
+    assert CountTool(description="d", action_type=Longer).action_type is Longer
+    assert CountTool(description="d", action_type=Longer, observation_type=None).observation_type is None
+
+
+@pytest.mark.parametrize("tool", ["think", "glob", "terminal", "browser", "browser_tool_set"])
+def test_parameters_that_a_tool_does_not_have_are_named(tool: str) -> None:
+    with pytest.raises(
+        TypeError, match=rf"{tool} cannot be made with the parameters \['colour'\].*it takes \['executor'"
+    ):
+        resolve_tool(Tool(name=tool, params={"colour": "red"}))
+    with pytest.raises(TypeError, match=rf"executor of {tool} is a str; it must be callable"):
+        resolve_tool(Tool(name=tool, params={"executor": "red"}))
+
+
+def test_a_class_that_says_nothing_cannot_be_made() -> None:
+    class BareTool(ToolDefinition):
+        pass
+
+    with pytest.raises(TypeError, match="BareTool has no create"):
+        BareTool.create(None)
 
 
 async def test_an_executor_that_is_built_from_another_uses_its_conversation() -> None:
@@ -244,7 +320,7 @@ async def test_an_executor_that_is_built_from_another_uses_its_conversation() ->
 
     loop_thread = threading.current_thread()
     tool = ToolDefinition(name="t", description="d", action_type=CountAction, executor=executor)
-    assert (await tool(CountAction(word="x"), Context())).text == "c:7 in True"
+    assert (await tool.acall(CountAction(word="x"), Context())).text == "c:7 in True"
     assert present_call() is None
 
 
@@ -257,7 +333,7 @@ async def test_results_become_observations_or_are_refused() -> None:
             observation_type=observation_type,
             executor=lambda _action, _conversation=None: result,
         )
-        return await tool(CountAction(word="x"))
+        return await tool.acall(CountAction(word="x"))
 
     kept = CountObservation(count=3)
     assert await given(kept, CountObservation) is kept
@@ -273,7 +349,7 @@ async def test_results_become_observations_or_are_refused() -> None:
 async def test_a_tool_without_executor_says_so() -> None:
     tool = ToolDefinition(name="t", description="d", action_type=CountAction)
     with pytest.raises(NotImplementedError, match="'t' has no executor"):
-        await tool(CountAction(word="x"))
+        await tool.acall(CountAction(word="x"))
     with pytest.raises(NotImplementedError):
         tool.as_executable()
 

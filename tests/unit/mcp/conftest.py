@@ -54,7 +54,7 @@ async def call(found: McpServers, name: str, **arguments: Any) -> MCPToolObserva
     definition = tool(found, name)
     action: Action = definition.action_from_arguments(arguments)
     async with asyncio.timeout(LIMIT_SECONDS):
-        observation = await definition(action)
+        observation = await definition.acall(action)
     assert isinstance(observation, MCPToolObservation)
     return observation
 

@@ -164,7 +164,7 @@ async def test_a_call_that_takes_too_long_is_cancelled_and_the_server_goes_on(tm
         class Context:
             hard_timeout = 0.2
 
-        late = await definition(definition.action_from_arguments({}), Context())  # type: ignore[arg-type] # all it asks
+        late = await definition.acall(definition.action_from_arguments({}), Context())  # type: ignore[arg-type] # all it asks
         assert "did not answer within 0.2 s; the call was cancelled" in late.text
         await until(lambda: "notifications/cancelled" in notes.read_text())
         assert (await call(found, "echo", text="well")).text.endswith("well")

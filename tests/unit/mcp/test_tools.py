@@ -139,7 +139,7 @@ async def test_secrets_named_in_arguments_reach_the_server_and_nothing_else_does
         echo = tool(found, "echo")
         text = "$TOKEN ${TOKEN} ${NONE:-default} $HOST_SECRET $5"
         action = echo.action_from_arguments({"text": text})
-        seen = await echo(action, Context())  # type: ignore[arg-type] # all that it asks
+        seen = await echo.acall(action, Context())  # type: ignore[arg-type] # all that it asks
         assert isinstance(seen, MCPToolObservation)
         assert seen.text.endswith("t0ken t0ken default $HOST_SECRET $5")
         assert seen.arguments == {"text": text}, "what is stored names the secret only"

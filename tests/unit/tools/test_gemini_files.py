@@ -47,7 +47,7 @@ def work(tmp_path: Path) -> Path:
 async def do(work: Path, tool: str, **arguments: Any) -> FileEditorObservation:
     place = Workplace(working_dir=str(work), state=f"{work}-state")
     definition = TOOLS[tool]
-    result = await definition(definition.action_from_arguments(arguments), FakeCall(place))
+    result = await definition.acall(definition.action_from_arguments(arguments), FakeCall(place))
     assert isinstance(result, FileEditorObservation)
     assert (place.asked[0].key is None) == definition.annotations.readOnlyHint
     return result

@@ -39,7 +39,7 @@ class Sandbox(AnsweringSandbox):
 
 async def invoke(name: str, *skills: Skill, sandbox: Sandbox | None = None) -> InvokeSkillObservation:
     (tool,) = InvokeSkillTool.create(skills=skills)
-    observation = await tool(InvokeSkillAction(name=name), FakeCall(sandbox or Sandbox()))
+    observation = await tool.acall(InvokeSkillAction(name=name), FakeCall(sandbox or Sandbox()))
     assert isinstance(observation, InvokeSkillObservation)
     return observation
 
