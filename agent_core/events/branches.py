@@ -26,17 +26,36 @@ class Rewind(Event):
 
     Attributes:
         to: id of the last event that counts.
-        files_of: id of the event as of which the files of the workspace are; None: they were left as they were.
-        note: what became of the files, for people; empty where there is nothing to say.
+        restores: whether the files of the workspace are brought back next; a `FilesRestored` then says so.
+        files_of: id of the event as of which the files are, where that is known already; None: as they were.
+        note: why they are left as they are, for people; empty where there is nothing to say.
         forked_from: id of the conversation that this one is a fork of, in the rewind that begins the fork.
     """
 
     kind: Literal["Rewind"] = "Rewind"
     source: Source = "user"
     to: int = Field(ge=-1)
+    restores: bool = False
     files_of: int | None = None
     note: str = ""
     forked_from: str = ""
+
+
+class FilesRestored(Event):
+    """What became of the files of the workspace after the rewind `cause`.
+
+    A log without it behind such a rewind is one whose process was killed: whoever opens it next brings them back.
+
+    Attributes:
+        files_of: id of the event as of which the files are now; None: they were left as they were.
+        note: what there is to say of that, for people; empty where there is nothing.
+    """
+
+    kind: Literal["FilesRestored"] = "FilesRestored"
+    source: Source = "environment"
+    cause: int
+    files_of: int | None = None
+    note: str = ""
 
 
 class Branches:
@@ -45,10 +64,12 @@ class Branches:
     Attributes:
         last_id: the newest event, at which the active branch ends.
         rewinds: how many rewinds there were.
+        unrestored: the newest rewind, while the files are yet to be brought back.
     """
 
     def __init__(self) -> None:
         self.last_id = -1
+        self.unrestored: Rewind | None = None
         self._starts = [0]
         self._parents = [-1]
         self._trunk: list[range] = []
@@ -63,6 +84,9 @@ class Branches:
             self._trunk = self.path(event.to)
             self._starts.append(event.id)
             self._parents.append(event.to)
+            self.unrestored = event if event.restores else None
+        elif isinstance(event, FilesRestored):
+            self.unrestored = None
         self.last_id = event.id
         return event.cause is None or self.has(event.cause)
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, from_json
 
-from agent_core.events.branches import Rewind
+from agent_core.events.branches import FilesRestored, Rewind
 from agent_core.events.control import (
     AgentStateChanged,
     ChangeAgentState,
@@ -54,6 +54,7 @@ AnyEvent = (
     | MetricsUpdated
     | ConversationError
     | Rewind
+    | FilesRestored
     | LoopDetected
     | LoopRecovery
     | Trajectory

@@ -6,6 +6,7 @@ cannot know of: messages of the user, and actions that are carried out elsewhere
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from itertools import islice
@@ -45,7 +46,11 @@ def moments_of(path: Sequence[range], unanswered: Collection[int]) -> list[int]:
 
 
 class Snapshots:
-    """Names the moments of one conversation. `run` follows its log."""
+    """Names the moments of one conversation. `run` follows its log.
+
+    Attributes:
+        going_back: while it is held, the files are not yet those of the log's present.
+    """
 
     def __init__(self, stream: EventStream, sandbox: SandboxAccess, tools: Mapping[str, ToolDefinition]) -> None:
         self._stream = stream
@@ -53,6 +58,7 @@ class Snapshots:
         self._tools = tools
         self._position = -1
         self._asked: int | None = None
+        self.going_back = asyncio.Lock()
 
     def observe(self, event: AnyEvent) -> None:
         """Take a stored event into account: since the user's first message behind the last action nothing was done."""
@@ -68,6 +74,8 @@ class Snapshots:
         async with self._stream.subscribe(after=self._position) as events:
             async for event in events:
                 if isinstance(event, MessageEvent) and event.source == "user":
+                    async with self.going_back:
+                        pass  # what is asked of the runner after that it does after that
                     await self._take(event.id)
                 elif isinstance(event, ObservationEvent) and self._is_elsewhere(event.tool_name):
                     await self._take(event.cause)
@@ -87,18 +95,26 @@ class Snapshots:
             logger.debug("no snapshot of %s at event %d: %s", self._stream.conversation_id, event_id, error)
 
 
-async def restore(
-    sandbox: SandboxConnection | SharedSandbox, conversation_id: str, moments: list[int], last_id: int
-) -> Restored:
-    """Make the files as they were at the newest of these moments of which they are kept.
+async def has_files(sandbox: SandboxConnection | SharedSandbox) -> bool:
+    """Whether there are files to bring back: not where there is no sandbox yet, nor where they are another's."""
+    return isinstance(sandbox, SandboxConnection) and await sandbox.sandbox.poll() is not SandboxStatus.ABSENT
 
-    The present ones are kept under the id of the log's last event, so that this can be undone.
-    """
-    if isinstance(sandbox, SharedSandbox) or await sandbox.sandbox.poll() is SandboxStatus.ABSENT:
-        return Restored(None)  # the files are another conversation's, or there are none
+
+async def keep(sandbox: SandboxAccess, conversation_id: str, event_id: int) -> str:
+    """Keep the files as they are under the id of this event; returns why that cannot be done, or an empty string."""
+    try:
+        args = {"name": name_of(conversation_id, event_id)}
+        await sandbox.request("workspace.snapshot", args, limit_seconds=RESTORE_SECONDS)
+    except (SandboxError, ToolError) as error:
+        return f"The files in the workspace were left as they are: {error}"
+    return ""
+
+
+async def restore(sandbox: SandboxAccess, conversation_id: str, moments: list[int]) -> Restored:
+    """Make the files as they were at the newest of these moments of which they are kept; doing it again is harmless."""
     names = {name_of(conversation_id, moment): moment for moment in moments}
     try:
-        args = {"names": list(names), "keep": name_of(conversation_id, last_id)}
+        args = {"names": list(names), "keep": f"{conversation_id}:present"}
         reply = await sandbox.request("workspace.restore", args, limit_seconds=RESTORE_SECONDS)
     except SandboxLostError as error:
         return Restored(None, f"It is not known what became of the files in the workspace: {error}")

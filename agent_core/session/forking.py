@@ -76,7 +76,8 @@ async def fork_log(
         [NewEvent(event.kind, event.source, event.cause, event.timestamp, payload) for event, payload in written],
         epoch=epoch,
     )
-    return moments_of(branches.path(place), state.unanswered) if place < last else []
+    is_now = place == last and branches.unrestored is None
+    return [] if is_now else moments_of(branches.path(place), state.unanswered)
 
 
 async def _decided_later(source: StoredLog, after: int) -> list[AnyEvent]:

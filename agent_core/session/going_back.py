@@ -11,7 +11,7 @@ from agent_core.controller.agent_controller import AgentController
 from agent_core.controller.branch_state import opening_of, state_of_branch
 from agent_core.controller.state import ConversationState
 from agent_core.errors import NoSuchEventError, NotStuckError
-from agent_core.events.branches import Branches, Rewind, read_branch
+from agent_core.events.branches import Branches, FilesRestored, Rewind, read_branch
 from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState, LoopRecovery
 from agent_core.events.event import UNSTORED, utc_now
 from agent_core.events.llm_events import MessageEvent, SystemPromptEvent
@@ -20,7 +20,7 @@ from agent_core.events.stream import EventStream
 from agent_core.runtime.connection import SandboxConnection
 from agent_core.runtime.runtime import Runtime
 from agent_core.runtime.shared_sandbox import SharedSandbox
-from agent_core.runtime.snapshots import Restored, moments_of, restore
+from agent_core.runtime.snapshots import Restored, has_files, keep, moments_of, restore
 
 
 class GoingBack:
@@ -43,26 +43,63 @@ class GoingBack:
         self._branches = Branches()
         self.lock = asyncio.Lock()
 
-    async def rewind(self, to: int | None) -> AnyEvent:
+    async def rewind(self, to: int | None) -> Rewind:
         """Go on behind event `to` (None: before the first one), as if nothing had come after it.
 
-        What the agent does is ended first; then it waits for its user. Returns the `Rewind` as stored.
+        What the agent does is ended first; then it waits for its user. Returns the `Rewind` as stored, and with what
+        became of the files.
 
         Raises:
             NoSuchEventError: there is no such event.
             StreamClosedError: the session is closed.
-            EventStoreError: it could not be stored; nothing has changed then but that the agent was interrupted.
+            EventStoreError: it could not be stored; nothing has changed then but that the agent was interrupted. Or
+                it was, and what became of the files could not: the next open brings them back.
         """
         last = self._stream.last_id
         place = checked_place(to, last)
+        name = f"rewind:{self._stream.conversation_id}"
+        # Shielded: an agent that went on between the two halves would find the files of before.
+        return await asyncio.shield(asyncio.create_task(self._rewind(place, place < last), name=name))
+
+    async def _rewind(self, place: int, is_back: bool) -> Rewind:
         async with self.lock, self._at_rest():
+            await self.bring_back_files()
             state = await self._state(place)
-            files = await self._files(place, state) if place < last else Restored(None)
-            rewind = Rewind(to=place, files_of=files.event_id, note=files.note)
+            rewind = Rewind(to=place)
+            if is_back and await has_files(self._sandbox):
+                # Kept first, so that the rewind can be taken back; brought back last, so that what the log says is
+                # always done in the end: a process that is killed in between leaves it to the next one.
+                problem = await keep(self._sandbox, self._stream.conversation_id, self._stream.last_id)
+                rewind = Rewind(to=place, restores=not problem, note=problem)
             opening = opening_of(rewind, state, self._prompt())
             if self.controller is None:  # the session goes on to load
                 opening.append(AgentStateChanged(agent_state=AgentState.LOADING))
-            return (await self._stream.add_events(opening))[0]
+            stored = (await self._stream.add_events(opening))[0]
+            files = await self.bring_back_files()
+            known = {"files_of": files.event_id, "note": files.note} if rewind.restores else {}
+            return rewind.model_copy(update={"id": stored.id, "timestamp": stored.timestamp, **known})
+
+    def observe(self, event: AnyEvent) -> None:
+        """Take a stored event into account; what was observed is not read again."""
+        if event.id > self._branches.last_id:
+            self._branches.fold(event)
+
+    async def bring_back_files(self) -> Restored:
+        """Do what the newest rewind has left to be done, if anything; `lock` is held.
+
+        Raises:
+            StreamClosedError: the session is closed.
+            EventStoreError: the log cannot be read or written.
+        """
+        await self._catch_up()
+        rewind = self._branches.unrestored
+        if rewind is None:
+            return Restored(None)
+        state = await self._state(rewind.to)
+        moments = moments_of(self._branches.path(rewind.to), state.unanswered)
+        files = await restore(self._sandbox, self._stream.conversation_id, moments)
+        await self._stream.add_event(FilesRestored(cause=rewind.id, files_of=files.event_id, note=files.note))
+        return files
 
     async def recover(self, option: Literal[1, 2, 3]) -> AnyEvent:
         """Do what the user wants of an agent that was found in a loop; see `LoopRecovery`, which is returned as stored.
@@ -89,14 +126,13 @@ class GoingBack:
             await self._stream.add_events([said.model_copy(update=changes)])
         return stored
 
-    async def _state(self, leaf: int | None) -> ConversationState:
+    async def _catch_up(self) -> None:
         async for event in self._stream.history(after=self._branches.last_id):
-            self._branches.fold(event)
-        return await state_of_branch(self._stream, self._branches, leaf)
+            self.observe(event)
 
-    async def _files(self, place: int, state: ConversationState) -> Restored:
-        moments = moments_of(self._branches.path(place), state.unanswered)
-        return await restore(self._sandbox, self._stream.conversation_id, moments, self._stream.last_id)
+    async def _state(self, leaf: int | None) -> ConversationState:
+        await self._catch_up()
+        return await state_of_branch(self._stream, self._branches, leaf)
 
     async def _last_said(self, before: int) -> MessageEvent | None:
         said = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from agent_core.agent.base import AgentBase
 from agent_core.controller.agent_controller import AgentController
@@ -14,6 +14,7 @@ from agent_core.controller.guards import check_limits
 from agent_core.controller.limits import Limits
 from agent_core.controller.state import ConversationState
 from agent_core.controller.step import Step
+from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.memory.memory import Memory
 from agent_core.runtime.connection import SandboxConnection
@@ -29,6 +30,14 @@ from agent_core.session.subagents import Shared
 from agent_core.tools.definition import ToolDefinition
 
 
+class Observer(Protocol):
+    """Folds the log."""
+
+    def observe(self, event: AnyEvent) -> None:
+        """Take the next stored event into account."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
     """The subscribers of one session's stream."""
@@ -40,13 +49,13 @@ class Parts:
     delegation: Delegation
     snapshots: Snapshots | None
 
-    async def catch_up(self, stream: EventStream) -> None:
-        """Tell all of them what is in the log by now."""
+    async def catch_up(self, stream: EventStream, *others: Observer) -> None:
+        """Tell all of them, and the others, what is in the log by now."""
+        own: tuple[Observer, ...] = (self.controller, self.runtime, self.memory, self.delegation)
+        readers = (*own, *others) if self.snapshots is None else (*own, self.snapshots, *others)
         async for event in stream.history():
-            for subscriber in (self.controller, self.runtime, self.memory, self.delegation):
-                subscriber.observe(event)
-            if self.snapshots is not None:
-                self.snapshots.observe(event)
+            for reader in readers:
+                reader.observe(event)
         await self.controller.rejoin()
         await self.memory.rejoin()
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from agent_core.controller.limits import Limits
 from agent_core.controller.state import ConversationState
-from agent_core.events.branches import Branches, Rewind
+from agent_core.events.branches import Branches, FilesRestored, Rewind
 from agent_core.events.control import (
     AgentState,
     AgentStateChanged,
@@ -49,6 +49,7 @@ _BOOKKEEPING: Final = (
     AgentStateChanged,
     ChangeAgentState,
     ConfirmationPolicyChanged,
+    FilesRestored,
     MetricsUpdated,
     RecallAction,
     Rewind,
@@ -139,7 +140,7 @@ class StatusFold:
             self._is_opening = True
         elif isinstance(event, AgentStateChanged):
             self._is_opening = False
-        elif not (self._is_opening or isinstance(event, ChangeAgentState | MetricsUpdated)):
+        elif not (self._is_opening or isinstance(event, ChangeAgentState | FilesRestored | MetricsUpdated)):
             self.leaf = event.id
 
     def _enter(self, event: AgentStateChanged) -> None:

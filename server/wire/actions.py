@@ -105,7 +105,7 @@ def condensation_request_form(event: CondensationRequest) -> ActionForm:
 def rewind_form(event: Rewind) -> ActionForm:
     """The conversation was taken back: an addition to the protocol."""
     to = event.to if event.to >= 0 else None
-    return ActionForm("rewind", {"to": to, "files_of": event.files_of, "note": event.note, "thought": ""})
+    return ActionForm("rewind", {"to": to, "note": event.note, "thought": ""})
 
 
 def loop_recovery_form(event: LoopRecovery) -> ActionForm:

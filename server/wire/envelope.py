@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from agent_core.events.branches import Rewind
+from agent_core.events.branches import FilesRestored, Rewind
 from agent_core.events.control import (
     AgentStateChanged,
     ChangeAgentState,
@@ -47,6 +47,7 @@ from server.wire.forms import ActionForm, Form, ObservationForm
 from server.wire.observations import (
     agent_state_form,
     error_form,
+    files_restored_form,
     loop_form,
     recalled_form,
     result_form,
@@ -205,6 +206,7 @@ _FORMS: Final[dict[type[Event], Callable[[Any], Form | None]]] = {
     AgentStateChanged: agent_state_form,
     RecallObservation: recalled_form,
     Rewind: rewind_form,
+    FilesRestored: files_restored_form,
     LoopDetected: loop_form,
     LoopRecovery: loop_recovery_form,
     ForeignEvent: _foreign,

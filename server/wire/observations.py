@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
+from agent_core.events.branches import FilesRestored
 from agent_core.events.control import AgentState, AgentStateChanged, LoopDetected, RecallObservation, ToolServerFailed
 from agent_core.events.llm_events import AgentErrorEvent, ObservationEvent, UserRejectObservation
 from agent_core.events.schema import Observation
@@ -74,6 +75,11 @@ def tool_server_form(event: ToolServerFailed) -> ObservationForm:
 def loop_form(event: LoopDetected) -> ObservationForm:
     """The agent was found in a loop."""
     return ObservationForm("loop_detection", f"The agent got stuck in a loop: {event.pattern}.", {})
+
+
+def files_restored_form(event: FilesRestored) -> ObservationForm:
+    """What became of the files when the conversation was taken back: an addition to the protocol."""
+    return ObservationForm("rewind", event.note, {"files_of": event.files_of})
 
 
 def recalled_form(event: RecallObservation) -> ObservationForm | None:

@@ -92,7 +92,9 @@ _ACTION_TEXTS: Final[dict[str, Callable[[Fields], str]]] = {
     "rewind": _rewind,
 }
 
-_CONTENT_IS_TEXT: Final = frozenset({"success", "error", "user_rejected", "condense", "think", "mcp", "task_tracking"})
+_CONTENT_IS_TEXT: Final = frozenset(
+    {"success", "error", "user_rejected", "condense", "think", "mcp", "task_tracking", "rewind"}
+)
 
 _OBSERVATION_TEXTS: Final[dict[str, Callable[[Fields], str]]] = {
     "run": lambda extras: f"Command `{extras['command']}` executed with exit code {extras['metadata']['exit_code']}.",

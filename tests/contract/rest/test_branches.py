@@ -58,6 +58,26 @@ async def test_a_conversation_is_taken_back_and_the_log_says_so(server: Server) 
     assert (await server.events(conversation_id))[: len(before)] == before
 
 
+async def test_what_became_of_the_files_is_told_behind_it(make_server: MakeServer) -> None:
+    async def kept(call: FakeCall) -> FakeAnswer:
+        return {}
+
+    async def restored(call: FakeCall) -> FakeAnswer:
+        return {"restored": call.args["names"][0]}
+
+    handlers = {"shell.run": shell, "workspace.facts": facts, "shell.kill": kill}
+    provider = FakeProvider(handlers={**handlers, "workspace.snapshot": kept, "workspace.restore": restored})
+    async with make_server(provider) as server:
+        conversation_id, before = await worked(server)
+        place = message_id(before)
+        response = await server.post(f"/api/conversations/{conversation_id}/rewind", json={"event_id": place})
+        answer = response.json()
+        assert (answer["files_of"], answer["note"]) == (place, "")
+        after = await server.events(conversation_id, start_id=answer["id"])
+        (told,) = [event for event in after if event.get("cause") == answer["id"]]
+        assert (told["observation"], told["extras"], told["content"]) == ("rewind", {"files_of": place}, "")
+
+
 async def test_a_conversation_that_does_not_run_can_be_taken_back_before_its_beginning(make_server: MakeServer) -> None:
     async with make_server() as server:
         conversation_id, _ = await worked(server)

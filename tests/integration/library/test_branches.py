@@ -8,7 +8,7 @@ import pytest
 
 from agent_core import Agent, Conversation, ExecutionStatus, Tool
 from agent_core.errors import NoSuchEventError, NotStuckError
-from agent_core.events.branches import Rewind
+from agent_core.events.branches import FilesRestored, Rewind
 from agent_core.events.llm_events import ActionEvent, MessageEvent, ObservationEvent, SystemPromptEvent
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import call, finish, say
@@ -159,9 +159,12 @@ def test_the_files_go_back_with_the_conversation_and_come_again(start_model: Sta
         conversation.send_message("Look.")
         conversation.run()
         assert "one" in str(server.last_request.messages[-1])
-        rewinds = [event for event in conversation.state.log if isinstance(event, Rewind)]
-        assert [event.note for event in rewinds] == [""] * 4
-        assert all(event.files_of is not None for event in rewinds)
+        log = list(conversation.state.log)
+        rewinds = [event.id for event in log if isinstance(event, Rewind)]
+        files = [event for event in log if isinstance(event, FilesRestored)]
+        assert [event.cause for event in files] == rewinds
+        assert [event.note for event in files] == [""] * 4
+        assert all(event.files_of is not None for event in files)
 
 
 def test_a_fork_gets_the_files_as_they_were_then_in_a_folder_of_its_own(start_model: StartModel, project: Path) -> None:
