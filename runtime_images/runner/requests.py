@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Mapping, Optional
 
 from . import arguments, facts
 from .arguments import BadRequestError
@@ -49,6 +49,7 @@ class Requests:
         searches: Searches,
         browser: Browser,
         snapshots: Snapshots,
+        more: Mapping[str, Operation],
     ) -> None:
         self._loop = loop
         self._workspace = workspace
@@ -81,6 +82,7 @@ class Requests:
             "shell.run": self._shell_run,
             "workspace.facts": self._workspace_facts,
             **snapshots.operations,
+            **more,
         }
 
     def receive(self, connection: Connection, frame: Frame) -> None:
@@ -110,6 +112,8 @@ class Requests:
             self._refuse(request, "bad_request", str(error))
         except BusyError as error:
             self._refuse(request, "busy", str(error))
+        except FileError as error:
+            self._refuse(request, error.code, str(error))
         except Exception:
             request.fail("internal", "the runner failed to serve this request; its standard error says how")
             raise

@@ -18,6 +18,7 @@ from .requests import Requests
 from .searching import Searches
 from .server import Server, watch_signals
 from .snapshots import Snapshots
+from .transfers import Transfers
 from .tunnels import Tunnels
 from .whole_files import WholeFiles
 from .workers import Workers
@@ -37,7 +38,8 @@ def serve(socket_path: str, state_directory: str, workspace: str, idle_exit_seco
     files = Files(workers, Editor(history), Patcher(workspace, history), WholeFiles(history))
     searches, browser = Searches(loop, workspace), Browser(loop, workspace, state_directory)
     snapshots = Snapshots(loop, files, workspace, state_directory)
-    requests = Requests(loop, workspace, boot, journal, files, searches, browser, snapshots)
+    transfers = Transfers(loop, files, workspace)
+    requests = Requests(loop, workspace, boot, journal, files, searches, browser, snapshots, transfers.operations)
     server = Server(loop, requests, Tunnels(loop, Ports(boot)), workspace, boot, idle_exit_seconds)
     watch_signals(loop, requests)
     try:
@@ -50,6 +52,7 @@ def serve(socket_path: str, state_directory: str, workspace: str, idle_exit_seco
     finally:
         server.close()
         requests.close()
+        transfers.close()
         workers.close()
         journal.close()
         loop.close()
