@@ -24,6 +24,8 @@ _LONGEST_SECONDS = 7 * 24 * 3600.0
 class BadRequestError(Exception):
     """The request cannot be served as it is."""
 
+    code = "bad_request"
+
 
 def shell_order(arguments: Dict[str, Any]) -> Order:
     """Check the arguments of ``shell.run``.

@@ -108,11 +108,7 @@ class Requests:
     def _begin(self, operation: Operation, request: Request, message: Dict[str, Any], blob: Optional[bytes]) -> None:
         try:
             operation(request, message.get("args") or {}, blob)
-        except BadRequestError as error:
-            self._refuse(request, "bad_request", str(error))
-        except BusyError as error:
-            self._refuse(request, "busy", str(error))
-        except FileError as error:
+        except (BadRequestError, BusyError, FileError) as error:
             self._refuse(request, error.code, str(error))
         except Exception:
             request.fail("internal", "the runner failed to serve this request; its standard error says how")

@@ -17,6 +17,8 @@ T = TypeVar("T")
 class BusyError(Exception):
     """Too much work is waiting already."""
 
+    code = "busy"
+
 
 class Job(Generic[T]):
     """One piece of work. ``done`` is called in the loop with the value, or ``failed`` with the exception."""
