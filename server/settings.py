@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator
 
+from agent_core.session.agent_options import AgentOptions
 from server.mcp_config import McpConfig
 
 AUTO_TOKEN = "auto"  # noqa: S105 - a word that asks for a token, not a token
@@ -45,6 +46,7 @@ OptionalText = Annotated[str | None, BeforeValidator(_none_if_blank)]
 Folder = Annotated[Path, AfterValidator(Path.expanduser)]
 OptionalFolder = Annotated[Folder | None, BeforeValidator(_none_if_blank)]
 OptionalSecret = Annotated[SecretStr | None, BeforeValidator(_none_if_blank)]
+OptionalOptions = Annotated[AgentOptions | None, BeforeValidator(_from_json)]
 OptionalServers = Annotated[McpConfig | None, BeforeValidator(_from_json)]
 Seconds = Annotated[float, Field(ge=0)]
 PositiveSeconds = Annotated[float, Field(gt=0)]
@@ -108,6 +110,12 @@ class Settings(BaseModel):
         None, gt=0, description="US dollars after which an agent stops and asks; none by default."
     )
     confirmation_mode: bool = Field(False, description="Whether risky actions wait for the user's approval.")
+    agent_options: OptionalOptions = Field(
+        None,
+        description="The agents' tools where the user chose nothing about them: flags such as `enable_jupyter`, "
+        "`filter_tools_regex`, `tool_concurrency_limit`, and `preset` or `tools` by name (docs/extending.md); a table "
+        "in the file, JSON in the variable.",
+    )
     enable_browsing: Literal["auto", "always", "never"] = Field(
         "auto",
         description="Whether agents get a browser. `auto`: where their sandbox may have one, which is where its image "
@@ -118,7 +126,9 @@ class Settings(BaseModel):
         description="Whether the files of workspaces are kept as they were, so that they go back with conversations.",
     )
     enable_sub_agents: bool = Field(
-        False, description="Whether agents may have sub-agents work for them, in their sandbox and for their budget."
+        False,
+        description="Whether agents have sub-agents work for them, in their sandbox and for their budget, where "
+        "nobody chose otherwise (`agent_options`).",
     )
     allow_set_conversation_id: bool = Field(
         False, description="Whether a client may choose the id of the conversation that it creates."

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from agent_core.session.agent_options import AgentOptions
 from server.db.user_settings import StoredSettings
 from server.mcp_config import McpConfig, agent_servers, read_config
 
@@ -50,6 +51,7 @@ class SettingsChange(BaseModel):
     email_verified: bool | None = None
     git_user_name: Text | None = None
     git_user_email: Text | None = None
+    agent_options: AgentOptions | None = None
 
 
 def merged(stored: StoredSettings | None, change: SettingsChange) -> StoredSettings:
@@ -59,7 +61,7 @@ def merged(stored: StoredSettings | None, change: SettingsChange) -> StoredSetti
         value = getattr(change, name)
         if (value is None and name in KEPT_WHEN_NULL) or (value == "" and name in KEPT_WHEN_EMPTY):
             continue
-        values[name] = value.model_dump() if isinstance(value, BaseModel) else value
+        values[name] = value.model_dump(exclude_none=name == "agent_options") if isinstance(value, BaseModel) else value
     return StoredSettings.model_validate(values)
 
 

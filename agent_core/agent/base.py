@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BeforeValidator, Field, ModelWrapValidatorHandler, SerializeAsAny, field_validator, model_validator
 
+from agent_core.agent.abilities import AgentAbilities
 from agent_core.agent.critic import AnyCritic
 from agent_core.agent.models_in import llms_in
 from agent_core.agent.prompt_manager import SECURITY_POLICY, SYSTEM_PROMPT
@@ -31,7 +32,7 @@ FIRST_EVENTS = 3
 """Among so many events from its beginning a log has its system prompt."""
 
 
-class AgentBase(ToolUser):
+class AgentBase(AgentAbilities, ToolUser):
     """Configuration of an agent; all state is in the conversation's log.
 
     Frozen, and serialisable with its `kind`, the class name: `AgentBase.model_validate` and `model_validate_json` make
@@ -146,23 +147,8 @@ class AgentBase(ToolUser):
 
     @property
     def agent_kind(self) -> str:
-        """What kind of agent it is, for callers that have to know; ask the flags below where they will do."""
+        """What kind of agent it is, for callers that have to know; ask for its abilities where they will do."""
         return self.kind
-
-    @property
-    def supports_openhands_tools(self) -> bool:
-        """Whether it uses tools of the registry."""
-        return True
-
-    @property
-    def supports_condenser(self) -> bool:
-        """Whether its history is condensed by its `condenser`."""
-        return True
-
-    @property
-    def supports_openhands_mcp(self) -> bool:
-        """Whether it uses the tools of MCP servers."""
-        return True
 
     @property
     def static_system_message(self) -> str:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 from pydantic import Field, model_validator
 
 from agent_core.agent.agent import Agent
 from agent_core.agent.prompt_manager import SYSTEM_PROMPT
+from agent_core.agent.shown_tools import shown_to_model, takes_short_descriptions
 from agent_core.agent.tool_specs import ToolSpecs
+from agent_core.skills.context import AgentContext
+from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.finish import FinishTool
 from agent_core.tools.presets import get_default_tools, get_delegating_tools
 from agent_core.tools.registry import canonical_name, list_registered_tools
@@ -18,16 +22,22 @@ from agent_core.tools.think import ThinkTool
 
 LONG_HORIZON_PROMPT: Final = "system_prompt_long_horizon.j2"
 
+_TERMINAL: Final = "terminal"
+_BROWSER: Final = "browser"
+_LLM_EDITOR: Final = "edit_file"
 _BY_FLAG: Final = {
-    "enable_cmd": "terminal",
-    "enable_condensation_request": "condensation_request",
-    "enable_browsing": "browser",
-    "enable_jupyter": "ipython",
+    "enable_cmd": _TERMINAL,
+    "enable_condensation_request": "request_condensation",
+    "enable_browsing": _BROWSER,
+    "enable_jupyter": "execute_ipython_cell",
     "enable_plan_mode": TaskTrackerTool.tool_name,
-    "enable_llm_editor": "llm_edit",
+    "enable_llm_editor": _LLM_EDITOR,
     "enable_editor": "file_editor",
 }
-_ALWAYS_BY_FLAG: Final = {"enable_finish": FinishTool.__name__, "enable_think": ThinkTool.__name__}
+"""The flags in the order in which their tools are listed; think and finish come after the terminal."""
+_ALWAYS_BY_FLAG: Final = {"enable_think": ThinkTool.__name__, "enable_finish": FinishTool.__name__}
+_STATING_RISK: Final = frozenset({_TERMINAL, "execute_ipython_cell", _BROWSER, _LLM_EDITOR, "file_editor"})
+"""Tools whose calls have to say how risky they are."""
 
 
 class CodeActAgent(Agent):
@@ -37,7 +47,10 @@ class CodeActAgent(Agent):
     error. With the editor that asks a model (`enable_llm_editor`) the plain one is left out. `tools` and
     `include_default_tools`, when given, count instead of the flags. In plan mode (`enable_plan_mode`) it keeps a list
     of tasks, and is told how. With `enable_sub_agents` it can put others to work. Without `enable_som_visual_browsing`
-    the model is not shown pictures of pages. The user's message ``/exit`` ends the task.
+    the model is not shown pictures of pages. Without `enable_prompt_extensions` it is told nothing of the workspace and
+    of skills, without `enable_history_truncation` a history that is too long for the model is an error, and what
+    `disabled_microagents` names is never told. With `cli_mode` it works where its user does. The user's message
+    ``/exit`` ends the task.
     """
 
     VERSION: ClassVar[str] = "2.2"
@@ -56,11 +69,30 @@ class CodeActAgent(Agent):
     enable_editor: bool = True
     enable_mcp: bool = True
     enable_sub_agents: bool = False
+    enable_prompt_extensions: bool = True
+    enable_history_truncation: bool = True
+    cli_mode: bool = False
+    disabled_microagents: list[str] = Field(default_factory=list)
 
     @property
     def supports_openhands_mcp(self) -> bool:
         """Whether it uses the tools of MCP servers, as `enable_mcp` says."""
         return self.enable_mcp
+
+    @property
+    def is_told_of_workspace(self) -> bool:
+        """As `enable_prompt_extensions` says."""
+        return self.enable_prompt_extensions
+
+    @property
+    def condenses_on_overflow(self) -> bool:
+        """As `enable_history_truncation` says."""
+        return self.enable_history_truncation
+
+    @property
+    def skills_left_out(self) -> frozenset[str]:
+        """Those of `disabled_microagents`."""
+        return frozenset(self.disabled_microagents)
 
     @property
     def resolved_system_prompt_filename(self) -> str:
@@ -69,6 +101,18 @@ class CodeActAgent(Agent):
         if self.enable_plan_mode and keeps_tasks and self.system_prompt_filename == SYSTEM_PROMPT:
             return LONG_HORIZON_PROMPT if (self.prompt_dir / LONG_HORIZON_PROMPT).is_file() else SYSTEM_PROMPT
         return self.system_prompt_filename
+
+    def resolve_tools(self, conv_state: Any = None) -> dict[str, ToolDefinition]:
+        """Its tools, in the order of the flags: think and finish come behind the terminal, if there is one."""
+        found = super().resolve_tools(conv_state)
+        defaults = [tool.tool_name for tool in (ThinkTool, FinishTool) if tool.__name__ in self.include_default_tools]
+        first = [name for name in (_TERMINAL, *defaults) if name in found]
+        return {name: found[name] for name in dict.fromkeys((*first, *found))}
+
+    def shown_tool(self, tool: ToolDefinition) -> dict[str, Any]:
+        """A tool as the model is given it: shortly where it needs that, and with the risk where it has to state it."""
+        short = takes_short_descriptions(self.llm.model)
+        return shown_to_model(tool, short=short, states_risk=tool.name in _STATING_RISK)
 
     @model_validator(mode="before")
     @classmethod
@@ -81,6 +125,10 @@ class CodeActAgent(Agent):
         if "include_default_tools" not in chosen:
             names = [name for flag, name in _ALWAYS_BY_FLAG.items() if _is_set(cls, data, flag)]
             chosen["include_default_tools"] = names
+        if data.get("disabled_microagents") and data.get("agent_context") is not None:
+            chosen["agent_context"] = _without_skills(data["agent_context"], data["disabled_microagents"])
+        if data.get("cli_mode"):
+            chosen["system_prompt_kwargs"] = {"cli_mode": True, **(data.get("system_prompt_kwargs") or {})}
         return chosen
 
 
@@ -88,7 +136,7 @@ def _chosen(agent: type[CodeActAgent], data: dict[str, Any]) -> list[str]:
     present = list_registered_tools()
     names: list[str] = []
     for flag, name in _BY_FLAG.items():
-        if not _is_set(agent, data, flag) or (flag == "enable_editor" and "llm_edit" in names):
+        if not _is_set(agent, data, flag) or (flag == "enable_editor" and _LLM_EDITOR in names):
             continue
         if name in present:
             names.append(name)
@@ -101,8 +149,13 @@ def _chosen(agent: type[CodeActAgent], data: dict[str, Any]) -> list[str]:
 
 def _params(agent: type[CodeActAgent], data: dict[str, Any], name: str) -> dict[str, Any]:
     """What a flag changes about a tool: a model that is to see pages is shown a picture of each."""
-    is_blind = name == _BY_FLAG["enable_browsing"] and not _is_set(agent, data, "enable_som_visual_browsing")
+    is_blind = name == _BROWSER and not _is_set(agent, data, "enable_som_visual_browsing")
     return {"set_of_marks": False} if is_blind else {}
+
+
+def _without_skills(context: Any, names: Sequence[str]) -> Any:
+    given = AgentContext.model_validate(context)
+    return given.model_copy(update={"disabled_skills": sorted({*given.disabled_skills, *names})})
 
 
 def _is_set(agent: type[CodeActAgent], data: dict[str, Any], flag: str) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from pydantic import Field, PrivateAttr, field_validator
 
+from agent_core.agent.shown_tools import shown_to_model
 from agent_core.agent.tool_specs import ToolSpecs
 from agent_core.agent.toolbox import DEFAULT_TOOL_NAMES, builtin_tool_classes, checked_toolset, end_tools, toolset
 from agent_core.events.schema import Tagged
@@ -84,6 +85,10 @@ class ToolUser(Tagged):
         if self._tools_map is None:
             self._tools_map = self.resolve_tools(conv_state)
         return self.tools_map
+
+    def shown_tool(self, tool: ToolDefinition) -> dict[str, Any]:
+        """The schema of a tool as this agent's model is given it."""
+        return shown_to_model(tool)
 
     def close(self) -> None:
         """End what the executors of its tools hold; for an agent whose conversation has ended. May block."""

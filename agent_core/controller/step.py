@@ -84,9 +84,7 @@ class Step:
     def _offer(self, tools: dict[str, ToolDefinition]) -> None:
         """Have the model choose from these."""
         self._offered = tools
-        self._schemas: list[dict[str, Any]] = [
-            tool.to_openai_tool(add_security_risk_prediction=True) for tool in tools.values()
-        ]
+        self._schemas: list[dict[str, Any]] = [self._agent.shown_tool(tool) for tool in tools.values()]
 
     async def _present_tools(self) -> dict[str, ToolDefinition]:
         tools = await present_tools(self._tools)
@@ -167,7 +165,7 @@ class Step:
         except (LLMContextWindowError, LLMMalformedHistoryError):
             deltas.discard()
             await retries.settle()
-            condenser = self._agent.condenser
+            condenser = self._agent.condenser if self._agent.condenses_on_overflow else None
             if condenser is None or not condenser.handles_condensation_requests():
                 raise
             await self._stream.add_events([*_back_to_work(was_limited=retries.was_limited), CondensationRequest()])
@@ -223,6 +221,7 @@ class Step:
     def _work_with(self, agent: AgentBase) -> None:
         if agent is not self._agent:
             self._agent, self._prompts = agent, PromptCache(agent.llm.render)
+            self._offer(self._offered)
 
     async def _warned(self) -> bool:
         """Stop an agent that is stuck; warn one that is about to be, which is all that this step does."""

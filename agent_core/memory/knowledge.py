@@ -24,7 +24,11 @@ class Knowledge:
     Without a `context` everything that the workspace holds is used.
     """
 
-    def __init__(self, context: AgentContext | None, *, model: str = "") -> None:
+    def __init__(
+        self, context: AgentContext | None, *, model: str = "", left_out: frozenset[str] = frozenset()
+    ) -> None:
+        """Skills of the workspace whose names are in `left_out` are not there."""
+        self._left_out = left_out
         self._given = context
         self._context = context or AgentContext()
         self._model = model
@@ -54,7 +58,8 @@ class Knowledge:
         git = facts.get("git")
         roots = [facts.get("working_dir"), git.get("root") if isinstance(git, dict) else None]
         places = [root.rstrip("/") for root in roots if isinstance(root, str) and root]
-        found = project_skills(files, places, model=self._model)
+        every = project_skills(files, places, model=self._model)
+        found = [skill for skill in every if skill.name not in self._left_out]
         self._roots = sorted(places, key=len)
         if self._given is not None and not self._given.load_project_skills:
             found = [skill for skill in found if not _is_in_folder(skill)]

@@ -45,17 +45,21 @@ class Memory:
         model: str = "",
         secrets: Mapping[str, str] | None = None,
         remarks: Callable[[Mapping[str, Any]], Awaitable[str]] | None = None,
+        left_out: frozenset[str] = frozenset(),
+        is_silent: bool = False,
     ) -> None:
         """`context` has the agent's own skills, `model` is for whom, `secrets` are descriptions by name.
 
-        `remarks` is what else there is to say about the facts of a workspace.
+        `remarks` is what else there is to say about the facts of a workspace, `left_out` names skills that are not
+        used. A memory that `is_silent` answers, and tells nothing.
         """
+        self._is_silent = is_silent
         self._remarks = remarks
         self._stream = stream
         self._sandbox = sandbox
         self._instructions = instructions
         self._reads_notes = context is not None and context.load_memory
-        self._knowledge = Knowledge(context, model=model)
+        self._knowledge = Knowledge(context, model=model, left_out=left_out)
         self._has_seen_workspace = False
         self._secrets = dict(secrets or {})
         self._open: dict[int, RecallAction] = {}
@@ -65,7 +69,7 @@ class Memory:
 
     def rules_for(self, path: str) -> tuple[TextContent, list[str]] | None:
         """What there is to say of a touched file, with the names of the rules; each rule once (agent-core 7.2)."""
-        return self._knowledge.rules_for(path)
+        return None if self._is_silent else self._knowledge.rules_for(path)
 
     def observe(self, event: AnyEvent) -> None:
         """Take an event into account, without answering."""
@@ -149,6 +153,8 @@ class Memory:
         return None
 
     async def _answer(self, recall: RecallAction) -> RecallObservation:
+        if self._is_silent:
+            return RecallObservation(cause=recall.id, recall_type=recall.recall_type)
         if recall.recall_type == "knowledge":
             if not self._has_seen_workspace:  # it was told about by an earlier process
                 await self._facts()

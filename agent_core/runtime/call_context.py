@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agent_core.events.control import CondensationRequest
 from agent_core.events.llm_events import ActionEvent
 from agent_core.events.masking import StreamingMask
 from agent_core.events.schema import Observation
@@ -47,3 +48,7 @@ class CallContext:
         """Show output live, masked."""
         if shown := self._mask.feed(text):
             self._stream.publish(OutputDelta(self.action_id, shown))
+
+    async def request_condensation(self) -> None:
+        """Store the request."""
+        await self._stream.add_event(CondensationRequest())

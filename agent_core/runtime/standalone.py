@@ -128,6 +128,9 @@ class AloneContext:
     def emit_output(self, text: str) -> None:
         """Nobody is looking."""
 
+    async def request_condensation(self) -> None:
+        """There is no history."""
+
 
 def open_folder(folder: str) -> FolderSandbox:
     """A sandbox that works in that folder of this host; nothing runs yet."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 
+from agent_core.errors import ToolError
 from agent_core.events.schema import Action, Observation
 from agent_core.runtime.shared_sandbox import KeyedSandbox
 from agent_core.security.secrets import GivenSecret, SecretRegistry
@@ -40,6 +41,14 @@ class DirectContext:
 
     def emit_output(self, text: str) -> None:
         """Nobody is looking."""
+
+    async def request_condensation(self) -> None:
+        """Refused: the call is in no log.
+
+        Raises:
+            ToolError: always.
+        """
+        raise ToolError("the history can be condensed only at an agent's own wish; use Conversation.condense()")
 
 
 def tool_named(tools: Mapping[str, ToolDefinition], name: str, action: Action) -> ToolDefinition:

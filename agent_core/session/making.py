@@ -46,17 +46,17 @@ async def make_agent(settings: SessionSettings) -> AgentBase:
         context = settings.agent_context or settings.agent.agent_context
         return settings.agent.model_copy(update={"agent_context": await _completed(context)})
     made = AgentBase.get_cls(settings.agent_class or CodeActAgent.__name__)
+    chosen = settings.agent_options.fields_for(made, browsing=settings.enable_browsing)
     own: dict[str, Any] = {} if settings.tools is None else {"tools": list(settings.tools)}
-    if not settings.enable_browsing and "enable_browsing" in made.model_fields:
-        own["enable_browsing"] = False
     if settings.enable_sub_agents and "enable_sub_agents" in made.model_fields:
         own["enable_sub_agents"] = True
+    own |= chosen
     return made(
         llm=settings.llm,
         condenser=settings.condenser,
         system_prompt_kwargs={
             "llm_security_analyzer": settings.effective_analyzer is not None,
-            "cli_mode": False,
+            "cli_mode": bool(settings.agent_options.cli_mode),
         },
         agent_context=await _completed(settings.agent_context),
         mcp_config=dict(settings.mcp_config),
@@ -108,6 +108,8 @@ def make_memory(
         model=agent.llm.model,
         secrets=secrets.descriptions(),
         remarks=partial(told_of_kinds, agent),
+        left_out=agent.skills_left_out,
+        is_silent=not agent.is_told_of_workspace,
     )
 
 

@@ -24,6 +24,7 @@ from agent_core.security.confirmation import (
 from agent_core.security.hooks import HookConfig
 from agent_core.security.presets import get_default_analyzer
 from agent_core.security.secrets import GivenSecret
+from agent_core.session.agent_options import AgentOptions
 from agent_core.skills.context import AgentContext
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.spec import Tool
@@ -58,6 +59,7 @@ class SessionSettings:
         agent_context: skills and texts for the agent; None uses what the workspace holds.
         mcp_config: MCP servers for an agent that is made here; one that is given brings its own.
         mcp_rules: what they may do.
+        agent_options: what is chosen about the tools of an agent that is made here.
         enable_browsing: whether an agent that is made here may have a browser, where its class says that it has one.
         enable_sub_agents: whether an agent that is made here can put sub-agents to work, where its class knows how.
         confirm_subagents: decides about actions of sub-agents that wait for a user's word; None agrees where the policy
@@ -85,6 +87,7 @@ class SessionSettings:
     agent_context: AgentContext | None = None
     mcp_config: Mapping[str, McpServer] = field(default_factory=dict)
     mcp_rules: McpRules = field(default_factory=McpRules)
+    agent_options: AgentOptions = field(default_factory=AgentOptions)
     enable_sub_agents: bool = False
     enable_browsing: bool = True
     confirm_subagents: ConfirmSubagents | None = None

@@ -78,3 +78,6 @@ class FakeCall:
     def emit_output(self, text: str) -> None:
         """Keep what is shown."""
         self.shown.append(text)
+
+    async def request_condensation(self) -> None:
+        """There is no history."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from agent_core.tools import condensation_request  # noqa: F401 - registers its tool
 from agent_core.tools.apply_patch import ApplyPatchTool
 from agent_core.tools.browser import BrowserToolSet
 from agent_core.tools.definition import ToolDefinition
@@ -69,3 +73,24 @@ def get_delegating_tools() -> list[Tool]:
 def get_builtin_tools() -> list[Tool]:
     """What every agent has besides: finish and think."""
     return [Tool(name=FinishTool.tool_name), Tool(name=ThinkTool.tool_name)]
+
+
+TOOL_PRESETS: Final[Mapping[str, Callable[[], list[Tool]]]] = {
+    "default": get_default_tools,
+    "gpt5": get_gpt5_tools,
+    "gemini": get_gemini_tools,
+    "planning": get_planning_tools,
+    "delegating": lambda: [*get_default_tools(), *get_delegating_tools()],
+}
+"""Sets of tools by the names that settings give them."""
+
+
+def preset_tools(name: str) -> list[Tool]:
+    """The tools of the preset of this name.
+
+    Raises:
+        ValueError: there is none; the message lists those there are.
+    """
+    if name not in TOOL_PRESETS:
+        raise ValueError(f"there is no preset {name!r}; give one of {', '.join(TOOL_PRESETS)}")
+    return TOOL_PRESETS[name]()

@@ -141,5 +141,9 @@ class ToolContext(Protocol):
         """Show output of the running call live; nothing is stored."""
         ...
 
+    async def request_condensation(self) -> None:
+        """Have the history condensed before the agent's next step, where the agent has a condenser for that."""
+        ...
+
 
 ToolFamily = Literal["sandbox", "local"]

@@ -55,6 +55,7 @@ class StoredSettings(BaseModel):
     email_verified: bool | None = None
     git_user_name: str | None = None
     git_user_email: str | None = None
+    agent_options: dict[str, Any] | None = None
 
 
 class SettingsRepository:

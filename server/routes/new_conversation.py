@@ -13,6 +13,7 @@ from agent_core.controller.replay import beginning_of
 from agent_core.errors import DrydockError
 from agent_core.events.event import utc_now
 from agent_core.events.serialization import AnyEvent
+from agent_core.session.agent_options import AgentOptions
 from server.auth.identity import Identity
 from server.conversation_manager.conversation_manager import ConversationStatus
 from server.db.conversations import ConversationRecord
@@ -21,6 +22,7 @@ from server.dependencies import IdentityDependency, Services, ServicesDependency
 from server.errors import ReplyError
 from server.mcp_config import McpConfig
 from server.routes.json_route import JsonRoute
+from server.session.agent_choice import AGENT_OPTIONS
 from server.session.own_servers import OWN_SERVERS, sealed_servers
 from server.session.settings_merge import choose_model
 from server.wire.errors import WireError
@@ -72,6 +74,7 @@ class NewConversation(BaseModel):
     create_microagent: CreateMicroagent | None = None
     conversation_instructions: str | None = None
     mcp_config: McpConfig | None = None
+    agent_options: AgentOptions | None = None
     conversation_id: str | None = None
 
 
@@ -154,6 +157,8 @@ async def _store(services: Services, identity: Identity, wish: NewConversation, 
         options["conversation_instructions"] = wish.conversation_instructions
     if wish.mcp_config is not None:
         options[OWN_SERVERS] = sealed_servers(services.database.secrets, conversation_id, wish.mcp_config)
+    if wish.agent_options is not None:
+        options[AGENT_OPTIONS] = wish.agent_options.model_dump(mode="json", exclude_none=True)
     now = utc_now()
     record = ConversationRecord(
         id=conversation_id,

@@ -26,6 +26,7 @@ from server.db.database import Database
 from server.db.user_settings import StoredSettings
 from server.errors import ConversationNotFoundError, SessionError
 from server.mcp_config import AgentServers, agent_servers, read_config
+from server.session.agent_choice import options_of
 from server.session.deferred_sandbox import DeferredSandbox
 from server.session.experiments import ExperimentManager
 from server.session.own_servers import opened_servers
@@ -203,6 +204,7 @@ def session_settings(
         secrets=tuple(secret_values(user)) if user is not None else (),
         mcp_config=servers.servers,
         mcp_rules=servers.rules,
+        agent_options=options_of(user, server, record),
         enable_sub_agents=server.enable_sub_agents,
         enable_browsing=browsing,
         snapshots=server.enable_snapshots,

@@ -14,6 +14,7 @@ from agent_core.llm.llm import LLM
 from agent_core.memory.condenser import Condenser, NoOpCondenser
 from agent_core.memory.condensers.presets import get_default_condenser
 from agent_core.memory.condensers.window import ConversationWindowCondenser
+from agent_core.session.agent_options import AgentOptions
 from tests.unit.controller.stage import REPLIES, Stage, StageModel
 from tests.unit.controller.test_account import Beside
 from tests.unit.controller.test_answers import is_in, until
@@ -36,9 +37,11 @@ class Short(StageModel):
             yield chunk
 
 
-async def played(condenser: Condenser | None, longest: int, error: type[LLMError]) -> tuple[Short, list[AnyEvent]]:
+async def played(
+    condenser: Condenser | None, longest: int, error: type[LLMError], **settings: Any
+) -> tuple[Short, list[AnyEvent]]:
     model = Short(longest, error)
-    stage = Stage(model=model, settings={"condenser": condenser})
+    stage = Stage(model=model, settings={"condenser": condenser, **settings})
     await stage.begin()
     try:
         await stage.say()
@@ -66,6 +69,28 @@ async def test_nothing_is_asked_of_a_condenser_that_answers_no_requests(condense
     model, log = await played(condenser, 5, LLMContextWindowError)
     assert is_in(AgentState.ERROR)(log)
     assert (model.refused, count(log, CondensationRequest)) == (1, 0)
+
+
+async def test_an_agent_without_history_truncation_ends_in_the_error_instead() -> None:
+    options = {"agent_options": AgentOptions(enable_history_truncation=False)}
+    model, log = await played(ConversationWindowCondenser(), 7, LLMContextWindowError, **options)
+    assert is_in(AgentState.ERROR)(log)
+    assert (model.refused, count(log, CondensationRequest)) == (1, 0)
+
+
+async def test_an_agent_may_ask_for_a_condensation_itself() -> None:
+    options = AgentOptions(enable_condensation_request=True)
+    stage = Stage(settings={"condenser": ConversationWindowCondenser(), "agent_options": options})
+    await stage.begin()
+    try:
+        await stage.say()
+        asked = ("", [("request_condensation", "{}")])
+        log = await until(stage, is_in(AgentState.FINISHED), [*[REPLIES["one"]] * 3, asked, REPLIES["finish"]])
+    finally:
+        await stage.end()
+    kinds = [type(event) for event in log]
+    assert kinds.index(CondensationRequest) < kinds.index(Condensation)
+    assert kinds.count(Condensation) == 1
 
 
 @pytest.mark.parametrize("longest", [0, 1])

@@ -310,6 +310,9 @@ async def test_an_executor_that_is_built_from_another_uses_its_conversation() ->
         def emit_output(self, text: str) -> None:
             raise AssertionError(text)
 
+        async def request_condensation(self) -> None:
+            raise AssertionError
+
     async def ask(context: Any) -> str:
         return f"{context.idempotency_key} in {threading.current_thread() is loop_thread}"
 

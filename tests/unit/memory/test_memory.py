@@ -236,3 +236,15 @@ async def test_notes_about_the_project_are_told_with_the_first_message_if_the_co
         assert "make" not in (await talk.recall("Hello", first=True)).additional_agent_instructions
     async with talking(Sandbox(a_workspace()), AgentContext(load_memory=True)) as talk:
         assert "Notes" not in (await talk.recall("Hello", first=True)).additional_agent_instructions
+
+
+async def test_a_skill_that_is_left_out_is_never_told_and_a_silent_memory_tells_nothing() -> None:
+    async with talking(Sandbox(a_workspace()), left_out=frozenset({"git"})) as talk:
+        answer = await talk.recall("commit with Git", first=True)
+        assert answer.repo_instructions
+        assert names(answer) == []
+    async with talking(Sandbox(a_workspace()), is_silent=True, instructions="be quick") as talk:
+        answer = await talk.recall("commit with Git", first=True)
+        assert facts_message(answer) is None
+        assert facts_message(await talk.recall("commit with Git")) is None
+        assert talk.memory.rules_for("/workspace/x.py") is None

@@ -1,0 +1,129 @@
+"""What settings may choose about an agent: flags of its tools, and tools by name (agent-core 4.14, 2.2, 3.6)."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Final, Self
+
+from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
+
+from agent_core.agent.base import AgentBase
+from agent_core.errors import ToolNotFoundError
+from agent_core.events.messages import Frozen
+from agent_core.tools.finish import FinishTool
+from agent_core.tools.presets import BROWSER_TOOLS, preset_tools
+from agent_core.tools.registry import canonical_name, resolve_tool
+from agent_core.tools.spec import Tool
+from agent_core.tools.think import ThinkTool
+
+MAX_TOOLS: Final = 100
+MAX_REGEX_CHARS: Final = 1_000
+MAX_TOGETHER: Final = 64
+_BY_DEFAULT: Final = frozenset({FinishTool.tool_name, ThinkTool.tool_name})
+
+
+def _specs(value: Any) -> Any:
+    """A tool may be given by its name alone."""
+    return [{"name": one} if isinstance(one, str) else one for one in value] if isinstance(value, list) else value
+
+
+class AgentOptions(Frozen):
+    """Choices about an agent; what is None is left as it is: to whoever chose before, and in the end to the agent.
+
+    The flags mean what they do for `CodeActAgent`; an agent that has no such flag is not changed by it. `preset` names
+    a set of tools and `tools` lists them; either counts instead of the flags. Of these tools and of those of MCP
+    servers `filter_tools_regex` keeps the ones whose names it matches from their beginning.
+    `tool_concurrency_limit` says how many calls of one answer may run at the same time.
+
+    Raises:
+        pydantic.ValidationError: a name is not known, or a value cannot be used; it says which and why.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    enable_cmd: bool | None = None
+    enable_think: bool | None = None
+    enable_finish: bool | None = None
+    enable_condensation_request: bool | None = None
+    enable_browsing: bool | None = None
+    enable_jupyter: bool | None = None
+    enable_plan_mode: bool | None = None
+    enable_llm_editor: bool | None = None
+    enable_editor: bool | None = None
+    enable_mcp: bool | None = None
+    enable_prompt_extensions: bool | None = None
+    enable_history_truncation: bool | None = None
+    enable_som_visual_browsing: bool | None = None
+    enable_sub_agents: bool | None = None
+    cli_mode: bool | None = None
+    disabled_microagents: list[str] | None = Field(default=None, max_length=MAX_TOOLS)
+    filter_tools_regex: str | None = Field(default=None, max_length=MAX_REGEX_CHARS)
+    tool_concurrency_limit: int | None = Field(default=None, ge=1, le=MAX_TOGETHER)
+    preset: str | None = None
+    tools: Annotated[list[Tool] | None, BeforeValidator(_specs), Field(max_length=MAX_TOOLS)] = None
+
+    @field_validator("filter_tools_regex")
+    @classmethod
+    def _is_regex(cls, value: str | None) -> str | None:
+        try:
+            re.compile(value or "")
+        except re.error as error:
+            raise ValueError(f"{value!r} is no regular expression: {error}") from None
+        return value
+
+    @field_validator("preset")
+    @classmethod
+    def _is_known(cls, value: str | None) -> str | None:
+        if value is not None:
+            preset_tools(value)
+        return value
+
+    @field_validator("tools")
+    @classmethod
+    def _can_be_made(cls, value: list[Tool] | None) -> list[Tool] | None:
+        names: set[str] = set()
+        for number, spec in enumerate(value or []):
+            try:
+                made = [tool.name for tool in resolve_tool(spec) if callable(tool.executor)]
+                if not made:
+                    raise ValueError(f"the parameters of {spec.name!r} make no tool that could be called")
+            except ToolNotFoundError as error:
+                raise ValueError(f"{number}: {error.args[0]}") from None
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"{number}: {error}") from None
+            if doubled := names.intersection(made):
+                raise ValueError(f"{number}: {sorted(doubled)} is given twice; give each tool once")
+            names.update(made)
+        return value
+
+    @model_validator(mode="after")
+    def _is_one_choice(self) -> Self:
+        if self.preset is not None and self.tools is not None:
+            raise ValueError("preset and tools exclude each other; give one of them")
+        return self
+
+    def over(self, other: AgentOptions) -> AgentOptions:
+        """These choices, and those of `other` where nothing is chosen here."""
+        own = self.model_dump(exclude_none=True)
+        rest = other.model_dump(exclude_none=True)
+        if own.keys() & {"preset", "tools"}:
+            rest = {name: value for name, value in rest.items() if name not in ("preset", "tools")}
+        return AgentOptions.model_validate({**rest, **own})
+
+    def fields_for(self, agent: type[AgentBase], *, browsing: bool = True) -> dict[str, Any]:
+        """What these choices are as fields of an agent of this class; without `browsing` none has a browser by default.
+
+        Tools that are listed by name are those tools, whatever `browsing` says; finish and think are chosen by their
+        flags alone.
+        """
+        chosen = self.model_dump(exclude_none=True, exclude={"preset", "tools"})
+        if not browsing:
+            chosen["enable_browsing"] = False
+        fields = {name: value for name, value in chosen.items() if name in agent.model_fields}
+        if self.tools is not None:
+            fields["tools"] = [tool for tool in self.tools if canonical_name(tool.name) not in _BY_DEFAULT]
+        elif self.preset is not None:
+            tools = preset_tools(self.preset)
+            has_browser = chosen.get("enable_browsing", True)
+            fields["tools"] = [tool for tool in tools if has_browser or canonical_name(tool.name) != BROWSER_TOOLS]
+        return fields

@@ -1,0 +1,58 @@
+"""The tool with which an agent asks for its history to be condensed (agent-core 4.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from agent_core.events.schema import Action, Observation
+from agent_core.tools.definition import ToolDefinition
+from agent_core.tools.registry import register_tool
+from agent_core.tools.spec import DeclaredResources, ToolAnnotations, ToolContext
+
+
+class CondensationRequestAction(Action):
+    """The wish; there is nothing to say about it."""
+
+
+class CondensationRequestObservation(Observation):
+    """The acknowledgement."""
+
+
+async def execute(
+    action: CondensationRequestAction, conversation: ToolContext | None = None
+) -> CondensationRequestObservation:
+    """Put the request into the log, where the agent's condenser finds it before the next step."""
+    if conversation is None:
+        raise ValueError("there is no conversation whose history could be condensed")
+    await conversation.request_condensation()
+    return CondensationRequestObservation.from_text(
+        "The older part of the history is summed up before your next step, if this agent has a condenser."
+    )
+
+
+class CondensationRequestTool(ToolDefinition[CondensationRequestAction, CondensationRequestObservation]):
+    """The `request_condensation` tool."""
+
+    tool_name: ClassVar[str] = "request_condensation"
+
+    def declared_resources(self, action: Action) -> DeclaredResources:
+        return DeclaredResources(declared=True)
+
+    @classmethod
+    def create(cls, conv_state: Any = None, **params: Any) -> Sequence[ToolDefinition]:
+        if params:
+            raise TypeError(f"request_condensation takes no parameters, but was given {sorted(params)}")
+        definition = cls(
+            description="Ask for the history of this conversation to be condensed, when it has grown so long that you"
+            " lose the thread. What matters should stand in your latest messages.",
+            action_type=CondensationRequestAction,
+            observation_type=CondensationRequestObservation,
+            annotations=ToolAnnotations(
+                title="Condense", readOnlyHint=True, destructiveHint=False, idempotentHint=True, openWorldHint=False
+            ),
+        )
+        return [definition.set_executor(execute)]
+
+
+register_tool(CondensationRequestTool.tool_name, CondensationRequestTool)
