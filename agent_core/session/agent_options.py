@@ -84,9 +84,7 @@ class AgentOptions(Frozen):
         names: set[str] = set()
         for number, spec in enumerate(value or []):
             try:
-                made = [tool.name for tool in resolve_tool(spec) if callable(tool.executor)]
-                if not made:
-                    raise ValueError(f"the parameters of {spec.name!r} make no tool that could be called")
+                made = [tool.name for tool in resolve_tool(spec)]
             except ToolNotFoundError as error:
                 raise ValueError(f"{number}: {error.args[0]}") from None
             except (TypeError, ValueError) as error:

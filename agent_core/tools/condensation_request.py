@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from agent_core.events.schema import Action, Observation
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.registry import register_tool
-from agent_core.tools.spec import DeclaredResources, ToolAnnotations, ToolContext
+from agent_core.tools.spec import ToolAnnotations, ToolContext
 
 
 class CondensationRequestAction(Action):
@@ -35,24 +35,18 @@ class CondensationRequestTool(ToolDefinition[CondensationRequestAction, Condensa
     """The `request_condensation` tool."""
 
     tool_name: ClassVar[str] = "request_condensation"
-
-    def declared_resources(self, action: Action) -> DeclaredResources:
-        return DeclaredResources(declared=True)
+    resources: ClassVar[tuple[str, ...] | None] = ()
+    description: str = (
+        "Ask for the history of this conversation to be condensed, when it has grown so long that you lose the thread."
+        " What matters should stand in your latest messages."
+    )
+    annotations: ToolAnnotations = ToolAnnotations(
+        title="Condense", readOnlyHint=True, destructiveHint=False, idempotentHint=True, openWorldHint=False
+    )
 
     @classmethod
-    def create(cls, conv_state: Any = None, **params: Any) -> Sequence[ToolDefinition]:
-        if params:
-            raise TypeError(f"request_condensation takes no parameters, but was given {sorted(params)}")
-        definition = cls(
-            description="Ask for the history of this conversation to be condensed, when it has grown so long that you"
-            " lose the thread. What matters should stand in your latest messages.",
-            action_type=CondensationRequestAction,
-            observation_type=CondensationRequestObservation,
-            annotations=ToolAnnotations(
-                title="Condense", readOnlyHint=True, destructiveHint=False, idempotentHint=True, openWorldHint=False
-            ),
-        )
-        return [definition.set_executor(execute)]
+    def make_executor(cls) -> Callable[..., Any]:
+        return execute
 
 
 register_tool(CondensationRequestTool.tool_name, CondensationRequestTool)
