@@ -18,11 +18,13 @@ from agent_core.errors import SandboxError, ToolError
 from agent_core.runtime.pending import ChannelClosedError, PendingAnswers
 from agent_core.runtime.runner_hello import RunnerHello
 from agent_core.runtime.sandbox import Attachment, RunnerReply
+from agent_core.runtime.tunnels import PortConnection, PortError, Tunnels
 from runtime_images.runner import wire
 
 logger = logging.getLogger(__name__)
 
 _READ_SIZE = 256 * 1024
+RESTART = "Stop the conversation and start it again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,7 @@ class RunnerChannel:
         self._decoder = wire.Decoder()
         self._ids = itertools.count(1)
         self._pending = PendingAnswers()
+        self._tunnels = Tunnels(self._post, self._drain)
         self._ended: ChannelClosedError | None = None
         self._reading: asyncio.Task[None] | None = None
         self._hello: RunnerHello | None = None
@@ -120,10 +123,26 @@ class RunnerChannel:
             self.post("cancel", {"id": ident} if key is None else {"key": key})
             raise
 
+    async def connect_port(self, port: int) -> PortConnection:
+        """A connection to a port of the sandbox; see `Tunnels.open`.
+
+        Raises:
+            PortError: ``unsupported``, or there is no connection to be had.
+            ChannelClosedError: the stream has ended.
+        """
+        if self._ended is not None:
+            raise self._ended
+        if not self.hello.tunnels:
+            raise PortError("This sandbox was started before ports could be reached.", code="unsupported", fix=RESTART)
+        return await self._tunnels.open(port)
+
     def post(self, op: str, args: Mapping[str, Any]) -> None:
         """Ask without waiting; nobody looks at the answer. Does nothing when the stream has ended."""
+        self._post(_frame(next(self._ids), op, args, None, None))
+
+    def _post(self, data: bytes) -> None:
         if self._ended is None:
-            self._writer.write(_frame(next(self._ids), op, args, None, None))
+            self._writer.write(data)
 
     def forget(self, keys: Iterable[str]) -> None:
         """Let the runner forget these results: said together with the next request, or after a while without one.
@@ -183,7 +202,10 @@ class RunnerChannel:
         try:
             while True:
                 for frame in frames:
-                    self._pending.dispatch(frame)
+                    if "stream" in frame.message:
+                        self._tunnels.dispatch(frame)
+                    else:
+                        self._pending.dispatch(frame)
                 frames = self._decode(await self._receive_or_ping())
         except ChannelClosedError as error:
             end = error
@@ -239,6 +261,7 @@ class RunnerChannel:
         self._ended = end
         self._forget_frame()  # nobody is there to hear it; only its timer is ended
         self._pending.fail(end)
+        self._tunnels.fail(end)
         with contextlib.suppress(OSError, RuntimeError):  # the transport may be gone already
             self._writer.close()
 

@@ -18,6 +18,7 @@ from agent_core.runtime.pending import ChannelClosedError
 from agent_core.runtime.runner_hello import RunnerHello
 from agent_core.runtime.sandbox import Progress, RunnerReply, Sandbox, SandboxStatus
 from agent_core.runtime.sandbox_link import ConnectionLimits, SandboxLink
+from agent_core.runtime.tunnels import PortConnection
 
 __all__ = ["ConnectionLimits", "KeyState", "SandboxConnection"]
 
@@ -26,7 +27,7 @@ logger = logging.getLogger(__name__)
 KeyState = Literal["unknown", "running", "done", "lost"]
 
 _REPEATABLE = frozenset(
-    {"ping", "file.read", "search.glob", "search.grep", "shell.interrupt", "shell.kill"}
+    {"ping", "ports.list", "file.read", "search.glob", "search.grep", "shell.interrupt", "shell.kill"}
     | {"workspace.facts", "workspace.snapshot", "workspace.restore", "workspace.pack", "workspace.unpack"}
 )
 """Operations that may run again without harm, so that they need no key."""
@@ -108,6 +109,10 @@ class SandboxConnection:
         finally:
             if own_key and key is not None and self._link.channel is not None:
                 self._link.channel.forget([key])
+
+    async def connect_port(self, port: int) -> PortConnection:
+        """See `agent_core.runtime.tunnels.PortAccess`. A frozen sandbox goes on; one that is gone is not started."""
+        return await (await self._link.ready(revive=False)).connect_port(port)
 
     async def cancel(self, key: str) -> None:
         """Interrupt what runs under a key; its request answers with what there is so far. Never starts a sandbox."""

@@ -12,7 +12,7 @@ from runtime_images.runner import wire
 
 @dataclass(frozen=True, slots=True)
 class RunnerHello:
-    """How a runner introduces itself; `boot` is new for each start of it."""
+    """How a runner introduces itself; `boot` is new for each start, `tunnels` tells that ports can be reached."""
 
     boot: str
     version: str
@@ -20,6 +20,7 @@ class RunnerHello:
     workspace: str
     user: str
     hostname: str
+    tunnels: bool = False
 
     @classmethod
     def from_message(cls, message: Mapping[str, Any]) -> RunnerHello:
@@ -39,4 +40,9 @@ class RunnerHello:
                 fix="Restart the sandbox.",
             )
         words = {name: str(hello.get(name, ""))[:500] for name in ("python", "workspace", "user", "hostname")}
-        return cls(boot=hello["boot"], version=str(hello.get("runner", ""))[:100], **words)
+        return cls(
+            boot=hello["boot"],
+            version=str(hello.get("runner", ""))[:100],
+            tunnels=hello.get("tunnels") is True,
+            **words,
+        )

@@ -10,13 +10,14 @@ from typing import Any, Final, Protocol
 from agent_core.errors import SandboxLostError
 from agent_core.runtime.connection import KeyState
 from agent_core.runtime.sandbox import Progress
-from agent_core.tools.spec import SandboxAccess, SandboxReply
+from agent_core.runtime.tunnels import PortAccess, PortConnection
+from agent_core.tools.spec import SandboxReply
 
 MAX_NAME: Final = 64
 SESSION: Final = "session"
 
 
-class KeyedSandbox(SandboxAccess, Protocol):
+class KeyedSandbox(PortAccess, Protocol):
     """What sub-agents share: `agent_core.runtime.connection.SandboxConnection` says what each member does."""
 
     async def start(self, progress: Progress | None = None) -> object: ...
@@ -85,6 +86,10 @@ class SharedSandbox:
         if not asking.done():
             raise SandboxLostError("The sub-agent has let go of the sandbox.")
         return asking.result()
+
+    async def connect_port(self, port: int) -> PortConnection:
+        """See `PortAccess.connect_port`."""
+        return await self._sandbox.connect_port(port)
 
     def session_name(self, name: str) -> str:
         """What the shell is called in the sandbox."""

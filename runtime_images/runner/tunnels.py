@@ -3,8 +3,8 @@
 Frames of a tunnel have the key ``stream`` (the server's number for it) instead of ``id``. From the server: ``open``
 (``{"port": n}``), an attachment (data), ``end`` (no more data follows), ``credit`` (so many bytes more may be sent to
 it), ``reset``. To the server: ``opened``, an attachment, ``end``, ``credit``, or ``error``, with which the tunnel is
-gone; it is gone as well when both sides have said ``end``. Either side begins with `WINDOW` bytes of credit, and data
-wait for the other frames of the connection, never the other way round: a download does not delay a command.
+gone; it is gone as well when both sides have said ``end``. Either side begins with `TUNNEL_WINDOW` bytes of credit, and
+data wait for the other frames of the connection, never the other way round: a download does not delay a command.
 """
 
 from __future__ import annotations
@@ -19,10 +19,8 @@ from typing import Any, Callable, Deque, Dict, List, Optional
 from .connection import Connection
 from .loop import Loop, Timer
 from .ports import Ports
-from .wire import Frame
+from .wire import TUNNEL_CHUNK, TUNNEL_WINDOW, Frame
 
-WINDOW = 128 * 1024
-CHUNK = 32 * 1024
 TUNNEL_LIMIT = 256
 _CONNECT_SECONDS = 5.0
 
@@ -39,8 +37,8 @@ class Tunnel:
         self._ended = ended
         self._socket: Optional[socket.socket] = None
         self._timer: Optional[Timer] = None
-        self._credit = WINDOW  # what may still be sent to the server
-        self._granted = WINDOW  # what the server may still send
+        self._credit = TUNNEL_WINDOW  # what may still be sent to the server
+        self._granted = TUNNEL_WINDOW  # what the server may still send
         self._written = 0  # of that, what has gone on and is not granted anew yet
         self._out: Deque[memoryview] = deque()
         self._is_connected = False
@@ -130,8 +128,8 @@ class Tunnel:
             problem = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if problem:
                 failed(os.strerror(problem))
-            elif self._socket.getsockname() == self._socket.getpeername():
-                failed("nothing listens there")  # a connection with itself, which the kernel makes by chance
+            elif _is_with_itself(self._socket):
+                failed("nothing listens there")
             else:
                 self._connected()
 
@@ -171,7 +169,7 @@ class Tunnel:
             self._set_reading(False)
             return
         try:
-            data = self._socket.recv(min(CHUNK, self._credit))
+            data = self._socket.recv(min(TUNNEL_CHUNK, self._credit))
         except BlockingIOError:
             return
         except OSError as error:
@@ -209,7 +207,7 @@ class Tunnel:
 
     def _grant(self, size: int) -> None:
         self._written += size
-        if self._written >= WINDOW // 2 and not self._server_ended:
+        if self._written >= TUNNEL_WINDOW // 2 and not self._server_ended:
             self._granted += self._written
             self._connection.send({"stream": self.number, "credit": self._written})
             self._written = 0
@@ -223,6 +221,14 @@ class Tunnel:
     def _close_if_over(self) -> None:
         if self._port_ended and self._server_ended and not self._out:
             self.close()
+
+
+def _is_with_itself(connection: socket.socket) -> bool:
+    """True for a connection whose two ends are one, which the kernel makes by chance where nobody listens."""
+    try:
+        return bool(connection.getsockname() == connection.getpeername())
+    except OSError:
+        return False
 
 
 class Tunnels:

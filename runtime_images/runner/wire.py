@@ -14,6 +14,10 @@ from typing import Any, Dict, List, NamedTuple, Optional
 PROTOCOL = 1
 MAX_JSON = 32 * 1024 * 1024
 MAX_BLOB = 64 * 1024 * 1024
+TUNNEL_WINDOW = 128 * 1024
+"""Bytes that either side of a connection to a port may send before it is granted more."""
+TUNNEL_CHUNK = 32 * 1024
+"""Most bytes of one frame of such a connection."""
 
 Message = Dict[str, Any]
 

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from agent_core.events.serialization import AnyEvent
-from agent_core.tools.spec import SandboxAccess
+from agent_core.runtime.tunnels import PortAccess
 from server.auth.identity import Identity
 from server.db.database import Database
 from server.session.agents import AgentFactory
@@ -116,7 +116,7 @@ class ConversationManager(ABC):
         """What its session says at this moment; STOPPED when it has none."""
 
     @abstractmethod
-    def sandbox(self, conversation_id: str) -> SandboxAccess | None:
+    def sandbox(self, conversation_id: str) -> PortAccess | None:
         """The sandbox of a running conversation; None while it does not run, or only starts."""
 
     @abstractmethod

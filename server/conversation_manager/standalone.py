@@ -14,7 +14,7 @@ from agent_core.errors import DrydockError
 from agent_core.events.branches import Rewind
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.transient import StatusNotice
-from agent_core.tools.spec import SandboxAccess
+from agent_core.runtime.tunnels import PortAccess
 from server.auth.identity import Identity
 from server.conversation_manager.conversation_manager import (
     ConversationManager,
@@ -150,7 +150,7 @@ class StandaloneConversationManager(ConversationManager):
         status = ConversationStatus.RUNNING if session.is_ready else ConversationStatus.STARTING
         return LiveConversation(status, session.runtime_status, len(session.connections))
 
-    def sandbox(self, conversation_id: str) -> SandboxAccess | None:
+    def sandbox(self, conversation_id: str) -> PortAccess | None:
         session = self._sessions.get(conversation_id)
         return session.sandbox if session is not None else None
 

@@ -17,10 +17,10 @@ from agent_core.llm.llm import LLM, CallContext
 from agent_core.memory.condensers.presets import get_default_condenser
 from agent_core.runtime.connection import SandboxConnection
 from agent_core.runtime.sandbox import Sandbox
+from agent_core.runtime.tunnels import PortAccess
 from agent_core.session.after_close import AfterClose
 from agent_core.session.agent_session import AgentSession
 from agent_core.session.settings import SessionSettings
-from agent_core.tools.spec import SandboxAccess
 from server.db.conversations import ConversationRecord
 from server.db.database import Database
 from server.db.user_settings import StoredSettings
@@ -46,7 +46,7 @@ class Agent(Protocol):
     is_ready: bool
 
     @property
-    def sandbox(self) -> SandboxAccess: ...
+    def sandbox(self) -> PortAccess: ...
 
     @property
     def runtime_status(self) -> str: ...

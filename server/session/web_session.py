@@ -15,8 +15,8 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
 from agent_core.llm.llm import LLM, CallContext
+from agent_core.runtime.tunnels import PortAccess
 from agent_core.session.after_close import AfterClose
-from agent_core.tools.spec import SandboxAccess
 from server.db.conversations import ConversationRepository
 from server.errors import ConversationNotFoundError, SessionError
 from server.session.agents import Agent, AgentFactory
@@ -100,7 +100,7 @@ class WebSession:
         return (agent.settings.llm, agent.call_context) if agent is not None else (LLM(), CallContext())
 
     @property
-    def sandbox(self) -> SandboxAccess | None:
+    def sandbox(self) -> PortAccess | None:
         """The sandbox, once it has come up."""
         return self._agent.sandbox if self._agent is not None and self._agent.is_ready else None
 

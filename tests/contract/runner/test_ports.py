@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from runtime_images.runner.tunnels import TUNNEL_LIMIT, WINDOW
+from runtime_images.runner.tunnels import TUNNEL_LIMIT
+from runtime_images.runner.wire import TUNNEL_WINDOW as WINDOW
 from tests.contract.runner.client import PATIENCE_SECONDS, Client, Runner, until
 
 LISTEN = "python3 -c 'import socket; s = socket.create_server((\"{}\", {}), family=socket.{}); input()' & echo $!"

@@ -1,0 +1,227 @@
+"""Connections to ports of a sandbox, as frames of the one stream to its runner: the server's end.
+
+No port is published for them, so they work where the sandbox has no network and where its host is another one. The
+frames are described in `runtime_images/runner/tunnels.py`. What is received is bounded by the window of each
+connection, and what is sent takes turns in small pieces, between which requests pass: neither delays a command.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol
+
+from agent_core.errors import SandboxError
+from agent_core.tools.spec import SandboxAccess
+from runtime_images.runner import wire
+
+MAX_TUNNELS = 240
+OPEN_SECONDS = 10.0
+
+
+class PortError(SandboxError):
+    """A connection to a port of the sandbox failed; ``code`` says how.
+
+    ``refused`` (nothing takes connections there), ``reset`` (it broke off), ``busy`` (too many connections), or
+    ``unsupported`` (the sandbox runs an older program of ours).
+    """
+
+    def __init__(self, message: str, *, code: str, fix: str = "") -> None:
+        super().__init__(message, code=code, fix=fix)
+
+
+class PortConnection:
+    """One connection to a port; made by `Tunnels.open`. One task may read while another one writes."""
+
+    def __init__(self, tunnels: Tunnels, number: int) -> None:
+        self._tunnels = tunnels
+        self._number = number
+        self._received: deque[bytes] = deque()
+        self._granted = wire.TUNNEL_WINDOW  # what may still come
+        self._read = 0  # of that, what was read and is not granted anew yet
+        self._credit = wire.TUNNEL_WINDOW  # what may still be sent
+        self._is_open = False
+        self._at_end = False
+        self._said_end = False
+        self._error: SandboxError | None = None
+        self._changed = asyncio.Event()
+
+    async def read(self) -> bytes:
+        """The next bytes, as they came; empty at the end.
+
+        Raises:
+            SandboxError: the connection or the sandbox is gone.
+        """
+        while not self._received:
+            if self._error is not None:
+                raise self._error
+            if self._at_end:
+                return b""
+            await self._change()
+        data = self._received.popleft()
+        self._read += len(data)
+        if self._read >= wire.TUNNEL_WINDOW // 2 and not self._at_end and self._error is None:
+            self._granted += self._read
+            self._tunnels.post(self._number, {"credit": self._read})
+            self._read = 0
+        return data
+
+    async def write(self, data: bytes) -> None:
+        """Send; returns when the bytes are on their way, so that a port that does not read holds its writer up.
+
+        Raises:
+            SandboxError: the connection or the sandbox is gone.
+        """
+        view = memoryview(data)
+        while view:
+            while self._credit <= 0 and self._error is None:
+                await self._change()
+            if self._error is not None:
+                raise self._error
+            piece = view[: min(wire.TUNNEL_CHUNK, self._credit)]
+            self._credit -= len(piece)
+            view = view[len(piece) :]
+            await self._tunnels.send(self._number, bytes(piece))
+
+    def end(self) -> None:
+        """Say that nothing more will be written; reading goes on."""
+        if not self._said_end and self._error is None:
+            self._said_end = True
+            self._tunnels.post(self._number, {"end": True})
+            self._forget_if_over()
+
+    def close(self) -> None:
+        """Let go of it at once. May be called at any time, more than once."""
+        if self._error is None:
+            self._error = PortError("The connection to the port was closed.", code="reset")
+            if not (self._at_end and self._said_end):
+                self._tunnels.post(self._number, {"reset": True})
+        self._tunnels.forget(self._number)
+        self._received.clear()
+        self._changed.set()
+
+    async def opened(self) -> None:
+        """Wait until the port has taken the connection; see `Tunnels.open`."""
+        while not self._is_open:
+            if self._error is not None:
+                raise self._error
+            await self._change()
+
+    def take(self, message: Mapping[str, Any], blob: bytes | None) -> None:
+        """Take in what the runner sent. The runner is in the sandbox, so that it is not believed anything."""
+        error, credit = message.get("error"), message.get("credit")
+        if blob is not None:
+            self._granted -= len(blob)
+            if self._granted < 0 or self._at_end:
+                self.close()
+                self._error = PortError("The sandbox sent more than it was granted.", code="reset")
+            elif blob:
+                self._received.append(blob)
+        elif isinstance(error, dict):
+            code = str(error.get("code", "reset"))[:100]
+            text = str(error.get("message", ""))[:500] or "it broke off"
+            self.fail(PortError(f"The connection to the sandbox failed: {text}.", code=code))
+        elif message.get("opened") is True:
+            self._is_open = True
+        elif message.get("end") is True:
+            self._at_end = True
+            self._forget_if_over()
+        elif isinstance(credit, int) and 0 < credit <= wire.TUNNEL_WINDOW:
+            self._credit = min(wire.TUNNEL_WINDOW, self._credit + credit)
+        self._changed.set()
+
+    def fail(self, error: SandboxError) -> None:
+        """It is over; what has come can still be read."""
+        if self._error is None:
+            self._error = error
+        self._tunnels.forget(self._number)
+        self._changed.set()
+
+    async def _change(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
+
+    def _forget_if_over(self) -> None:
+        if self._at_end and self._said_end:
+            self._tunnels.forget(self._number)
+
+
+class Tunnels:
+    """The connections to ports over one stream.
+
+    Args:
+        post: puts bytes on the stream; does nothing when that has ended.
+        drain: waits until the stream takes more; raises `SandboxError` when it has ended.
+    """
+
+    def __init__(self, post: Callable[[bytes], None], drain: Callable[[], Awaitable[None]]) -> None:
+        self._post = post
+        self._drain = drain
+        self._numbers = itertools.count(1)
+        self._open: dict[int, PortConnection] = {}
+        self._turn = asyncio.Lock()
+
+    async def open(self, port: int, *, limit_seconds: float = OPEN_SECONDS) -> PortConnection:
+        """Connect to a port of the sandbox.
+
+        Raises:
+            PortError: nothing takes connections there, or too many are open.
+            SandboxError: the stream has ended.
+        """
+        if len(self._open) >= MAX_TUNNELS:
+            raise PortError(f"There are {MAX_TUNNELS} connections to this sandbox already.", code="busy")
+        number = next(self._numbers)
+        connection = self._open[number] = PortConnection(self, number)
+        self.post(number, {"open": {"port": port}})
+        try:
+            async with asyncio.timeout(limit_seconds):
+                await connection.opened()
+        except TimeoutError:
+            connection.close()
+            raise PortError(f"Port {port} did not answer within {limit_seconds:g} s.", code="refused") from None
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def dispatch(self, frame: wire.Frame) -> None:
+        """Hand a frame to its connection; one for a connection that is gone is left alone."""
+        number = frame.message["stream"]
+        connection = self._open.get(number) if isinstance(number, int) else None
+        if connection is not None:
+            connection.take(frame.message, frame.blob)
+
+    def fail(self, error: SandboxError) -> None:
+        """The stream has ended, and all connections with it."""
+        for connection in list(self._open.values()):
+            connection.fail(error)
+
+    def forget(self, number: int) -> None:
+        """This connection is over."""
+        self._open.pop(number, None)
+
+    def post(self, number: int, message: Mapping[str, Any]) -> None:
+        """Send a frame without data."""
+        self._post(wire.encode({"stream": number, **message}))
+
+    async def send(self, number: int, data: bytes) -> None:
+        """Send data, when those before them are on their way: only so much waits before the next request."""
+        async with self._turn:
+            if number in self._open:
+                self._post(wire.encode({"stream": number}, data))
+                await self._drain()
+
+
+class PortAccess(SandboxAccess, Protocol):
+    """A sandbox whose ports can be connected to."""
+
+    async def connect_port(self, port: int) -> PortConnection:
+        """Connect to a port of the sandbox, which is not started for it.
+
+        Raises:
+            PortError: nothing takes connections there.
+            SandboxError: the sandbox is gone.
+        """
+        ...
