@@ -43,6 +43,7 @@ from server.session.announcements import Announcements
 from server.session.experiments import ExperimentManager
 from server.session.sandboxes import Choice, Sandboxes
 from server.session.titles import TitleWriter
+from server.session.unfinished_forks import remove_unfinished_forks
 from server.settings import Settings
 from server.sockets.gateway import SocketGateway
 from server.sockets.limits import SocketLimits
@@ -128,6 +129,7 @@ class Application:
                 DatabaseSettings(url=settings.database_url, synchronous=settings.database_synchronous),
             )
         )
+        await remove_unfinished_forks(database)
         sandboxes = await stack.enter_async_context(
             Sandboxes(
                 settings,

@@ -17,6 +17,7 @@ from tests.integration.server.conftest import (
     ServerProcess,
     comparable,
     create,
+    following,
     stored_events,
 )
 
@@ -79,6 +80,34 @@ def assert_every_command_has_one_answer(stored: list[dict[str, Any]]) -> None:
     asked = [event["id"] for event in stored if event.get("action") == "run"]
     answered = [event["cause"] for event in stored if event.get("observation") in {"run", "error"} and "cause" in event]
     assert sorted(answered) == asked
+
+
+async def test_killed_while_a_fork_is_made(make_process: MakeProcess) -> None:
+    server = await make_process(*LIGHTEST)
+    conversation_id = await create(server)
+    async with following(server, conversation_id) as follower:
+        await follower.run("for n in 1 2 3; do head -c 20M /dev/urandom > $n; done")
+        await follower.until(lambda: follower.count(observation="run") == 1)
+        async with server.client() as client:
+            forking = asyncio.create_task(client.post(f"/api/conversations/{conversation_id}/fork", json={}))
+            notes = server.data_dir / "forks"
+            async with asyncio.timeout(WAIT_SECONDS):
+                while not list(notes.glob("*.tar")):  # noqa: ASYNC110 - a folder says nothing by itself
+                    await asyncio.sleep(0.001)
+            await server.kill()
+            await asyncio.wait([forking])
+            assert forking.exception() is not None
+    assert list(notes.glob("*.making"))
+    assert len(logs(server)) == 2
+    await server.start()
+    assert list(notes.iterdir()) == []
+    assert logs(server) == {conversation_id}
+
+
+def logs(server: ServerProcess) -> set[str]:
+    """The ids under which there are events."""
+    with closing(sqlite3.connect(f"file:{server.data_dir / 'drydock.db'}?mode=ro", uri=True)) as database:
+        return {row[0] for row in database.execute("SELECT DISTINCT conversation_id FROM events")}
 
 
 @pytest.mark.timeout(240)
