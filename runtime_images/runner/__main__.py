@@ -23,10 +23,12 @@ _ATTACH = {"--socket": "", "--wait-seconds": "10"}
 
 def main(arguments: List[str]) -> int:
     """Run the named command and return its exit code."""
-    if arguments[:1] == ["search"] and len(arguments) == 2:  # how the runner calls itself for a search
-        from .search import main as search  # each command imports only what it needs
-
-        return search(arguments[1])
+    if arguments in (["search"], ["lint"]):  # how the runner calls itself, with an order on its standard input
+        if arguments == ["search"]:
+            from .search import main as work  # each command imports only what it needs
+        else:
+            from .lint import main as work
+        return work(sys.stdin.read())
     # argparse would cost more time than everything that attach does.
     known = {"serve": _SERVE, "attach": _ATTACH}.get(arguments[0] if arguments else "")
     if known is None:

@@ -12,6 +12,7 @@ from .browser import BrowserOrder
 from .command import Order
 from .driver import VARIABLE
 from .editor import Edit
+from .ranges import Ranges, Span
 from .whole_files import LINES_LIMIT, Asked, WholeFiles
 
 _SESSION_NAME_LIMIT = 100
@@ -135,6 +136,31 @@ def whole_file(arguments: Dict[str, Any], directory: str) -> Asked:
     )
 
 
+def span(arguments: Dict[str, Any], directory: str) -> Span:
+    """Check the arguments of ``file.range`` and ``code.lint``.
+
+    Raises:
+        BadRequestError: one is of the wrong type, or there is no such command.
+    """
+    command = text(arguments, "command")
+    if command not in Ranges.commands:
+        raise BadRequestError(f"command must be one of {', '.join(Ranges.commands)}")
+    where = text(arguments, "path")
+    if "\0" in where or not _is_unicode(where):
+        raise BadRequestError("path must not hold NUL or half characters")
+    return Span(
+        command,
+        where,
+        text(arguments, "cwd", directory),
+        integer(arguments, "first", 1, -(2**31), 2**31),
+        integer(arguments, "last", -1, -(2**31), 2**31),
+        text(arguments, "draft", ""),
+        _unicode(arguments, "text"),
+        text(arguments, "version", ""),
+        text(arguments, "problems", ""),
+    )
+
+
 def path(arguments: Dict[str, Any]) -> str:
     """Return the absolute path that an operation on a file needs."""
     value = text(arguments, "path")
@@ -222,6 +248,13 @@ def _is_call(value: Any) -> bool:
 
 def _text_or_none(arguments: Dict[str, Any], name: str) -> Optional[str]:
     return None if arguments.get(name) is None else text(arguments, name)
+
+
+def _unicode(arguments: Dict[str, Any], name: str) -> str:
+    value = text(arguments, name, "")
+    if not _is_unicode(value):
+        raise BadRequestError(f"{name} must not hold half characters")
+    return value
 
 
 def _is_unicode(content: str) -> bool:

@@ -81,7 +81,10 @@ def read(path: str, limit: int, offset: int = 0) -> Content:
             if not stat.S_ISREG(status.st_mode):
                 raise FileError("not_a_file", f"{path} is not a file any more")
             file.seek(offset)
-            return Content(file.read(limit), status.st_size, stat.S_IMODE(status.st_mode))
+            data = file.read(limit)
+            if data is None:
+                raise FileError("not_a_file", f"{path} has nothing to read now, and reading would wait for it")
+            return Content(data, status.st_size, stat.S_IMODE(status.st_mode))
     except OSError as error:
         raise failure(error, path) from error
 
@@ -99,6 +102,12 @@ def replace(path: str, data: bytes, mode: Optional[int] = None) -> bool:
     if found not in ("file", "missing"):
         raise FileError("not_a_file", f"{path} is {'a directory' if found == 'directory' else found}, not a file")
     target = os.path.realpath(path)
+    if found == "missing" and os.path.lexists(target):
+        # "none/../file", "file/": not the path of that file, though it leads there when one does not look.
+        raise FileError("not_found", f"{path}: a part of the path before the last is not a directory")
+    if found == "file" and not os.access(target, os.W_OK):
+        # The folder may allow to replace it, but whoever took away the right to write meant the content.
+        raise FileError("forbidden", f"{path}: Permission denied, the file is read-only")
     try:
         before = os.stat(target) if found == "file" else None
         os.makedirs(os.path.dirname(target), exist_ok=True)

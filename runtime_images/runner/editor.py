@@ -5,22 +5,19 @@ from __future__ import annotations
 import os
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
-from . import disk, encoding, listing
+from . import checks, disk, encoding, listing, pictures
+from .checks import FILE_LIMIT, EditError
 from .diff import unified
 from .history import History
 from .output import cut_middle
 from .text_file import TextFile
 
-FILE_LIMIT = 10 * 1024 * 1024
 RESPONSE_LIMIT = 16000
 CONTENT_LIMIT = 512 * 1024
+_SAMPLE = 64 * 1024
 _CUT_HINT = " — use a view_range, or search for what you need with grep -n"
 _REVIEW = "Review the result, for indentation and duplicate lines for instance, and edit the file again where needed."
 _PARAMETERS = ("file_text", "old_str", "new_str")
-
-
-class EditError(Exception):
-    """The edit cannot be done; the message is for the model."""
 
 
 class Edit(NamedTuple):
@@ -68,7 +65,7 @@ class Editor:
         """Do the edit and return the result of ``file.edit``; what is wrong with it is a result too."""
         existed = False
         try:
-            existed = os.path.isabs(edit.path) and disk.kind(edit.path) != "missing"
+            existed = checks.exists(edit.path)
             self._check(edit, existed)
             outcome = self._commands[edit.command](edit)
         except (EditError, disk.FileError) as error:
@@ -83,36 +80,27 @@ class Editor:
                 f"Operation `{edit.command}` is not allowed on {path}. Every file may be viewed; the only ones that "
                 f"may be changed are: {', '.join(edit.only)}."
             )
-        if not os.path.isabs(path):
-            raise EditError(_not_absolute(path, edit.directory))
+        checks.require_absolute(path, edit.directory)
         if edit.command == "create" and existed and not _is_blank(edit):
             raise EditError(f"Invalid `path` parameter: {path}. It exists already; cannot overwrite with `create`.")
         if edit.command != "create" and not existed:
             raise EditError(f"Invalid `path` parameter: {path}. The path does not exist; give one that does.")
-        kind = disk.kind(path)
-        if kind == "directory" and edit.command != "view":
+        is_directory = existed and os.path.isdir(path)
+        if is_directory and edit.command != "view":
             raise EditError(f"Invalid `path` parameter: {path}. It is a directory; only `view` is allowed on those.")
-        if existed and kind not in ("file", "directory"):
-            raise EditError(f"File validation failed for {path}: it is {kind}, not a regular file.")
+        if existed:
+            checks.require_ordinary(path)
+        elif path.endswith(("/", "/.")):
+            raise EditError(f"Invalid `path` parameter: {path}. It ends like a directory's; give that of a file.")
         for name in _required(edit.command):
             if getattr(edit, name) is None:
                 raise EditError(f"Parameter `{name}` is required for command: {edit.command}.")
-        if kind == "file" and edit.command in self._commands:
-            self._validate(edit)
+        if existed and not is_directory:
+            checks.require_small(path)
+            if edit.command != "undo_edit" and not (edit.command == "view" and pictures.is_named_as_one(path)):
+                checks.require_text(path, disk.read(path, _SAMPLE).data)
         if edit.command not in self._commands:
             raise EditError(f"Unknown command {edit.command}; the allowed ones are: {', '.join(self._commands)}.")
-
-    def _validate(self, edit: Edit) -> None:
-        size = os.stat(edit.path).st_size
-        if size > FILE_LIMIT:
-            raise EditError(
-                f"File validation failed for {edit.path}: it has {size / 1048576:.1f} MB, the limit is "
-                f"{FILE_LIMIT // 1048576} MB. Look at parts of it with head, tail or sed -n."
-            )
-        if listing.is_image(edit.path) and edit.command == "view":
-            return
-        if edit.command != "undo_edit" and encoding.is_binary(disk.read(edit.path, 64 * 1024).data):
-            raise EditError(f"File validation failed for {edit.path}: it is binary and cannot be shown or edited.")
 
     def _view(self, edit: Edit) -> Outcome:
         path = edit.path
@@ -121,9 +109,11 @@ class Editor:
                 raise EditError("Invalid `view_range` parameter: a directory has no lines; leave it out.")
             return Outcome(_cut(listing.directory(path), " — list single directories with ls -la"))
         data = disk.read(path, FILE_LIMIT + 1).data
-        image = listing.image(path, data)
-        if image is not None:
-            return Outcome(f"The image {path} ({image.mime}, {len(data)} bytes).", image=image.url)
+        if pictures.is_named_as_one(path):
+            if (shown := _picture(path, data)) is not None:
+                what = f"The image {path} ({shown.mime}, {shown.width} x {shown.height} pixels, {len(data)} bytes)."
+                return Outcome(what, image=shown.url)
+            checks.require_text(path, data)  # a pointer to an image elsewhere, for instance
         lines = TextFile(data).lines()
         first, last, note = 1, len(lines), ""
         if edit.view_range is not None:
@@ -132,7 +122,7 @@ class Editor:
 
     def _create(self, edit: Edit) -> Outcome:
         new = encoding.encode(edit.file_text or "", "utf-8")
-        _check_size(edit.path, new)
+        checks.require_fitting(edit.path, new)
         old = None if edit.blank is None or disk.kind(edit.path) == "missing" else disk.read(edit.path, FILE_LIMIT).data
         disk.replace(edit.path, new)
         self._history.push(edit.path, new)
@@ -209,7 +199,7 @@ class Editor:
         return Outcome(_cut(shown), data, before)
 
     def _write(self, path: str, old: bytes, new: bytes) -> None:
-        _check_size(path, new)
+        checks.require_fitting(path, new)
         disk.replace(path, new)
         self._history.push(path, old)
 
@@ -230,15 +220,11 @@ def _is_blank(edit: Edit) -> bool:
     return text.strip() in ("", edit.blank.strip())
 
 
-def _not_absolute(path: str, directory: str) -> str:
-    text = f"Invalid `path` parameter: {path}. It must be an absolute path, beginning with `/`."
-    candidate = os.path.normpath(os.path.join(directory, path))
-    return f"{text} Did you mean {candidate}?" if path and os.path.lexists(candidate) else text
-
-
-def _check_size(path: str, data: bytes) -> None:
-    if len(data) > FILE_LIMIT:
-        raise EditError(f"The file {path} would have {len(data)} bytes; the limit is {FILE_LIMIT}. It was not written.")
+def _picture(path: str, data: bytes) -> Optional[pictures.Picture]:
+    try:
+        return pictures.picture(data)
+    except pictures.PictureError as error:
+        raise EditError(f"File validation failed for {path}: {error}.") from None
 
 
 def _view_range(value: List[Any], count: int) -> "tuple[int, int, str]":

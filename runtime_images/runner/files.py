@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, NamedTuple, Optional
 from . import disk
 from .editor import Edit, Editor
 from .patcher import Patcher
+from .ranges import Ranges, Span
 from .whole_files import Asked, WholeFiles
 from .wire import MAX_BLOB
 from .workers import Job, Workers
@@ -21,13 +22,16 @@ class Reply(NamedTuple):
 
 
 class Files:
-    """Serves ``file.read``, ``file.write``, ``file.edit``, ``file.whole`` and ``patch.apply``."""
+    """What ``file.…`` and ``patch.apply`` do."""
 
-    def __init__(self, workers: Workers, editor: Editor, patcher: Patcher, whole_files: WholeFiles) -> None:
+    def __init__(
+        self, workers: Workers, editor: Editor, patcher: Patcher, whole_files: WholeFiles, ranges: Ranges
+    ) -> None:
         self._workers = workers
         self._editor = editor
         self._patcher = patcher
         self._whole_files = whole_files
+        self._ranges = ranges
 
     def read(self, path: str, offset: int, limit: Optional[int]) -> Callable[[], Reply]:
         """Return the work of reading a file, or the part of it from an offset."""
@@ -67,6 +71,10 @@ class Files:
         """Return the work of reading, writing, replacing or listing."""
         return lambda: Reply(self._whole_files.run(asked))
 
+    def range(self, span: Span) -> Callable[[], Reply]:
+        """Return the work of reading or replacing lines."""
+        return lambda: Reply(self._ranges.run(span))
+
     def start(
         self,
         path: str,
@@ -79,6 +87,6 @@ class Files:
         Raises:
             BusyError: too much work is waiting.
         """
-        job: Job[Reply] = Job(os.path.normpath(path), work, done, failed)
+        job: Job[Reply] = Job(os.path.realpath(path), work, done, failed)
         self._workers.submit(job)
         return lambda: self._workers.cancel(job)

@@ -1,29 +1,16 @@
-"""How files are shown: numbered lines, directories two levels deep, images."""
+"""How files are shown: numbered lines, directories two levels deep."""
 
 from __future__ import annotations
 
-import base64
 import os
-from typing import List, NamedTuple, Optional
+from typing import List
+
+from . import disk
+from .names import shown
 
 CONTEXT = 4
 _DEPTH = 2
 _ENTRIES = 10000
-_MIMES = {
-    ".png": "image/png",
-    ".jpg": "image/jpeg",
-    ".jpeg": "image/jpeg",
-    ".gif": "image/gif",
-    ".webp": "image/webp",
-    ".bmp": "image/bmp",
-}
-
-
-class Image(NamedTuple):
-    """An image for a model that sees: its type, and the whole of it as a data URL."""
-
-    mime: str
-    url: str
 
 
 def numbered(lines: List[str], first: int, last: int, header: str) -> str:
@@ -32,24 +19,15 @@ def numbered(lines: List[str], first: int, last: int, header: str) -> str:
     return f"{header}\n{''.join(shown)}" if shown else f"{header}\n(the file is empty)\n"
 
 
-def is_image(path: str) -> bool:
-    """True when the name says that the file is an image."""
-    return os.path.splitext(path)[1].lower() in _MIMES
-
-
-def image(path: str, data: bytes) -> Optional[Image]:
-    """Return the image that a file is, or None."""
-    mime = _MIMES.get(os.path.splitext(path)[1].lower())
-    if mime is None:
-        return None
-    return Image(mime, f"data:{mime};base64,{base64.b64encode(data).decode('ascii')}")
-
-
 def directory(path: str) -> str:
-    """Return the files and directories in a directory, two levels deep, without hidden ones, and how many those are."""
+    """Return the files and directories in a directory, two levels deep, without hidden ones, and how many those are.
+
+    Raises:
+        FileError: the directory cannot be read.
+    """
     entries, hidden, complete = _walk(path)
     text = f"The files and directories in {path}, up to {_DEPTH} levels deep, without hidden ones:\n"
-    text += "".join(f"{entry}\n" for entry in sorted(entries))
+    text += "".join(f"{shown(entry)}\n" for entry in sorted(entries))
     if not complete:
         text += f"[… only the first {_ENTRIES} entries are listed …]\n"
     if hidden:
@@ -65,13 +43,19 @@ def _walk(top: str) -> "tuple[List[str], int, bool]":
     for depth in range(_DEPTH):
         following: List[str] = []
         for folder in level:
-            for entry in _scan(folder):
+            try:
+                found = _scan(folder)
+            except OSError as error:
+                if depth == 0:
+                    raise disk.failure(error, top) from error
+                continue  # one that cannot be read does not hide the others
+            for entry in found:
                 if entry.name.startswith("."):
                     hidden += depth == 0
                     continue
                 if len(entries) > _ENTRIES:
                     return entries, hidden, False
-                is_directory = entry.is_dir()
+                is_directory = _is_directory(entry)
                 entries.append(entry.path + "/" if is_directory else entry.path)
                 if is_directory and not entry.is_symlink():
                     following.append(entry.path)
@@ -79,9 +63,13 @@ def _walk(top: str) -> "tuple[List[str], int, bool]":
     return entries, hidden, True
 
 
-def _scan(folder: str) -> "List[os.DirEntry[str]]":
+def _is_directory(entry: "os.DirEntry[str]") -> bool:
     try:
-        with os.scandir(folder) as found:
-            return sorted(found, key=lambda entry: entry.name)
-    except OSError:
-        return []  # one directory that cannot be read does not hide the others
+        return entry.is_dir()
+    except OSError:  # a link to itself, for instance
+        return False
+
+
+def _scan(folder: str) -> "List[os.DirEntry[str]]":
+    with os.scandir(folder) as found:
+        return sorted(found, key=lambda entry: entry.name)

@@ -7,8 +7,8 @@ import os
 from typing import Any, Dict, List, NamedTuple, Optional
 
 from . import disk, encoding, places
+from .checks import FILE_LIMIT
 from .diff import unified
-from .editor import FILE_LIMIT
 from .history import History
 from .patch_text import ADD, DELETE, PatchError, Section, parse
 from .places import Change

@@ -6,13 +6,15 @@ import os
 import re
 from typing import Any, Callable, Dict, Mapping, Optional
 
-from . import arguments, facts
+from . import arguments
 from .arguments import BadRequestError
 from .browser import Browser
 from .connection import Connection
 from .disk import FileError
-from .files import Files, Reply
+from .file_requests import FileRequests
+from .files import Reply
 from .journal import Answer, Journal
+from .linting import Lints
 from .loop import Loop
 from .ports import Ports
 from .request import Request
@@ -25,15 +27,20 @@ from .workers import BusyError
 _IN_FLIGHT_LIMIT = 512
 _KEY_LIMIT = 512
 _SESSION_LIMIT = 64
-_PATCH_LIMIT = 1024 * 1024
 _SESSION_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,64}\Z")
-_CARRIED_OUT_ONCE = ("browser.run", "shell.run", "shell.kill", "file.edit", "file.whole", "file.write", "patch.apply")
-
+_CARRIED_OUT_ONCE = (
+    "browser.run",
+    "shell.run",
+    "shell.kill",
+    "file.edit",
+    "file.range",
+    "file.whole",
+    "file.write",
+    "patch.apply",
+)
+_LOOKING = {"file.edit": ("view",), "file.range": ("read",), "file.whole": ("read", "list")}
 
 Operation = Callable[[Request, Dict[str, Any], Optional[bytes]], None]
-
-
-_LOOKING = {"file.edit": ("view",), "file.whole": ("read", "list")}
 
 
 class Requests:
@@ -45,8 +52,9 @@ class Requests:
         workspace: str,
         mark: str,
         journal: Journal,
-        files: Files,
+        files: FileRequests,
         searches: Searches,
+        lints: Lints,
         browser: Browser,
         snapshots: Snapshots,
         more: Mapping[str, Operation],
@@ -55,8 +63,8 @@ class Requests:
         self._workspace = workspace
         self._mark = mark
         self._journal = journal
-        self._files = files
         self._searches = searches
+        self._lints = lints
         self._browser = browser
         self._snapshots = snapshots
         self._sessions: Dict[str, Session] = {}
@@ -64,23 +72,18 @@ class Requests:
         self._operations: Dict[str, Operation] = {
             "browser.run": self._browser_run,
             "cancel": self._cancel,
-            "file.edit": self._file_edit,
-            "file.read": self._file_read,
-            "file.whole": self._file_whole,
-            "file.write": self._file_write,
             "journal.ack": self._journal_ack,
             "journal.lookup": self._journal_lookup,
-            "patch.apply": self._patch_apply,
             "ping": self._ping,
-            "ports.list": lambda request, _given, _: self._work(
-                request, "ports.list", lambda: Reply(Ports(self._mark).listening())
+            "ports.list": lambda request, _given, _: files.work(
+                request, "ports.list", lambda: Reply(Ports(mark).listening())
             ),
-            "search.glob": lambda request, given, _: self._search("glob", request, given),
-            "search.grep": lambda request, given, _: self._search("grep", request, given),
             "shell.interrupt": self._shell_interrupt,
             "shell.kill": self._shell_kill,
             "shell.run": self._shell_run,
-            "workspace.facts": self._workspace_facts,
+            **files.operations,
+            **lints.operations,
+            **searches.operations,
             **snapshots.operations,
             **more,
         }
@@ -121,8 +124,9 @@ class Requests:
         self._collect_orphans()
 
     def close(self) -> None:
-        """Kill what runs in the terminals, the searches and the browser."""
+        """Kill what runs in the terminals, the browser, and processes on the side."""
         self._searches.close()
+        self._lints.close()
         self._browser.close()
         for session in self._sessions.values():
             session.close("The runner has ended.")
@@ -185,12 +189,6 @@ class Requests:
     def _ping(self, request: Request, _given: Dict[str, Any], _blob: Optional[bytes]) -> None:
         request.finish({"journal": self._journal.trouble or "ok", "sessions": sorted(self._sessions)})
 
-    def _workspace_facts(self, request: Request, _given: Dict[str, Any], _blob: Optional[bytes]) -> None:
-        self._work(request, self._workspace, lambda: Reply(facts.workspace(self._workspace)))
-
-    def _ports_list(self, request: Request, _given: Dict[str, Any], _blob: Optional[bytes]) -> None:
-        self._work(request, "ports.list", lambda: Reply(Ports(self._mark).listening()))
-
     def _journal_lookup(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
         request.finish({"state": self._journal.state(arguments.text(given, "key"))})
 
@@ -230,51 +228,6 @@ class Requests:
             session.close("The terminal was closed.")
         request.finish({"killed": session is not None})
 
-    def _file_read(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
-        path = arguments.path(given)
-        offset = arguments.integer(given, "offset", 0, 0, 2**62)
-        limit = arguments.integer(given, "limit", 0, 1, 2**26) if given.get("limit") is not None else None
-        self._work(request, path, self._files.read(path, offset, limit))
-
-    def _file_write(self, request: Request, given: Dict[str, Any], blob: Optional[bytes]) -> None:
-        path = arguments.path(given)
-        if blob is None:
-            raise BadRequestError("file.write needs the file's content as the frame's attachment (key blob)")
-        mode = arguments.integer(given, "mode", 0, 0, 0o7777) if given.get("mode") is not None else None
-        self._work(request, path, self._files.write(path, blob, mode))
-
-    def _file_edit(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
-        edit = arguments.edit(given, self._workspace)
-        self._work(request, edit.path, self._files.edit(edit))
-
-    def _file_whole(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
-        asked = arguments.whole_file(given, self._workspace)
-        self._work(request, asked.path, self._files.whole(asked))
-
-    def _patch_apply(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
-        patch = arguments.characters(given, "patch", _PATCH_LIMIT)
-        self._work(request, "patch.apply", self._files.patch(patch))  # one patch at a time
-
-    def _search(self, kind: str, request: Request, given: Dict[str, Any]) -> None:
-        request.cancel = self._searches.start(kind, given, request)
-
-    def _work(self, request: Request, path: str, work: Callable[[], Reply]) -> None:
-        def failed(error: Exception) -> None:
-            if isinstance(error, FileError):
-                request.fail(error.code, str(error))
-            else:
-                request.fail("internal", f"{type(error).__name__}: {error}")
-
-        take_back = self._files.start(path, work, lambda reply: _reply(request, reply), failed)
-
-        def cancel() -> bool:
-            if not take_back():
-                return False
-            request.fail("cancelled", "the request was cancelled before it was begun")
-            return True
-
-        request.cancel = cancel
-
     def _session(self, given: Dict[str, Any]) -> Session:
         name = self._session_name(given)
         session = self._sessions.get(name)
@@ -294,7 +247,3 @@ class Requests:
 def _only_looks(message: Dict[str, Any]) -> bool:
     given = message.get("args")
     return isinstance(given, dict) and given.get("command") in _LOOKING.get(message["op"], ())
-
-
-def _reply(request: Request, reply: Reply) -> None:
-    request.answer({"ok": True, "result": reply.result}, reply.blob)

@@ -16,6 +16,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tupl
 
 from . import globs
 from .encoding import is_binary
+from .names import shown
 from .walk import Entry, Found, Walk
 
 FILES_LIMIT = 500000
@@ -237,9 +238,3 @@ def _result(root: str, matches: List[Found], limit: int, walk: Walk, passed: int
         "unreadable": walk.unreadable,
         "too_large": passed,
     }
-
-
-def shown(path: str) -> str:
-    """Return a path as text for anybody: bytes that are no characters, and characters that are none, as escapes."""
-    text = os.fsencode(path).decode("utf-8", "backslashreplace")
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)

@@ -7,13 +7,16 @@ import sys
 
 from .browser import Browser
 from .editor import Editor
+from .file_requests import FileRequests
 from .files import Files
 from .history import History
 from .journal import Journal
+from .linting import Lints
 from .loop import Loop
 from .patcher import Patcher
 from .ports import Ports
 from .pty import close_inherited
+from .ranges import Ranges
 from .requests import Requests
 from .searching import Searches
 from .server import Server, watch_signals
@@ -35,11 +38,15 @@ def serve(socket_path: str, state_directory: str, workspace: str, idle_exit_seco
     journal.open()
     workers = Workers(loop)
     history = History(os.path.join(state_directory, "history"))
-    files = Files(workers, Editor(history), Patcher(workspace, history), WholeFiles(history))
-    searches, browser = Searches(loop, workspace), Browser(loop, workspace, state_directory)
+    files = Files(workers, Editor(history), Patcher(workspace, history), WholeFiles(history), Ranges(history))
+    searches, lints = Searches(loop, workspace), Lints(loop, workspace)
+    browser = Browser(loop, workspace, state_directory)
     snapshots = Snapshots(loop, files, workspace, state_directory)
     transfers = Transfers(loop, files, workspace)
-    requests = Requests(loop, workspace, boot, journal, files, searches, browser, snapshots, transfers.operations)
+    asked = FileRequests(files, workspace)
+    requests = Requests(
+        loop, workspace, boot, journal, asked, searches, lints, browser, snapshots, transfers.operations
+    )
     server = Server(loop, requests, Tunnels(loop, Ports(boot)), workspace, boot, idle_exit_seconds)
     watch_signals(loop, requests)
     try:

@@ -12,12 +12,14 @@ class TextFile:
     """One version of a file. Positions and lines refer to :attr:`text`, in which a newline alone ends every line.
 
     An edit touches the bytes of its own range only: encoding, byte order mark and the line ends of all other lines,
-    mixed ones too, stay as they are. New lines end as most lines of the replaced range, or else of the file, do.
+    mixed ones too, stay as they are. New lines end as most lines of the replaced range, or else of the file, do. In a
+    file without any newline, carriage returns alone end the lines.
     """
 
     def __init__(self, data: bytes) -> None:
         self._raw, self.encoding, self._mark = encoding.decode(data)
-        self.text = self._raw.replace("\r\n", "\n")
+        self._has_returns_only = "\r" in self._raw and "\n" not in self._raw
+        self.text = self._raw.replace("\r" if self._has_returns_only else "\r\n", "\n")
         self._returns = self._find_returns() if len(self.text) != len(self._raw) else []
 
     def lines(self) -> List[str]:
@@ -30,7 +32,9 @@ class TextFile:
     def replaced(self, start: int, end: int, new: str) -> bytes:
         """Return the file's bytes with a range of its text replaced."""
         raw_start, raw_end = self._raw_position(start), self._raw_position(end)
-        if "\r" not in new and self._ends_with_return(raw_start, raw_end):
+        if self._has_returns_only:
+            new = new.replace("\n", "\r")
+        elif "\r" not in new and self._ends_with_return(raw_start, raw_end):
             new = new.replace("\n", "\r\n")
         return encoding.encode(self._mark + self._raw[:raw_start] + new + self._raw[raw_end:], self.encoding)
 

@@ -6,9 +6,11 @@ import os
 from typing import Any, Dict, List, NamedTuple, Optional
 
 from . import disk, encoding, listing
+from .checks import FILE_LIMIT
 from .diff import unified
-from .editor import CONTENT_LIMIT, FILE_LIMIT, RESPONSE_LIMIT
+from .editor import CONTENT_LIMIT, RESPONSE_LIMIT
 from .history import History
+from .names import shown
 from .output import cut_middle
 from .text_file import TextFile
 
@@ -128,7 +130,7 @@ def _list(asked: Asked) -> Dict[str, Any]:
 
 
 def _entry(entry: "os.DirEntry[str]") -> str:
-    name = os.fsencode(entry.name).decode("utf-8", "backslashreplace")
+    name = shown(entry.name)
     if entry.is_dir(follow_symlinks=False):
         return f"{name}/"
     try:

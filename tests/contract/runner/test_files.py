@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import resource
 import socket
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.contract.runner.client import Client
+from tests.unit.runner.test_pictures import png
 
 
 def edit(client: Client, command: str, path: Path | str, **args: Any) -> dict[str, Any]:
@@ -208,12 +210,20 @@ def test_a_directory_is_listed_two_levels_deep(client: Client, workspace: Path) 
 
 
 def test_an_image_is_shown_as_data(client: Client, workspace: Path) -> None:
-    data = b"\x89PNG\r\n\x1a\n" + bytes(100)
+    data = png()
     (workspace / "picture.PNG").write_bytes(data)
     result = edit(client, "view", workspace / "picture.PNG")
-    assert result["image"].startswith("data:image/png;base64,iVBORw0KGgo")
-    assert "picture.PNG" in result["text"]
+    assert result["image"] == f"data:image/png;base64,{base64.b64encode(data).decode()}"
+    assert f"picture.PNG (image/png, 3 x 2 pixels, {len(data)} bytes)" in result["text"]
     fails(edit(client, "str_replace", workspace / "picture.PNG", old_str="a", new_str="b"), "binary")
+    (workspace / "wrong.jpg").write_bytes(data)
+    assert edit(client, "view", workspace / "wrong.jpg")["image"].startswith("data:image/png;base64,")
+    (workspace / "broken.png").write_bytes(data[:-4])
+    fails(edit(client, "view", workspace / "broken.png"), "File validation failed", "broken")
+    (workspace / "none.png").write_bytes(bytes(100))
+    fails(edit(client, "view", workspace / "none.png"), "File validation failed", "ERROR_BINARY_FILE")
+    (workspace / "pointer.png").write_text("oid 1\n")
+    assert edit(client, "view", workspace / "pointer.png")["text"].endswith("     1\toid 1\n")
 
 
 # Create, replace, insert, undo
@@ -376,6 +386,52 @@ def test_broken_and_circular_links_are_explained(client: Client, workspace: Path
     (workspace / "broken").symlink_to("made")
     assert edit(client, "create", workspace / "broken", file_text="x")["is_error"] is False
     assert (workspace / "made").read_text() == "x"
+
+
+def test_a_path_that_leads_elsewhere_by_its_end_or_a_missing_folder_overwrites_nothing(
+    client: Client, workspace: Path
+) -> None:
+    (workspace / "file").write_text("kept")
+    for path in ("file/", "file/.", "none/../file", "file/../file"):
+        assert edit(client, "create", f"{workspace}/{path}", file_text="x")["is_error"], path
+        assert client.call("file.write", path=f"{workspace}/{path}", blob=b"x").error["code"] == "not_found"
+    fails(edit(client, "create", f"{workspace}/new/", file_text="x"), "like a directory's")
+    assert {path.name: path.read_text() for path in workspace.iterdir()} == {"file": "kept"}
+
+
+def test_a_read_only_file_stays_as_it_is_and_a_link_to_itself_does_not_hide_a_directory(
+    client: Client, workspace: Path
+) -> None:
+    (workspace / "loop").symlink_to("loop")
+    (workspace / os.fsdecode(b"bad\xff\nname")).write_text("x")
+    text = edit(client, "view", workspace)["text"]
+    assert f"{workspace}/bad\\xff\\nname\n{workspace}/loop\n" in text
+    if os.geteuid() == 0:  # nothing is read-only to root
+        return
+    (workspace / "file").write_text("x\n")
+    (workspace / "file").chmod(0o444)
+    fails(edit(client, "str_replace", workspace / "file", old_str="x", new_str="y"), "read-only")
+    (workspace / "closed").mkdir(0o300)
+    fails(edit(client, "view", workspace / "closed"), "Permission denied")
+    (workspace / "closed").chmod(0o700)
+
+
+def test_a_file_is_the_same_by_every_link_to_it(client: Client, workspace: Path) -> None:
+    (workspace / "file").write_text("a\n")
+    (workspace / "first").symlink_to("file")
+    (workspace / "second").symlink_to(workspace / "first")
+    path = [str(workspace / name) for name in ("file", "first", "second")]
+    numbers = [
+        client.send("file.edit", command="insert", path=path[n % 3], insert_line=0, new_str=str(n)) for n in range(12)
+    ]
+    assert not any(client.wait(number).result["is_error"] for number in numbers)
+    assert (workspace / "file").read_text() == "".join(f"{n}\n" for n in range(11, -1, -1)) + "a\n"
+    assert edit(client, "undo_edit", path[0])["new_content"] == "".join(f"{n}\n" for n in range(10, -1, -1)) + "a\n"
+    assert (workspace / "second").is_symlink()
+    os.link(path[0], workspace / "hard")
+    before = (workspace / "file").read_text()
+    edit(client, "insert", workspace / "hard", insert_line=0, new_str="new")
+    assert (workspace / "file").read_text() == before
 
 
 def test_a_path_through_a_file_is_explained(client: Client, workspace: Path) -> None:

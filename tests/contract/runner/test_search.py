@@ -79,4 +79,6 @@ def test_too_many_searches_at_once_are_refused_and_the_others_end(client: Client
 
 
 def _searching(runner: Runner) -> list[int]:
-    return processes_with(f'"path": "{runner.workspace}"')
+    """Its searches: processes that it has started for one."""
+    found = processes_with("runner search")
+    return [pid for pid in found if f"PPid:\t{runner.process.pid}\n" in Path(f"/proc/{pid}/status").read_text()]

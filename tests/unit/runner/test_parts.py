@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import threading
 from itertools import pairwise
@@ -83,6 +84,20 @@ def test_history_outlives_its_object(tmp_path: Path) -> None:
     History(str(tmp_path)).push("/a", b"one")
     assert History(str(tmp_path)).pop("/b") is None
     assert History(str(tmp_path)).pop("/a") == b"one"
+
+
+def test_versions_of_files_edited_long_ago_make_room_for_new_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runtime_images.runner.history.DISK_LIMIT", 1000)
+    kept = History(str(tmp_path))
+    for number in range(10):
+        kept.push(f"/{number}", bytes(150))
+        folder = max(tmp_path.iterdir(), key=lambda path: path.stat().st_ctime_ns)
+        os.utime(folder, ns=(number, number))
+    assert sum(path.stat().st_size for path in tmp_path.glob("*/*")) <= 1000
+    assert kept.pop("/0") is None
+    assert kept.pop("/9") == bytes(150)
 
 
 def test_jobs_of_a_lane_are_done_in_order_and_others_beside_them() -> None:

@@ -34,6 +34,13 @@ def test_replacing_a_range_touches_nothing_else(text: str, new: str, data: st.Da
     assert file.replaced(start, start, "") == raw
 
 
+def test_a_file_whose_lines_end_in_returns_alone_is_edited_in_its_own_way() -> None:
+    file = TextFile(b"one\rtwo\rthree")
+    assert file.lines() == ["one", "two", "three"]
+    assert file.replaced(0, 7, "1\n2") == b"1\r2\rthree"
+    assert TextFile(b"one\rtwo\n").lines() == ["one\rtwo"]
+
+
 @given(texts)
 def test_lines_are_counted_by_newlines_alone(text: str) -> None:
     file = TextFile(text.encode())
