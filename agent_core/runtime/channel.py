@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,10 +112,11 @@ class RunnerChannel:
         if len(self._pending) >= self._limits.pending:
             raise SandboxError("Too many requests to this sandbox at once.", code="busy", fix="Wait for some to end.")
         ident = next(self._ids)
-        frame = _frame(ident, op, args, key, blob)
+        frame = _frame(ident, op, args, key, blob, self._forgettable)
+        self._forgotten()
         try:
             with self._pending.expect(ident, on_output) as answer:
-                self._writer.write(self._forget_frame() + frame)
+                self._writer.write(frame)
                 del frame
                 await self._drain()
                 return await answer
@@ -138,16 +139,16 @@ class RunnerChannel:
 
     def post(self, op: str, args: Mapping[str, Any]) -> None:
         """Ask without waiting; nobody looks at the answer. Does nothing when the stream has ended."""
-        self._post(_frame(next(self._ids), op, args, None, None))
+        self._post(_frame(next(self._ids), op, args))
 
     def _post(self, data: bytes) -> None:
         if self._ended is None:
             self._writer.write(data)
 
     def forget(self, keys: Iterable[str]) -> None:
-        """Let the runner forget these results: said together with the next request, or after a while without one.
+        """Let the runner forget these results: said in the next request, or after a while without one.
 
-        Each message on its own wakes a row of processes between here and the runner; this one is in no hurry.
+        Each message and each answer wakes a row of processes between here and the runner; this one is in no hurry.
         """
         if self._ended is not None:
             return
@@ -157,19 +158,16 @@ class RunnerChannel:
             self._forgetting = loop.call_later(self._limits.forget_seconds, self._forget_now)
 
     def _forget_now(self) -> None:
-        frame = self._forget_frame()
-        if frame and self._ended is None:
-            self._writer.write(frame)
+        if self._forgettable and self._ended is None:
+            self.post("journal.ack", {"keys": self._forgettable})
+        self._forgotten()
 
-    def _forget_frame(self) -> bytes:
-        """The message about what may be forgotten; empty when there is nothing to say."""
+    def _forgotten(self) -> None:
+        """The runner was told, or is not there to be told."""
+        self._forgettable = []
         if self._forgetting is not None:
             self._forgetting.cancel()
             self._forgetting = None
-        if not self._forgettable:
-            return b""
-        keys, self._forgettable = self._forgettable, []
-        return _frame(next(self._ids), "journal.ack", {"keys": keys}, None, None)
 
     async def ping(self, limit: float) -> bool:
         """Whether the runner answers within `limit` seconds."""
@@ -259,15 +257,24 @@ class RunnerChannel:
         if self._ended is not None:
             return
         self._ended = end
-        self._forget_frame()  # nobody is there to hear it; only its timer is ended
+        self._forgotten()
         self._pending.fail(end)
         self._tunnels.fail(end)
         with contextlib.suppress(OSError, RuntimeError):  # the transport may be gone already
             self._writer.close()
 
 
-def _frame(ident: int, op: str, args: Mapping[str, Any], key: str | None, blob: bytes | None) -> bytes:
+def _frame(
+    ident: int,
+    op: str,
+    args: Mapping[str, Any],
+    key: str | None = None,
+    blob: bytes | None = None,
+    forget: Sequence[str] = (),
+) -> bytes:
     message: dict[str, Any] = {"id": ident, "op": op, "args": dict(args)}
+    if forget:
+        message["forget"] = forget
     if key is not None:
         message["key"] = key
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -159,6 +159,7 @@ class FakeRunner:
     def _take(self, stream: _Stream, frame: wire.Frame) -> None:
         message = frame.message
         ident, op, args, key = message["id"], message["op"], message["args"], message.get("key")
+        self._forget(message.get("forget", ()))
         if op == "ping":
             stream.send({"id": ident, "ok": True, "result": {}})
         elif op == "cancel":
@@ -168,9 +169,7 @@ class FakeRunner:
             state = "done" if asked in self._journal else "running" if asked in self._work else "unknown"
             stream.send({"id": ident, "ok": True, "result": {"state": state}})
         elif op == "journal.ack":
-            self.acked.extend(args["keys"])
-            for asked in args["keys"]:
-                self._journal.pop(asked, None)
+            self._forget(args["keys"])
             stream.send({"id": ident, "ok": True, "result": {}})
         elif key is not None and key in self._journal:
             answer, blob = self._journal[key]
@@ -179,6 +178,11 @@ class FakeRunner:
             self._work[key].listeners = {(stream, ident)}
         else:
             self._begin(stream, ident, op, args, key, frame.blob)
+
+    def _forget(self, keys: Sequence[str]) -> None:
+        self.acked.extend(keys)
+        for key in keys:
+            self._journal.pop(key, None)
 
     def _begin(
         self, stream: _Stream, ident: int, op: str, args: Mapping[str, Any], key: str | None, blob: bytes | None

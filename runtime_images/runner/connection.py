@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections import deque
-from typing import Any, Callable, Deque, Dict, Optional
+from typing import Any, Callable, Deque, Dict, Optional, Tuple
 
 from .loop import Loop
 from .wire import Decoder, Frame, ProtocolError, encode
@@ -15,18 +16,36 @@ _READING_LIMIT = 8 * 1024 * 1024
 _ROOM = 128 * 1024
 
 
+class Ends:
+    """Where a connection reads from and writes to: a socket, or the two pipes that were handed over on one."""
+
+    def __init__(self, control: socket.socket, pipes: Optional[Tuple[int, int]] = None) -> None:
+        self.source, self.target = pipes or (control.fileno(), control.fileno())
+        self.control = control if pipes is not None else None
+        self._socket = control
+        self._pipes = pipes or ()
+        os.set_blocking(self.source, False)
+        os.set_blocking(self.target, False)
+
+    def close(self) -> None:
+        """Let go of all of them."""
+        for pipe in self._pipes:
+            os.close(pipe)
+        self._socket.close()
+
+
 class Connection:
     """A stream of frames. Requests are not read while more than a limit waits to be sent: memory stays bounded."""
 
     def __init__(
         self,
         loop: Loop,
-        stream: socket.socket,
+        ends: Ends,
         received: Callable[["Connection", Frame], None],
         closed: Callable[["Connection"], None],
     ) -> None:
         self._loop = loop
-        self._stream = stream
+        self._ends = ends
         self._received = received
         self._closed = closed
         self._decoder = Decoder()
@@ -45,7 +64,8 @@ class Connection:
 
     def start(self) -> None:
         """Begin to read."""
-        self._stream.setblocking(False)
+        if self._ends.control is not None:
+            self._loop.add_reader(self._ends.control.fileno(), self.close)  # it says nothing: it has ended
         self._set_reading(True)
 
     def send(self, message: Dict[str, Any], blob: Optional[bytes] = None) -> None:
@@ -83,9 +103,11 @@ class Connection:
         if not self.is_open:
             return
         self.is_open = False
-        self._loop.remove_reader(self._stream.fileno())
-        self._loop.remove_writer(self._stream.fileno())
-        self._stream.close()
+        if self._ends.control is not None:
+            self._loop.remove_reader(self._ends.control.fileno())
+        self._loop.remove_reader(self._ends.source)
+        self._loop.remove_writer(self._ends.target)
+        self._ends.close()
         self._out.clear()
         self._waiting = 0
         self._closed(self)
@@ -95,13 +117,13 @@ class Connection:
             return
         self._reading = wanted
         if wanted:
-            self._loop.add_reader(self._stream.fileno(), self._read)
+            self._loop.add_reader(self._ends.source, self._read)
         else:
-            self._loop.remove_reader(self._stream.fileno())
+            self._loop.remove_reader(self._ends.source)
 
     def _read(self) -> None:
         try:
-            data = self._stream.recv(_CHUNK)
+            data = os.read(self._ends.source, _CHUNK)
         except BlockingIOError:
             return
         except OSError:
@@ -127,9 +149,9 @@ class Connection:
         while self._out:
             view = self._out[0]
             try:
-                sent = self._stream.send(view[:_CHUNK])
+                sent = os.write(self._ends.target, view[:_CHUNK])
             except BlockingIOError:
-                self._loop.add_writer(self._stream.fileno(), self._writable)
+                self._loop.add_writer(self._ends.target, self._writable)
                 return
             except OSError:
                 self.close()
@@ -139,7 +161,7 @@ class Connection:
                 self._out.popleft()
             else:
                 self._out[0] = view[sent:]
-        self._loop.remove_writer(self._stream.fileno())
+        self._loop.remove_writer(self._ends.target)
         if self._ending:
             self.close()
         elif self._waiting <= _READING_LIMIT // 2:

@@ -55,7 +55,11 @@ class Loop:
         self.add_reader(self._wake_reader, self._woken)
 
     def add_reader(self, descriptor: int, callback: Callback) -> None:
-        """Call back whenever the descriptor can be read, or its other end has gone."""
+        """Call back whenever the descriptor can be read, or its other end has gone.
+
+        Raises:
+            OSError: it cannot be waited for (an ordinary file).
+        """
         self._set(descriptor, 0, callback)
 
     def add_writer(self, descriptor: int, callback: Callback) -> None:
@@ -136,7 +140,11 @@ class Loop:
         elif before:
             self._selector.modify(descriptor, events)
         else:
-            self._selector.register(descriptor, events)
+            try:
+                self._selector.register(descriptor, events)
+            except OSError:  # one that cannot be waited for, such as an ordinary file
+                del self._callbacks[descriptor]
+                raise
 
     def _timeout(self) -> Optional[float]:
         if self._ready or self._from_threads:

@@ -94,6 +94,8 @@ class Requests:
         request = Request(connection, message.get("id"), self._done)
         try:
             operation = self._check(connection, message)
+            if "forget" in message:
+                self._journal.acknowledge(arguments.texts(message, "forget"))
             key, name = message.get("key"), message["op"]
             if key is not None and self._is_repeated(request, key):
                 return

@@ -7,10 +7,10 @@ import os
 import signal
 import socket
 import sys
-from typing import Optional
+from typing import Callable, List, Optional
 
-from . import VERSION, facts
-from .connection import Connection
+from . import VERSION, facts, handover
+from .connection import Connection, Ends
 from .loop import Loop, Timer
 from .requests import Requests
 from .tunnels import Tunnels
@@ -30,23 +30,45 @@ class Server:
         self._workspace = workspace
         self._idle_exit_seconds = idle_exit_seconds
         self._boot = boot
-        self._listener: Optional[socket.socket] = None
+        self._listeners: List[socket.socket] = []
         self._connection: Optional[Connection] = None
+        self._arriving: Optional[socket.socket] = None
         self._idle_timer: Optional[Timer] = None
         self._path = ""
         self._lock = -1
 
     def listen(self, path: str) -> None:
-        """Open the socket, for this user only; one that a dead runner has left is replaced.
+        """Open the sockets, for this user only; those that a dead runner has left are replaced.
 
         Raises:
-            OSError: it cannot be made, or a living runner serves it.
+            OSError: they cannot be made, or a living runner serves them.
         """
         self._lock = os.open(path + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise OSError("another runner serves it") from None
+        self._path = path
+        self._listen_at(path + handover.SUFFIX, self._arrive)
+        self._listen_at(path, self._accept)
+        self._start_idling()
+
+    def close(self) -> None:
+        """Close the sockets and the connection."""
+        for listener in self._listeners:
+            self._loop.remove_reader(listener.fileno())
+            listener.close()
+        if self._listeners:
+            for path in (self._path, self._path + handover.SUFFIX):
+                if os.path.lexists(path):
+                    os.unlink(path)
+            os.close(self._lock)
+        self._listeners = []
+        self._turn_away()
+        if self._connection is not None:
+            self._connection.close()
+
+    def _listen_at(self, path: str, accept: Callable[[socket.socket], None]) -> None:
         if os.path.lexists(path):
             os.unlink(path)
         listener = socket.socket(socket.AF_UNIX)
@@ -57,38 +79,59 @@ class Server:
             os.umask(mask)
         listener.listen(8)
         listener.setblocking(False)
-        self._path = path
-        self._listener = listener
-        self._loop.add_reader(listener.fileno(), self._accept)
-        self._start_idling()
+        self._listeners.append(listener)
+        self._loop.add_reader(listener.fileno(), lambda: accept(listener))
 
-    def close(self) -> None:
-        """Close the socket and the connection."""
-        if self._listener is not None:
-            self._loop.remove_reader(self._listener.fileno())
-            self._listener.close()
-            self._listener = None
-            if os.path.lexists(self._path):
-                os.unlink(self._path)
-            os.close(self._lock)
-        if self._connection is not None:
-            self._connection.close()
-
-    def _accept(self) -> None:
-        if self._listener is None:
-            return
+    def _accept(self, listener: socket.socket) -> None:
         try:
-            stream, _ = self._listener.accept()
+            stream, _ = listener.accept()
         except OSError:
             return
+        self._serve(Ends(stream))
+
+    def _arrive(self, listener: socket.socket) -> None:
+        """Somebody is about to hand over pipes; whoever was about to before is turned away."""
+        self._turn_away()
+        try:
+            control, _ = listener.accept()
+        except OSError:
+            return
+        control.setblocking(False)
+        self._arriving = control
+        self._loop.add_reader(control.fileno(), self._take_over)
+
+    def _take_over(self) -> None:
+        control = self._arriving
+        if control is None:
+            return
+        self._loop.remove_reader(control.fileno())
+        self._arriving = None
+        try:
+            pipes = handover.take(control)
+        except OSError:
+            control.close()
+            return
+        self._serve(Ends(control, pipes))
+
+    def _turn_away(self) -> None:
+        if self._arriving is not None:
+            self._loop.remove_reader(self._arriving.fileno())
+            self._arriving.close()
+            self._arriving = None
+
+    def _serve(self, ends: Ends) -> None:
         self._tunnels.close()
         before = self._connection
-        self._connection = Connection(self._loop, stream, self._received, self._lost)
+        self._connection = Connection(self._loop, ends, self._received, self._lost)
         if before is not None:
             before.end({"error": {"code": "replaced", "message": "another server has attached to this runner"}})
         if self._idle_timer is not None:
             self._idle_timer.cancel()
-        self._connection.start()
+        try:
+            self._connection.start()
+        except OSError:  # what was handed over cannot be waited for: an ordinary file
+            self._connection.close()
+            return
         self._connection.send({"hello": self._hello()})
 
     def _hello(self) -> "dict[str, object]":

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from runtime_images.runner.wire import Decoder, Frame, encode
 from tests.contract.runner.client import PACKAGE, PATIENCE_SECONDS, PYTHON, Client, Runner
 
 
@@ -121,3 +122,75 @@ def test_the_start_is_quick(runner: Runner) -> None:
     Client(stream).close()
     process.wait(PATIENCE_SECONDS)
     assert time.monotonic() - begun < 2  # about 40 ms on a quiet machine
+
+
+def test_a_bridge_that_is_killed_lets_the_runner_go_on_with_the_next(
+    bridge: tuple[subprocess.Popen[bytes], Client], runner: Runner
+) -> None:
+    process, client = bridge
+    client.call("shell.run", command="x=kept")
+    process.kill()
+    assert client.stream.recv(1) == b"", "the runner keeps the pipes of an exec that has ended"
+    second, stream = attach(runner.socket)
+    again = Client(stream)
+    assert again.call("shell.run", command="echo $x").result["output"] == "kept\n"
+    again.close()
+    assert second.wait(PATIENCE_SECONDS) == 0
+
+
+def test_the_newest_bridge_wins_and_the_one_before_is_told_and_ends(
+    bridge: tuple[subprocess.Popen[bytes], Client], runner: Runner
+) -> None:
+    process, client = bridge
+    second, stream = attach(runner.socket)
+    again = Client(stream)
+    assert client.receive().message["error"]["code"] == "replaced"
+    assert process.wait(PATIENCE_SECONDS) == 0
+    assert again.call("ping").result["sessions"] == []
+    again.close()
+    assert second.wait(PATIENCE_SECONDS) == 0
+
+
+def test_pipes_that_carry_one_way_each_are_taken_as_well(runner: Runner) -> None:
+    process = subprocess.Popen(
+        [PYTHON, "-S", "-E", "-m", "runner", "attach", "--socket", str(runner.socket)],
+        cwd=PACKAGE,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    decoder, frames = Decoder(), list[Frame]()
+    data = os.urandom(3_000_000)
+    path = str(runner.workspace / "file")
+    process.stdin.write(encode({"id": 1, "op": "file.write", "args": {"path": path}}, data))
+    process.stdin.write(encode({"id": 2, "op": "file.read", "args": {"path": path}}))
+    process.stdin.flush()
+    while len(frames) < 3:
+        frames += decoder.feed(process.stdout.read1())  # type: ignore[attr-defined] # a buffered reader has it
+    assert frames[2].blob == data
+    process.stdin.close()
+    assert process.wait(PATIENCE_SECONDS) == 0
+    process.stdout.close()
+
+
+def test_whoever_hands_over_nothing_useful_is_turned_away(runner: Runner, directory: Path) -> None:
+    runner.connect()
+    for ancillary in ((), (1,), (1, 2, 3)):
+        with socket.socket(socket.AF_UNIX) as control:
+            control.settimeout(PATIENCE_SECONDS)
+            control.connect(f"{runner.socket}.pipes")
+            socket.send_fds(control, [b"x"], list(ancillary))
+            assert control.recv(1) == b""
+    with socket.socket(socket.AF_UNIX) as silent, (directory / "ordinary").open("w+") as file:
+        silent.connect(f"{runner.socket}.pipes")
+        with socket.socket(socket.AF_UNIX) as control:
+            control.settimeout(PATIENCE_SECONDS)
+            control.connect(f"{runner.socket}.pipes")
+            socket.send_fds(control, [b"x"], [file.fileno(), file.fileno()])
+            assert control.recv(1) == b""
+    process, stream = attach(runner.socket)
+    client = Client(stream)
+    assert client.call("ping").message["ok"] is True
+    client.close()
+    assert process.wait(PATIENCE_SECONDS) == 0

@@ -54,6 +54,7 @@ def test_the_socket_is_for_its_owner_only(client: Client, runner: Runner) -> Non
         ({"id": 1, "op": "shell.run", "args": {"command": "x", "reset": True, "is_input": True}}, "reset and is_input"),
         ({"id": 1, "op": "cancel", "args": {}}, "cancel needs"),
         ({"id": 1, "op": "journal.ack", "args": {"keys": "k"}}, "keys must"),
+        ({"id": 1, "op": "ping", "forget": "k"}, "forget must"),
         ({"id": 1, "op": "file.read", "args": {"path": "relative"}}, "absolute"),
         ({"id": 1, "op": "file.write", "args": {"path": "/tmp/x"}}, "attachment"),
         ({"id": 1, "op": "file.edit", "args": {"command": "view"}}, "path must"),
@@ -137,6 +138,12 @@ def test_the_journal_tells_the_state_of_a_key(client: Client) -> None:
     assert state("c:1") == "done"
     assert client.call("journal.ack", keys=["c:1", "c:unknown"]).result == {"forgotten": 1}
     assert state("c:1") == "unknown"
+    client.call("shell.run", key="c:2", command="true")
+    assert state("c:2") == "done"
+    number = next(numbers)
+    client.stream.sendall(encode({"id": number, "op": "ping", "forget": ["c:2", "c:unknown"]}))
+    assert client.wait(number).message["ok"] is True
+    assert state("c:2") == "unknown"
 
 
 def test_a_result_waits_for_the_server_that_lost_its_connection(connect: Callable[[], Client], workspace: Path) -> None:
