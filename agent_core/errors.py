@@ -28,7 +28,13 @@ class StreamClosedError(DrydockError):
 
 
 class ToolError(DrydockError, ValueError):
-    """A tool was called in a way that its caller can correct; becomes an error observation."""
+    """A tool was called in a way that its caller can correct; becomes an error observation.
+
+    Attributes:
+        code: what was wrong, where the sandbox said so: ``bad_request``, ``not_found``, ``not_a_file``, ``too_large``.
+    """
+
+    code = ""
 
 
 class ToolNotFoundError(DrydockError, KeyError):

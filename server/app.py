@@ -29,6 +29,7 @@ from server.page import Page, page_folder
 from server.routes import (
     branches,
     conversation_events,
+    conversation_files,
     conversation_workspace,
     conversations,
     health,
@@ -178,7 +179,7 @@ def _make_api(settings: Settings, lifespan: Callable[[FastAPI], object]) -> Fast
     install_error_replies(api)
     for module in (
         *(health, options, settings_routes),
-        *(new_conversation, conversations, conversation_events, conversation_workspace, branches),
+        *(new_conversation, conversations, conversation_events, conversation_files, conversation_workspace, branches),
     ):
         api.include_router(module.router)
     api.mount("/", Page(page_folder(settings)))

@@ -17,6 +17,9 @@ from server.auth.origin import OriginPolicy
 from server.settings import Settings
 
 API_PREFIXES: Final = ("/api/", "/docs", "/openapi.json", "/server_info")
+UPLOADS: Final = "/upload-files"
+"""How the paths end whose bodies are passed on as they come, and may therefore be large."""
+
 BURST_SECONDS: Final = 4.0
 MAX_TRACKED_CLIENTS: Final = 10_000
 logger = logging.getLogger(__name__)
@@ -59,7 +62,8 @@ class Gate:
         self._authenticator = authenticator
         self._origins = origins
         self._limiter = RateLimiter(settings.requests_per_second)
-        self._max_body = settings.max_request_bytes
+        self._max_body = ("max_request_bytes", settings.max_request_bytes)
+        self._max_upload = ("max_upload_bytes", settings.max_upload_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -96,8 +100,8 @@ class Gate:
             nonlocal received
             message = await receive()
             received += len(message.get("body", b""))
-            if received > self._max_body:
-                raise _BodyTooLargeError(413, self._too_large()["detail"])
+            if received > self._limit(path)[1]:
+                raise _BodyTooLargeError(413, self._too_large(path)["detail"])
             return message
 
         async def watched_send(message: Message) -> None:
@@ -110,7 +114,7 @@ class Gate:
         except _BodyTooLargeError:
             if started:
                 raise
-            await _reply(guarded_send, 413, self._too_large(), [])
+            await _reply(guarded_send, 413, self._too_large(path), [])
 
     def _refuse(
         self, scope: Scope, path: str, headers: Mapping[str, str]
@@ -127,13 +131,18 @@ class Gate:
         if is_api and not is_preflight and self._authenticator.identify(headers) is None:
             return 401, {"detail": "Unauthorized"}, [(b"www-authenticate", b"Bearer")]
         length = headers.get("content-length", "")
-        if length.isdecimal() and int(length) > self._max_body:
+        if length.isdecimal() and int(length) > self._limit(path)[1]:
             # The connection stays: closed under a client that still sends, it would never see the reply.
-            return 413, self._too_large(), []
+            return 413, self._too_large(path), []
         return None
 
-    def _too_large(self) -> dict[str, str]:
-        text = f"The request is larger than the {self._max_body} bytes that this server takes (max_request_bytes)."
+    def _limit(self, path: str) -> tuple[str, int]:
+        """The setting that bounds the body of a request, and its value."""
+        return self._max_upload if path.endswith(UPLOADS) else self._max_body
+
+    def _too_large(self, path: str) -> dict[str, str]:
+        name, limit = self._limit(path)
+        text = f"The request is larger than the {limit} bytes that this server takes ({name})."
         return {"detail": text, "message": text}
 
 

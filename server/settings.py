@@ -84,6 +84,9 @@ class Settings(BaseModel):
 
     # Limits
     max_request_bytes: int = Field(16 * MEGABYTE, ge=1024, description="Largest body of one HTTP request.")
+    max_upload_bytes: int = Field(
+        512 * MEGABYTE, ge=1024, description="Largest form of files for a workspace; they are passed on as they come."
+    )
     max_message_bytes: int = Field(4 * MEGABYTE, ge=1024, description="Largest message over a socket.")
     requests_per_second: float = Field(
         50, ge=0, description="HTTP requests per second and client address, with four seconds' worth at once; 0: any."

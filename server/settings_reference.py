@@ -42,6 +42,7 @@ _GROUPS = (
     ("Address", "host"),
     ("Access", "token"),
     ("Limits", "max_request_bytes"),
+    ("Limits", "max_upload_bytes"),
     ("Conversations", "conversation_manager_class"),
     ("Idle conversations and shutdown", "idle_unload_seconds"),
     ("Sandbox", "sandbox"),

@@ -105,7 +105,9 @@ def _error(error: Mapping[str, Any]) -> Exception:
     code = str(error.get("code", "internal"))[:100]
     text = str(error.get("message", "")) or f"The sandbox answered with the error {code}."
     if code in _CALLERS_FAULT:
-        return ToolError(text)
+        error_of_caller = ToolError(text)
+        error_of_caller.code = code
+        return error_of_caller
     if code in _OUTCOME_UNKNOWN:
         return SandboxLostError(f"{text[:1].upper()}{text[1:].rstrip('.')}.")
     return SandboxError(text, code=code)

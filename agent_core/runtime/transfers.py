@@ -1,0 +1,174 @@
+"""Files of a workspace, streamed in and out byte for byte, in bounded memory, and nothing outside of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from agent_core.errors import SandboxError, ToolError
+from agent_core.tools.spec import SandboxAccess
+
+PART = 2 * 1024 * 1024
+PART_SECONDS = 60.0
+DROP_SECONDS = 10.0
+
+_dropping: set[asyncio.Task[None]] = set()
+"""What was broken off and is let go in the sandbox; each ends within `DROP_SECONDS`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A file as it was when it was opened, or a folder as a ZIP file.
+
+    Attributes:
+        name: its last name; empty for the workspace itself.
+        size: bytes; None for a folder, whose archive is made while it is read.
+        modified: time of its last change, in nanoseconds since 1970.
+        tag: differs whenever the file does.
+    """
+
+    kind: Literal["file", "folder"]
+    name: str
+    size: int | None
+    modified: int
+    tag: str
+    _sandbox: SandboxAccess
+    _id: str
+
+    async def parts(self, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
+        """The bytes from `start` to before `end`; a file that has shrunk meanwhile ends early. Once only.
+
+        The next part is asked for while the one before is taken.
+
+        Raises:
+            SandboxError, ToolError: it cannot be read on.
+        """
+        ahead: asyncio.Task[tuple[bytes, bool]] | None = self._ask(start, end)
+        try:
+            while ahead is not None:
+                data, is_last = await ahead
+                start += len(data)
+                ahead = None if is_last or start == end else self._ask(start, end)
+                if data:
+                    yield data
+        finally:
+            if ahead is not None:
+                ahead.cancel()
+                await asyncio.wait([ahead])
+
+    def _ask(self, start: int, end: int | None) -> asyncio.Task[tuple[bytes, bool]]:
+        return asyncio.create_task(self._part(start, end), name=f"transfer:{self._id}")
+
+    async def _part(self, start: int, end: int | None) -> tuple[bytes, bool]:
+        limit = PART if end is None else min(PART, end - start)
+        args = {"id": self._id, "offset": start, "limit": limit}
+        reply = await self._sandbox.request("transfer.next", args, limit_seconds=PART_SECONDS)
+        data = reply.blob or b""
+        # Of an archive an empty part only says that it takes long.
+        return data, bool(reply.result.get("eof")) or (not data and self.size is not None)
+
+
+@asynccontextmanager
+async def reading(sandbox: SandboxAccess, path: str) -> AsyncIterator[Outgoing]:
+    """Open a file or a folder of the workspace; `path` is relative to it, or absolute and below it.
+
+    Raises:
+        ToolError: there is no such file, or it is none (`code` says what).
+        SandboxError: ``forbidden``, it leads out of the workspace or may not be read; ``busy``; or the sandbox failed.
+    """
+    reply = await sandbox.request("transfer.read", {"path": path}, limit_seconds=PART_SECONDS)
+    found = reply.result
+    try:
+        yield Outgoing(
+            "folder" if found["kind"] == "folder" else "file",
+            str(found["name"]),
+            found["size"],
+            int(found["modified"]),
+            str(found["tag"]),
+            sandbox,
+            str(found["id"]),
+        )
+    finally:
+        _let_go(sandbox, str(found["id"]))
+
+
+class Incoming:
+    """One file on its way into the workspace: `write` its bytes, then `keep` it, or `drop` it and nothing stays."""
+
+    def __init__(self, sandbox: SandboxAccess, ident: str) -> None:
+        self._sandbox = sandbox
+        self._id = ident
+        self._waiting = bytearray()
+        self._size = 0
+
+    async def write(self, data: bytes) -> None:
+        """Take the next bytes.
+
+        Raises:
+            SandboxError, ToolError: they cannot be stored (``no_space`` …); the file is to be dropped.
+        """
+        self._waiting += data
+        if len(self._waiting) >= PART:
+            await self._send()
+
+    async def keep(self) -> int:
+        """Make it the file under its name, at once and whole; returns its size.
+
+        Raises:
+            SandboxError, ToolError: it cannot be; the file is to be dropped.
+        """
+        if self._waiting:
+            await self._send()
+        await self._sandbox.request("transfer.keep", {"id": self._id}, limit_seconds=PART_SECONDS)
+        return self._size
+
+    def drop(self) -> None:
+        """Forget it; nothing of it stays. Without effect once it is kept."""
+        _let_go(self._sandbox, self._id)
+
+    async def _send(self) -> None:
+        part = bytes(self._waiting)
+        self._waiting.clear()
+        args = {"id": self._id, "offset": self._size}
+        self._size += len(part)
+        await self._sandbox.request("transfer.put", args, blob=part, limit_seconds=PART_SECONDS)
+
+
+async def writing(sandbox: SandboxAccess, path: str) -> Incoming:
+    """Begin to store a file of the workspace, in place of one that may be there; missing folders are made.
+
+    Raises:
+        ToolError: there can be no file of this name (`code` says what is wrong).
+        SandboxError: ``forbidden``, it leads out of the workspace; ``busy``; or the sandbox failed.
+    """
+    reply = await sandbox.request("transfer.write", {"path": path}, limit_seconds=PART_SECONDS)
+    return Incoming(sandbox, str(reply.result["id"]))
+
+
+async def list_folder(sandbox: SandboxAccess, path: str = "") -> dict[str, Any]:
+    """What is in a folder of the workspace: ``path``, ``entries`` and how many more were ``left_out``.
+
+    An entry has ``name``, ``kind`` (file, folder, other, missing), ``link``, ``size``, ``modified`` (seconds since
+    1970) and ``hidden``: usually not looked at, or named by the workspace's ``.gitignore``.
+
+    Raises:
+        ToolError, SandboxError: as for `reading`.
+    """
+    return (await sandbox.request("folder.list", {"path": path}, limit_seconds=PART_SECONDS)).result
+
+
+def _let_go(sandbox: SandboxAccess, ident: str) -> None:
+    """Without waiting, since whoever is done may have been cancelled."""
+    task = asyncio.get_running_loop().create_task(_dropped(sandbox, ident), name=f"transfer-drop:{ident}")
+    _dropping.add(task)
+    task.add_done_callback(_dropping.discard)
+
+
+async def _dropped(sandbox: SandboxAccess, ident: str) -> None:
+    try:
+        await sandbox.request("transfer.drop", {"id": ident}, limit_seconds=DROP_SECONDS)
+    except (SandboxError, ToolError):
+        return  # the runner drops by itself what nobody asks for

@@ -1,0 +1,264 @@
+"""The files of a conversation's workspace: listed, shown, sent and taken (wire-protocol 4.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from agent_core.errors import DrydockError, SandboxError, SandboxLostError, ToolError
+from agent_core.runtime.transfers import Incoming, list_folder, reading, writing
+from agent_core.tools.spec import SandboxAccess
+from server.dependencies import OwnConversation, Services, ServicesDependency
+from server.errors import ReplyError
+from server.file_reply import FileReply, RangeError, Span, attachment, file_headers, span_of
+from server.form_files import Begin, Data, FormError, form_events
+
+router = APIRouter(prefix="/api/conversations/{conversation_id}")
+
+MAX_SHOWN_BYTES = 5 * 1024 * 1024
+MAX_PATH = 4096
+_STATUS = {
+    "bad_request": 400,
+    "not_a_file": 400,
+    "forbidden": 403,
+    "not_found": 404,
+    "too_large": 413,
+    "busy": 503,
+    "no_space": 507,
+}
+_FORM = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "required": ["files"],
+                    "properties": {
+                        "files": {"type": "array", "items": {"type": "string", "format": "binary"}},
+                        "path": {"type": "string", "description": "Folder for the files that follow it."},
+                    },
+                }
+            }
+        },
+    }
+}
+
+
+def workspace_of(services: Services, conversation_id: str) -> SandboxAccess:
+    """The running conversation's sandbox.
+
+    Raises:
+        ReplyError: 404, it is not there (yet).
+    """
+    sandbox = services.manager.sandbox(conversation_id)
+    if sandbox is None:
+        raise ReplyError(404, {"error": "Runtime not yet initialized"})
+    return sandbox
+
+
+def refusal(error: DrydockError) -> ReplyError:
+    """The reply for what the sandbox refused or failed at."""
+    status = _STATUS.get(error.code, 500) if isinstance(error, SandboxError | ToolError) else 500
+    return ReplyError(status, {"error": str(error)})
+
+
+@router.get("/list-files")
+async def list_files(record: OwnConversation, services: ServicesDependency, path: str = "") -> list[str]:
+    """The names in a folder, those of folders with a slash behind them; with `path` each begins with it."""
+    sandbox = workspace_of(services, record.id)
+    try:
+        found = await list_folder(sandbox, path)
+    except DrydockError as error:
+        raise refusal(error) from error
+    prefix = path if not path or path.endswith("/") else f"{path}/"
+    shown = (one for one in found["entries"] if not one["hidden"])
+    return [f"{prefix}{one['name']}{'/' if one['kind'] == 'folder' else ''}" for one in shown]
+
+
+@router.get("/files")
+async def folder_entries(record: OwnConversation, services: ServicesDependency, path: str = "") -> dict[str, Any]:
+    """All that is in a folder, with kinds, sizes and times (see `agent_core.runtime.transfers.list_folder`)."""
+    sandbox = workspace_of(services, record.id)
+    try:
+        return {"root": sandbox.working_dir, **await list_folder(sandbox, path)}
+    except DrydockError as error:
+        raise refusal(error) from error
+
+
+@router.get("/select-file")
+async def select_file(record: OwnConversation, services: ServicesDependency, file: str) -> dict[str, str]:
+    """The text of a file."""
+    sandbox = workspace_of(services, record.id)
+    try:
+        async with reading(sandbox, file) as found:
+            if found.size is None:
+                raise ReplyError(400, {"error": f"{file} is a folder, not a file"})
+            if found.size > MAX_SHOWN_BYTES:
+                text = f"{file} has {found.size} bytes; at most {MAX_SHOWN_BYTES} are shown. Download it instead."
+                raise ReplyError(413, {"error": text})
+            data = b"".join([part async for part in found.parts()])
+    except ReplyError:
+        raise
+    except DrydockError as error:
+        raise refusal(error) from error
+    try:
+        if b"\0" in data:
+            raise ValueError("it holds NUL")
+        return {"code": data.decode("utf-8")}
+    except ValueError:
+        raise ReplyError(415, {"error": f"Unable to open binary file: {file}"}) from None
+
+
+@router.get("/download", response_class=Response)
+async def download(request: Request, record: OwnConversation, services: ServicesDependency, path: str) -> Response:
+    """The bytes of a file, or a folder as a ZIP file. Ranges and tags are understood."""
+    return await _reply(request, workspace_of(services, record.id), path, only_folders=False)
+
+
+@router.get("/zip-directory", response_class=Response)
+async def zip_directory(
+    request: Request, record: OwnConversation, services: ServicesDependency, path: str = ""
+) -> Response:
+    """The workspace, or a folder of it, as a ZIP file."""
+    return await _reply(request, workspace_of(services, record.id), path, only_folders=True)
+
+
+async def _reply(request: Request, sandbox: SandboxAccess, path: str, *, only_folders: bool) -> Response:
+    async with AsyncExitStack() as stack:
+        try:
+            file = await stack.enter_async_context(reading(sandbox, path))
+        except DrydockError as error:
+            raise refusal(error) from error
+        if file.size is None:
+            headers = {
+                "content-type": "application/zip",
+                "content-disposition": attachment(f"{file.name or 'workspace'}.zip"),
+            }
+            return FileReply(file, stack.pop_all(), headers, span=None)
+        if only_folders:
+            raise ReplyError(400, {"error": f"{path} is a file, not a folder"})
+        headers = file_headers(file)
+        asked = request.headers
+        if headers["etag"] in [tag.strip().removeprefix("W/") for tag in asked.get("if-none-match", "").split(",")]:
+            return Response(None, 304, headers)
+        span = None
+        try:
+            if asked.get("if-range") in (None, headers["etag"]):
+                span = span_of(asked.get("range"), file.size)
+        except RangeError:
+            text = f"the file has {file.size} bytes"
+            raise ReplyError(416, {"error": text}, headers={"content-range": f"bytes */{file.size}"}) from None
+        if span is None:
+            return FileReply(file, stack.pop_all(), headers, span=Span(0, file.size))
+        headers["content-range"] = f"bytes {span.start}-{span.end - 1}/{file.size}"
+        return FileReply(file, stack.pop_all(), headers, status=206, span=span)
+    raise AssertionError  # pragma: no cover - the block above always returns or raises
+
+
+@router.post("/upload-files", openapi_extra=_FORM)
+async def upload_files(
+    request: Request, record: OwnConversation, services: ServicesDependency, path: str = ""
+) -> dict[str, Any]:
+    """Take files byte for byte; names may have folders in them, and `path` says below which one. Each is stored whole.
+
+    What cannot be stored is skipped, with the reason.
+    """
+    upload = _Upload(workspace_of(services, record.id), path)
+    try:
+        async for event in form_events(request):
+            if isinstance(event, Begin):
+                await upload.begin(event)
+            elif isinstance(event, Data):
+                await upload.take(event.data)
+            else:
+                await upload.end()
+    except FormError as error:
+        raise ReplyError(400, {"error": str(error), "detail": str(error)}) from error
+    except SandboxLostError as error:
+        raise refusal(error) from error
+    finally:
+        upload.drop()
+    if not upload.has_files:
+        text = "files: the form has no file in this field"
+        raise ReplyError(422, {"detail": [{"type": "missing", "loc": ["body", "files"], "msg": text}], "error": text})
+    return {"uploaded_files": upload.stored, "skipped_files": upload.skipped}
+
+
+class _Upload:
+    """The files of one form."""
+
+    def __init__(self, sandbox: SandboxAccess, folder: str) -> None:
+        self.stored: list[str] = []
+        self.skipped: list[dict[str, str]] = []
+        self.has_files = False
+        self._sandbox = sandbox
+        self._folder = folder
+        self._field = ""
+        self._text = bytearray()
+        self._name = ""
+        self._incoming: Incoming | None = None
+
+    async def begin(self, part: Begin) -> None:
+        self._field = part.field
+        self._text.clear()
+        if part.field != "files" or part.filename is None:
+            return
+        self.has_files = True
+        self._name = part.filename.replace("\\", "/")  # as some systems part them
+        if not self._name:
+            self._skip("the file has no name")
+            return
+        with self._skipping():
+            self._incoming = await writing(self._sandbox, self._path())
+
+    async def take(self, data: bytes) -> None:
+        if self._incoming is not None:
+            with self._skipping():
+                await self._incoming.write(data)
+        elif self._field == "path":
+            self._text += data[: MAX_PATH - len(self._text)]
+
+    async def end(self) -> None:
+        if self._incoming is not None:
+            with self._skipping():
+                await self._incoming.keep()
+                self._incoming = None
+                self.stored.append(_shown(self._absolute()))
+        elif self._field == "path":
+            self._folder = self._text.decode("utf-8", "surrogateescape")
+
+    def drop(self) -> None:
+        if self._incoming is not None:
+            self._incoming.drop()
+            self._incoming = None
+
+    def _path(self) -> str:
+        return self._name if not self._folder or self._name.startswith("/") else f"{self._folder}/{self._name}"
+
+    def _absolute(self) -> str:
+        root = self._sandbox.working_dir.rstrip("/")
+        path = self._path().removeprefix(root)
+        return "/".join([root, *(one for one in path.split("/") if one not in ("", "."))])
+
+    @contextmanager
+    def _skipping(self) -> Iterator[None]:
+        """What goes wrong with this file is told; only a sandbox that is lost ends all."""
+        try:
+            yield
+        except SandboxLostError:
+            raise
+        except (SandboxError, ToolError) as error:
+            self._skip(str(error))
+
+    def _skip(self, reason: str) -> None:
+        self.drop()
+        self.skipped.append({"name": _shown(self._name), "reason": reason})
+
+
+def _shown(name: str) -> str:
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
