@@ -137,6 +137,20 @@ class RunnerChannel:
             raise PortError("This sandbox was started before ports could be reached.", code="unsupported", fix=RESTART)
         return await self._tunnels.open(port)
 
+    async def start_program(self, order: Mapping[str, Any]) -> PortConnection:
+        """A program in the sandbox, to be spoken to; see `Tunnels.start_program`.
+
+        Raises:
+            PortError: ``unsupported``, or it cannot be started.
+            ChannelClosedError: the stream has ended.
+        """
+        if self._ended is not None:
+            raise self._ended
+        if not self.hello.programs:
+            text = "This sandbox was started before programs could be spoken to."
+            raise PortError(text, code="unsupported", fix=RESTART)
+        return await self._tunnels.start_program(order)
+
     def post(self, op: str, args: Mapping[str, Any]) -> None:
         """Ask without waiting; nobody looks at the answer. Does nothing when the stream has ended."""
         self._post(_frame(next(self._ids), op, args))

@@ -115,6 +115,10 @@ class SandboxConnection:
         """See `agent_core.runtime.tunnels.PortAccess`. A frozen sandbox goes on; one that is gone is not started."""
         return await (await self._link.ready(revive=False)).connect_port(port)
 
+    async def start_program(self, order: Mapping[str, Any]) -> PortConnection:
+        """See `agent_core.runtime.tunnels.ProgramAccess`."""
+        return await (await self._link.ready(revive=True)).start_program(order)
+
     async def cancel(self, key: str) -> None:
         """Interrupt what runs under a key; its request answers with what there is so far. Never starts a sandbox."""
         channel = self._link.usable()

@@ -12,7 +12,10 @@ from runtime_images.runner import wire
 
 @dataclass(frozen=True, slots=True)
 class RunnerHello:
-    """How a runner introduces itself; `boot` is new for each start, `tunnels` tells that ports can be reached."""
+    """How a runner introduces itself; `boot` is new for each start, `tunnels` tells that ports can be reached.
+
+    `programs` tells that programs can be spoken to.
+    """
 
     boot: str
     version: str
@@ -21,6 +24,7 @@ class RunnerHello:
     user: str
     hostname: str
     tunnels: bool = False
+    programs: bool = False
 
     @classmethod
     def from_message(cls, message: Mapping[str, Any]) -> RunnerHello:
@@ -44,5 +48,6 @@ class RunnerHello:
             boot=hello["boot"],
             version=str(hello.get("runner", ""))[:100],
             tunnels=hello.get("tunnels") is True,
+            programs=hello.get("programs") is True,
             **words,
         )

@@ -10,14 +10,14 @@ from typing import Any, Final, Protocol
 from agent_core.errors import SandboxLostError
 from agent_core.runtime.connection import KeyState
 from agent_core.runtime.sandbox import Progress
-from agent_core.runtime.tunnels import PortAccess, PortConnection
+from agent_core.runtime.tunnels import PortAccess, PortConnection, ProgramAccess
 from agent_core.tools.spec import SandboxReply
 
 MAX_NAME: Final = 64
 SESSION: Final = "session"
 
 
-class KeyedSandbox(PortAccess, Protocol):
+class KeyedSandbox(PortAccess, ProgramAccess, Protocol):
     """What sub-agents share: `agent_core.runtime.connection.SandboxConnection` says what each member does."""
 
     async def start(self, progress: Progress | None = None) -> object: ...
@@ -90,6 +90,10 @@ class SharedSandbox:
     async def connect_port(self, port: int) -> PortConnection:
         """See `PortAccess.connect_port`."""
         return await self._sandbox.connect_port(port)
+
+    async def start_program(self, order: Mapping[str, Any]) -> PortConnection:
+        """See `ProgramAccess.start_program`."""
+        return await self._sandbox.start_program(order)
 
     def session_name(self, name: str) -> str:
         """What the shell is called in the sandbox."""

@@ -19,6 +19,7 @@ from runtime_images.runner import wire
 
 MAX_TUNNELS = 240
 OPEN_SECONDS = 10.0
+MAX_WORDS = 2_000
 
 
 class PortError(SandboxError):
@@ -33,7 +34,11 @@ class PortError(SandboxError):
 
 
 class PortConnection:
-    """One connection to a port; made by `Tunnels.open`. One task may read while another one writes."""
+    """One connection to a port, or to a program; made by `Tunnels`. One task may read while another one writes.
+
+    Attributes:
+        last_words: the end of what a program wrote to its standard error; known when reading has come to the end.
+    """
 
     def __init__(self, tunnels: Tunnels, number: int) -> None:
         self._tunnels = tunnels
@@ -46,6 +51,7 @@ class PortConnection:
         self._at_end = False
         self._said_end = False
         self._error: SandboxError | None = None
+        self.last_words = ""
         self._changed = asyncio.Event()
 
     async def read(self) -> bytes:
@@ -127,6 +133,7 @@ class PortConnection:
             self._is_open = True
         elif message.get("end") is True:
             self._at_end = True
+            self.last_words = str(message.get("last_words", ""))[:MAX_WORDS]
             self._forget_if_over()
         elif isinstance(credit, int) and 0 < credit <= wire.TUNNEL_WINDOW:
             self._credit = min(wire.TUNNEL_WINDOW, self._credit + credit)
@@ -170,17 +177,31 @@ class Tunnels:
             PortError: nothing takes connections there, or too many are open.
             SandboxError: the stream has ended.
         """
+        return await self._opened({"port": port}, f"Port {port}", limit_seconds)
+
+    async def start_program(self, order: Mapping[str, Any], *, limit_seconds: float = OPEN_SECONDS) -> PortConnection:
+        """Start a program that ends with the connection: what is written is its input, what is read its output.
+
+        `order` has ``command`` (a list), and may have ``env`` (variables beside the sandbox's own) and ``cwd``.
+
+        Raises:
+            PortError: it cannot be started (``not_found``, ``failed``), or too many connections are open.
+            SandboxError: the stream has ended.
+        """
+        return await self._opened({"program": dict(order)}, "The program", limit_seconds)
+
+    async def _opened(self, order: Mapping[str, Any], what: str, limit_seconds: float) -> PortConnection:
         if len(self._open) >= MAX_TUNNELS:
             raise PortError(f"There are {MAX_TUNNELS} connections to this sandbox already.", code="busy")
         number = next(self._numbers)
         connection = self._open[number] = PortConnection(self, number)
-        self.post(number, {"open": {"port": port}})
+        self.post(number, {"open": order})
         try:
             async with asyncio.timeout(limit_seconds):
                 await connection.opened()
         except TimeoutError:
             connection.close()
-            raise PortError(f"Port {port} did not answer within {limit_seconds:g} s.", code="refused") from None
+            raise PortError(f"{what} did not answer within {limit_seconds:g} s.", code="refused") from None
         except BaseException:
             connection.close()
             raise
@@ -212,6 +233,18 @@ class Tunnels:
             if number in self._open:
                 self._post(wire.encode({"stream": number}, data))
                 await self._drain()
+
+
+class ProgramAccess(SandboxAccess, Protocol):
+    """A sandbox in which programs can be started and spoken to."""
+
+    async def start_program(self, order: Mapping[str, Any]) -> PortConnection:
+        """Start a program, and the sandbox if need be; see `Tunnels.start_program`.
+
+        Raises:
+            SandboxError: the program cannot be started, or the sandbox cannot be had.
+        """
+        ...
 
 
 class PortAccess(SandboxAccess, Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 
 from .browser import Browser
 from .editor import Editor
@@ -15,14 +16,15 @@ from .linting import Lints
 from .loop import Loop
 from .patcher import Patcher
 from .ports import Ports
+from .programs import ProgramTunnel
 from .pty import close_inherited
 from .ranges import Ranges
 from .requests import Requests
 from .searching import Searches
 from .server import Server, watch_signals
 from .snapshots import Snapshots
+from .switchboard import Tunnels
 from .transfers import Transfers
-from .tunnels import Tunnels
 from .whole_files import WholeFiles
 from .workers import Workers
 
@@ -47,7 +49,8 @@ def serve(socket_path: str, state_directory: str, workspace: str, idle_exit_seco
     requests = Requests(
         loop, workspace, boot, journal, asked, searches, lints, browser, snapshots, transfers.operations
     )
-    server = Server(loop, requests, Tunnels(loop, Ports(boot)), workspace, boot, idle_exit_seconds)
+    tunnels = Tunnels(loop, Ports(boot), partial(ProgramTunnel, workspace=workspace))
+    server = Server(loop, requests, tunnels, workspace, boot, idle_exit_seconds)
     watch_signals(loop, requests)
     try:
         server.listen(socket_path)

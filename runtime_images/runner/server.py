@@ -13,7 +13,7 @@ from . import VERSION, facts, handover
 from .connection import Connection, Ends
 from .loop import Loop, Timer
 from .requests import Requests
-from .tunnels import Tunnels
+from .switchboard import Tunnels
 from .wire import PROTOCOL, Frame
 
 
@@ -145,6 +145,7 @@ class Server:
             "user": facts.username(),
             "hostname": os.uname().nodename,
             "tunnels": True,
+            "programs": True,
         }
 
     def _received(self, connection: Connection, frame: Frame) -> None:

@@ -1,10 +1,11 @@
 """Connections to ports of the sandbox, carried in frames of the server's stream: many at once, each with a window.
 
 Frames of a tunnel have the key ``stream`` (the server's number for it) instead of ``id``. From the server: ``open``
-(``{"port": n}``), an attachment (data), ``end`` (no more data follows), ``credit`` (so many bytes more may be sent to
-it), ``reset``. To the server: ``opened``, an attachment, ``end``, ``credit``, or ``error``, with which the tunnel is
-gone; it is gone as well when both sides have said ``end``. Either side begins with `TUNNEL_WINDOW` bytes of credit, and
-data wait for the other frames of the connection, never the other way round: a download does not delay a command.
+(``{"port": n}``, or a program, see `programs`), an attachment (data), ``end`` (no more data follows), ``credit`` (so
+many bytes more may be sent to it), ``reset``. To the server: ``opened``, an attachment, ``end``, ``credit``, or
+``error``, with which the tunnel is gone; it is gone as well when both sides have said ``end``. Either side begins with
+`TUNNEL_WINDOW` bytes of credit, and data wait for the other frames of the connection, never the other way round: a
+download does not delay a command.
 """
 
 from __future__ import annotations
@@ -14,14 +15,13 @@ import errno
 import os
 import socket
 from collections import deque
-from typing import Any, Callable, Deque, Dict, List, Optional
+from typing import Any, Callable, Deque, Dict, List, Mapping, Optional
 
 from .connection import Connection
 from .loop import Loop, Timer
 from .ports import Ports
-from .wire import TUNNEL_CHUNK, TUNNEL_WINDOW, Frame
+from .wire import TUNNEL_CHUNK, TUNNEL_WINDOW
 
-TUNNEL_LIMIT = 256
 _CONNECT_SECONDS = 5.0
 
 Ended = Callable[["Tunnel"], None]
@@ -46,8 +46,20 @@ class Tunnel:
         self._server_ended = False
         self._port_ended = False
 
-    def open(self, port: int, ports: Ports) -> None:
+    def begin(self, given: Mapping[str, Any], ports: Ports) -> None:
         """Connect to the port, wherever it is in this sandbox; what comes of it is told the server."""
+        port = given.get("port")
+        if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65536:
+            self.fail("bad_request", "port must be a whole number from 1 to 65535")
+        else:
+            self._open(port, ports)
+
+    def carry(self, stream: socket.socket) -> None:
+        """Carry this connection, which is there already."""
+        self._socket = stream
+        self._connected()
+
+    def _open(self, port: int, ports: Ports) -> None:
         tried: List[str] = []
         left = ports.addresses_of(port)
 
@@ -146,7 +158,8 @@ class Tunnel:
         if self._socket is None:
             return
         self._loop.remove_writer(self._socket.fileno())
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._socket.family != socket.AF_UNIX:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._is_connected = True
         self._connection.send({"stream": self.number, "opened": True})
         self._set_reading(True)
@@ -173,16 +186,28 @@ class Tunnel:
         except BlockingIOError:
             return
         except OSError as error:
-            self.fail("reset", f"the connection to the port broke: {error.strerror}")
+            self._broke(error, is_reading=True)
             return
         if data:
             self._credit -= len(data)
             self._connection.send({"stream": self.number}, data)
             return
+        self._said_all()
+
+    def _said_all(self) -> None:
         self._port_ended = True
         self._set_reading(False)
-        self._connection.send({"stream": self.number, "end": True})
+        self._connection.send({"stream": self.number, **self._ending()})
         self._close_if_over()
+
+    def _ending(self) -> Dict[str, Any]:
+        """What is said at the end of what comes from the other side."""
+        return {"end": True}
+
+    def _broke(self, error: OSError, *, is_reading: bool) -> None:
+        """The other side is gone, as reading from it or writing to it has shown."""
+        del is_reading
+        self.fail("reset", f"the connection to the port broke: {error.strerror}")
 
     def _write(self) -> None:
         while self._out and self._socket is not None:
@@ -193,7 +218,7 @@ class Tunnel:
                 self._loop.add_writer(self._socket.fileno(), self._write)
                 return
             except OSError as error:
-                self.fail("reset", f"the connection to the port broke: {error.strerror}")
+                self._broke(error, is_reading=False)
                 return
             if sent == len(view):
                 self._out.popleft()
@@ -229,63 +254,3 @@ def _is_with_itself(connection: socket.socket) -> bool:
         return bool(connection.getsockname() == connection.getpeername())
     except OSError:
         return False
-
-
-class Tunnels:
-    """The tunnels of the connection at hand."""
-
-    def __init__(self, loop: Loop, ports: Ports) -> None:
-        self._loop = loop
-        self._ports = ports
-        self._open: Dict[int, Tunnel] = {}
-        self._connection: Optional[Connection] = None
-
-    def receive(self, connection: Connection, frame: Frame) -> None:
-        """Serve a frame of a tunnel; one for a tunnel that is gone is left alone."""
-        if connection is not self._connection:
-            self.close()
-            self._connection = connection
-            connection.on_room = self._go_on
-        message = frame.message
-        number = message.get("stream")
-        if isinstance(number, bool) or not isinstance(number, int):
-            return
-        tunnel = self._open.get(number)
-        if "open" in message:
-            self._begin(connection, number, message["open"])
-        elif tunnel is None:
-            return
-        elif frame.blob is not None:
-            tunnel.take(frame.blob)
-        elif "end" in message:
-            tunnel.server_ended()
-        elif "reset" in message:
-            tunnel.close()
-        elif isinstance(message.get("credit"), int):
-            tunnel.credit(message["credit"])
-
-    def close(self) -> None:
-        """End all tunnels: their server has gone."""
-        for tunnel in list(self._open.values()):
-            tunnel.close()
-
-    def _begin(self, connection: Connection, number: int, given: Any) -> None:
-        port = given.get("port") if isinstance(given, dict) else None
-        tunnel = Tunnel(self._loop, connection, number, self._ended)
-        if number in self._open:
-            return
-        if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65536:
-            tunnel.fail("bad_request", "port must be a whole number from 1 to 65535")
-        elif len(self._open) >= TUNNEL_LIMIT:
-            tunnel.fail("busy", f"there are {TUNNEL_LIMIT} connections to ports already")
-        else:
-            self._open[number] = tunnel
-            tunnel.open(port, self._ports)
-
-    def _ended(self, tunnel: Tunnel) -> None:
-        if self._open.get(tunnel.number) is tunnel:
-            del self._open[tunnel.number]
-
-    def _go_on(self) -> None:
-        for tunnel in list(self._open.values()):
-            tunnel.go_on()
