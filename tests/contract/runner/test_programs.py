@@ -32,8 +32,7 @@ async def channel(runner: Runner) -> AsyncIterator[RunnerChannel]:
             await asyncio.sleep(0.005)
     channel = await RunnerChannel.open(Attachment(*await asyncio.open_unix_connection(str(runner.socket))))
     try:
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            yield channel
+        yield channel
     finally:
         await channel.close()
 
