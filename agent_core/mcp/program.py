@@ -16,6 +16,7 @@ from typing import Any
 
 from agent_core.errors import DrydockError
 from agent_core.mcp.config import McpServer
+from agent_core.mcp.group_guard import group_guard
 
 MAX_LINE_BYTES = 16 * 1024 * 1024
 MAX_GARBAGE = 200
@@ -79,6 +80,8 @@ class Program:
             reason = getattr(error, "strerror", None) or str(error)
             raise McpServerError(f"its command {command!r} cannot be started: {reason}") from None
         process = self._process
+        with contextlib.suppress(OSError):  # then one that ignores the end of its input outlives a killed server
+            group_guard().watch(process.pid)
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None  # noqa: S101, PT018
         name = f"mcp-stderr:{process.pid}"
         self._listening = asyncio.create_task(self._listen(process.stderr), name=name)
@@ -114,6 +117,7 @@ class Program:
             _signal(process.pid, signal.SIGTERM)
             await _has_exited(process)
         _signal(process.pid, signal.SIGKILL)  # what it started itself, too
+        group_guard().forget(process.pid)
         await _has_exited(process)
         if self._listening is not None:
             await asyncio.wait([self._listening], timeout=LAST_WORDS_SECONDS)

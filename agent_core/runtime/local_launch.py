@@ -44,7 +44,8 @@ def main(order: dict[str, Any]) -> None:
             ``folder`` to write ``process.json`` and the log to; ``uid`` to run as, or None; ``mounts`` (folders and the
             places where a root server shows them to that user); ``joins`` (files of control groups); ``limits``
             (resource limits by name); ``oom_score_adj``; ``network``, the path of slirp4netns, or "" for no network;
-            ``filter``, the program for seccomp in hexadecimal digits.
+            ``filter``, the program for seccomp in hexadecimal digits; ``guard``, the ``program`` that ends the sandbox
+            with its owner, and its ``order`` (empty: it outlives the owner).
     """
     _close_inherited()
     reading, writing = os.pipe()
@@ -63,6 +64,23 @@ def main(order: dict[str, Any]) -> None:
                 _start_network(order, record)
             else:
                 _log(order, "no network: the sandbox did not set up its loopback interface")
+    if order["guard"]:
+        _start_guard(order["guard"])
+
+
+def _start_guard(guard: dict[str, Any]) -> None:
+    """Start the program that ends the sandbox when its owner is gone; it knows nothing of the rest of the order."""
+    if os.fork() != 0:
+        return
+    try:
+        os.setsid()
+        os.chdir("/")
+        for stream in range(3):
+            os.dup2(os.open(os.devnull, os.O_RDWR), stream)
+        words = [sys.executable, "-I", "-S", guard["program"], json.dumps(guard["order"])]
+        os.execve(words[0], words, {})  # noqa: S606 - becoming the program is the purpose
+    finally:
+        os._exit(127)
 
 
 def _log(order: dict[str, Any], words: str) -> None:

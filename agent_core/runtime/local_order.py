@@ -6,13 +6,14 @@ import os
 import shutil
 from typing import Any
 
-from agent_core.runtime import local_view
+from agent_core.runtime import local_guard, local_view
 from agent_core.runtime.browser_library import PLACE, VARIABLE, library_folder
 from agent_core.runtime.cgroups import ControlGroup
 from agent_core.runtime.injection import boot_command
 from agent_core.runtime.local_filter import filter_program
 from agent_core.runtime.local_folder import SandboxFolder
 from agent_core.runtime.naming import SERVE, SOCKET, STATE_DIR, WORKSPACE
+from agent_core.runtime.processes import identify
 from agent_core.runtime.sandbox import SandboxSpec
 
 MARK = "DRYDOCK_SANDBOX"
@@ -46,6 +47,20 @@ def launch_order(
         "joins": joins,
         "limits": bounds,
         "oom_score_adj": 500,
+        "guard": _guard(spec, folder, joins) if spec.ends_with_owner else {},
+    }
+
+
+def _guard(spec: SandboxSpec, folder: SandboxFolder, joins: list[str]) -> dict[str, Any]:
+    owner = identify(os.getpid())
+    return {
+        "program": local_guard.__file__,
+        "order": {
+            "owner": list(owner) if owner is not None else [0, 0],
+            "folder": str(folder.path),
+            "joins": joins,
+            "scratch": os.path.abspath(spec.data_dir),
+        },
     }
 
 

@@ -51,6 +51,8 @@ class SandboxSpec:
         data_dir: folder on the host under which a provider may keep what it needs.
         workspace: for providers without images, an absolute folder of this host to work in, seen inside under its own
             path, as its owner; it is nobody's to remove. Empty for a workspace of the sandbox's own.
+        ends_with_owner: the sandbox of processes, and `data_dir` with it, end with the process that starts it, however
+            that one ends. For a `data_dir` that was made for this sandbox alone: nobody will ever ask for it again.
     """
 
     conversation_id: str
@@ -61,6 +63,7 @@ class SandboxSpec:
     limits: SandboxLimits = field(default_factory=SandboxLimits)
     environment: Mapping[str, str] = field(default_factory=dict)
     workspace: str = ""
+    ends_with_owner: bool = False
 
 
 class Attachment(NamedTuple):

@@ -28,7 +28,9 @@ T = TypeVar("T")
 _SYSTEM_FOLDERS = ("/", "/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/proc", "/dev", "/sys", "/run")
 
 
-def folder_spec(folder: str | Path, *, conversation_id: str, instance_id: str, data_dir: str) -> SandboxSpec:
+def folder_spec(
+    folder: str | Path, *, conversation_id: str, instance_id: str, data_dir: str, ends_with_owner: bool
+) -> SandboxSpec:
     """What is wanted for a sandbox that works in that folder, which is made if it is not there.
 
     Raises:
@@ -47,6 +49,7 @@ def folder_spec(folder: str | Path, *, conversation_id: str, instance_id: str, d
         image="",
         data_dir=data_dir,
         workspace=str(path),
+        ends_with_owner=ends_with_owner,
     )
 
 
@@ -90,7 +93,11 @@ class FolderSandbox:
         require_isolation()
         self._data_dir = self._data_dir or tempfile.mkdtemp(prefix="drydock-")
         spec = folder_spec(
-            self._folder, conversation_id="alone", instance_id=secrets.token_hex(8), data_dir=self._data_dir
+            self._folder,
+            conversation_id="alone",
+            instance_id=secrets.token_hex(8),
+            data_dir=self._data_dir,
+            ends_with_owner=True,
         )
         connection = SandboxConnection(LocalProvider(self._data_dir).create(spec))
         library_loop().close_at_exit(self._close)

@@ -90,6 +90,7 @@ class LocalWorkspace(Workspace):
             conversation_id=conversation_id,
             instance_id=instance_id,
             data_dir=data_dir or scratch,
+            ends_with_owner=bool(scratch),
         )
         provider = LocalProvider(spec.data_dir, confined=self.confined)
         return OpenWorkspace(provider.create(spec), provider, scratch)

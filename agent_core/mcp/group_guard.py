@@ -1,0 +1,109 @@
+"""Programs that end with this process, also when it is killed: groups of processes that a small guard program knows.
+
+One guard watches over all groups of this process. It reads their ids from a pipe whose other end only this process has;
+the pipe ends when the process does, however that came, and then the guard kills every group that is still on its list.
+The module is that program too: ``python group_guard.py``. Standard library only.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+
+class GroupGuard:
+    """Keeps the list. The guard program is started with the first entry; both methods may be called in any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._program: subprocess.Popen[bytes] | None = None
+        self._watched: set[str] = set()
+
+    def watch(self, group: int) -> None:
+        """Have this group killed when this process is gone; `group` is the id of its first process, which lives.
+
+        Raises:
+            OSError: the guard program cannot be started.
+        """
+        with self._lock:
+            entry = f"{group} {_start_of(group)}"
+            self._watched.add(entry)
+            self._tell(f"+{entry}\n")
+
+    def forget(self, group: int) -> None:
+        """The group has ended, or is nobody's concern any more."""
+        with self._lock:
+            for entry in [entry for entry in self._watched if entry.split(" ")[0] == str(group)]:
+                self._watched.discard(entry)
+                with contextlib.suppress(OSError):
+                    self._tell(f"-{entry}\n")
+
+    def close(self) -> None:
+        """End the guard program, which kills what is still on its list; the next `watch` starts another one."""
+        with self._lock:
+            program, self._program = self._program, None
+        if program is not None and program.stdin is not None:
+            program.stdin.close()
+            program.wait()
+
+    def _tell(self, line: str) -> None:
+        if self._program is None or self._program.poll() is not None:
+            if self._program is None:
+                atexit.register(self.close)
+            elif self._program.stdin is not None:
+                self._program.stdin.close()
+            self._program = subprocess.Popen(  # noqa: S603 - our own program
+                [sys.executable, "-I", "-S", __file__],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                env={},
+                start_new_session=True,  # Ctrl-C is meant for this process, which then ends its programs itself
+                bufsize=0,
+            )
+            line = "".join(f"+{entry}\n" for entry in sorted(self._watched))
+        if self._program.stdin is not None:
+            self._program.stdin.write(line.encode())
+
+
+def main() -> None:
+    """Keep the list of what is told on the standard input; at its end, kill what is on it."""
+    watched: set[str] = set()
+    for line in sys.stdin:
+        entry = line[1:].strip()
+        if line.startswith("+"):
+            watched.add(entry)
+        else:
+            watched.discard(entry)
+    for entry in watched:
+        group, start = (int(word) for word in entry.split())
+        if _start_of(group) in (start, 0):  # another start: its id has gone to a stranger by now
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(group, signal.SIGKILL)
+
+
+def _start_of(pid: int) -> int:
+    """When a process began, in clock ticks since boot; 0 when there is none. With it a reused id is told apart."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+_guard = GroupGuard()
+
+
+def group_guard() -> GroupGuard:
+    """The one guard of this process."""
+    return _guard
+
+
+if __name__ == "__main__":
+    main()
