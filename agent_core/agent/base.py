@@ -19,6 +19,7 @@ from agent_core.agent.resume import AgentMark
 from agent_core.agent.step_form import StepInput, StepOutcome
 from agent_core.agent.system_prompt import PROMPT_DIR, static_message
 from agent_core.agent.tool_user import ToolUser
+from agent_core.agent.vision import vision_tools
 from agent_core.events.llm_events import MessageEvent, SystemPromptEvent
 from agent_core.events.messages import TextContent
 from agent_core.events.serialization import AnyEvent
@@ -26,6 +27,7 @@ from agent_core.llm.llm import LLM, AnyLLM
 from agent_core.mcp.config import McpConfig
 from agent_core.memory.condensers.catalog import AnyCondenser
 from agent_core.skills.context import AgentContext
+from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.registry import canonical_name
 
 FIRST_EVENTS = 3
@@ -193,6 +195,10 @@ class AgentBase(AgentAbilities, ToolUser):
     def get_all_llms(self) -> list[LLM]:
         """Each model in this configuration once: the agent's own, its condenser's, and so on."""
         return list(llms_in(self))
+
+    def resolve_tools(self, conv_state: Any = None) -> dict[str, ToolDefinition]:
+        tools = super().resolve_tools(conv_state)
+        return {**tools, **vision_tools(self.llm, tools.keys())}
 
     def with_model(self, llm: LLM) -> Self:
         """The same agent with another model, and with the tools that it has made."""

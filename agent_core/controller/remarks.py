@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from uuid import uuid4
 
 from agent_core.agent.critic import CriticBase
+from agent_core.agent.vision import is_blind
 from agent_core.controller.guards import MAX_EMPTY_REPLIES
 from agent_core.controller.state import CRITIC, ConversationState
 from agent_core.errors import LLMContentPolicyError
@@ -12,14 +14,15 @@ from agent_core.events.llm_events import AgentErrorEvent, MessageEvent
 from agent_core.events.messages import Message, TextContent
 from agent_core.events.serialization import AnyEvent
 from agent_core.llm.llm import LLM
+from agent_core.tools.vision_inspect import VisionInspectTool
 
 
-def blind(llm: LLM, state: ConversationState) -> MessageEvent | None:
+def blind(llm: LLM, state: ConversationState, tools: Collection[str]) -> MessageEvent | None:
     """The answer to images when the model cannot see them; None when it can, or there are none.
 
-    Routers choose a model that can.
+    With a tool to have them looked at, among these, it can go on.
     """
-    if not state.shows_images or type(llm) is not LLM or llm.features.vision:
+    if not state.shows_images or VisionInspectTool.tool_name in tools or not is_blind(llm):
         return None
     text = (
         f"The model {llm.model} cannot see images, so I cannot answer this. Describe in words what they show, or choose"

@@ -13,6 +13,7 @@ from agent_core.agent.base import AgentBase
 from agent_core.agent.critic import criticised
 from agent_core.agent.step_form import StepInput, StepOutcome
 from agent_core.agent.switch_llm import ModelChoice
+from agent_core.agent.vision import renderer
 from agent_core.controller.account import Account
 from agent_core.controller.guards import check_progress, nudge
 from agent_core.controller.live import Deltas, Retries, whole
@@ -79,7 +80,7 @@ class Step:
         self.account = Account(stream, models, max_budget=max_budget, cache_key=cache_key, payer=payer)
         self._gate = gate
         self._version = version
-        self._prompts = PromptCache(agent.llm.render)
+        self._prompts = PromptCache(renderer(agent.llm, tools))
 
     def _offer(self, tools: dict[str, ToolDefinition]) -> None:
         """Have the model choose from these."""
@@ -139,7 +140,7 @@ class Step:
             return
         if await self._warned():
             return
-        if (answer := blind(self._agent.llm, state)) is not None:
+        if (answer := blind(self._agent.llm, state, self._offered)) is not None:
             await self._stream.add_event(answer)
             return
         view = await self._fitting_view()
@@ -220,7 +221,7 @@ class Step:
 
     def _work_with(self, agent: AgentBase) -> None:
         if agent is not self._agent:
-            self._agent, self._prompts = agent, PromptCache(agent.llm.render)
+            self._agent, self._prompts = agent, PromptCache(renderer(agent.llm, self._tools))
             self._offer(self._offered)
 
     async def _warned(self) -> bool:

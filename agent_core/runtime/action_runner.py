@@ -25,6 +25,7 @@ from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.live import tool_called
 from agent_core.tools.spec import SandboxAccess
 from agent_core.tools.subagents import SubAgents
+from agent_core.tools.vision_inspect import Vision
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +59,7 @@ class ActionRunner:
         hooks: ConversationHooks | None,
         rules_for: Callable[[str], tuple[TextContent, list[str]] | None],
         subagents: SubAgents | None,
+        vision: Vision | None,
     ) -> None:
         """`rules_for` gives what there is to say of a touched file that was not said before, and its names."""
         self._stream = stream
@@ -68,6 +70,7 @@ class ActionRunner:
         self._hooks = hooks
         self._rules_for = rules_for
         self._subagents = subagents
+        self._vision = vision
         self._locks = ResourceLocks()
 
     def _key(self, action: ActionEvent) -> str:
@@ -84,7 +87,9 @@ class ActionRunner:
                 return refused
             async with self._locks.held(definition.name, definition.declared_resources(action.action)):
                 latest = await self._latest.of(action.tool_name)
-                context = CallContext(self._stream, self._sandbox, action, self._secrets, latest, self._subagents)
+                context = CallContext(
+                    self._stream, self._sandbox, action, self._secrets, latest, self._subagents, self._vision
+                )
                 observation = await definition.acall(action.action, context)
             if hooks is not None and (words := await hooks.after(action, observation)):
                 said = [TextContent(text=f"[A hook says] {text}") for text in words]

@@ -11,6 +11,7 @@ from agent_core.events.transient import OutputDelta
 from agent_core.security.secrets import SecretRegistry
 from agent_core.tools.spec import SandboxAccess
 from agent_core.tools.subagents import SubAgents
+from agent_core.tools.vision_inspect import Vision
 
 
 class CallContext:
@@ -24,6 +25,7 @@ class CallContext:
         secrets: SecretRegistry | None = None,
         latest: Observation | None = None,
         subagents: SubAgents | None = None,
+        vision: Vision | None = None,
     ) -> None:
         self.conversation_id = stream.conversation_id
         self.action_id = action.id
@@ -31,6 +33,7 @@ class CallContext:
         self.sandbox = sandbox
         self.latest = latest
         self.subagents = subagents
+        self.vision = vision
         self._secrets = secrets
         self._stream = stream
         self._mask = StreamingMask(stream.secrets)

@@ -36,6 +36,7 @@ from agent_core.runtime.latest_results import LatestResults
 from agent_core.security.secrets import SecretRegistry
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.subagents import SubAgents
+from agent_core.tools.vision_inspect import Vision
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +69,7 @@ class Runtime:
         hooks: ConversationHooks | None = None,
         rules_for: Callable[[str], tuple[TextContent, list[str]] | None] = lambda path: None,
         subagents: SubAgents | None = None,
+        vision: Vision | None = None,
         concurrency: int = 1,
     ) -> None:
         """`concurrency`: how many calls of one answer may run at the same time. For `rules_for` see `ActionRunner`."""
@@ -88,6 +90,7 @@ class Runtime:
             hooks=hooks,
             rules_for=rules_for,
             subagents=subagents,
+            vision=vision,
         )
         self._queue: deque[ActionEvent] = deque()
         self._worker: asyncio.Task[None] | None = None

@@ -22,6 +22,7 @@ from agent_core.runtime.loop_thread import library_loop
 from agent_core.runtime.sandbox import SandboxSpec
 from agent_core.tools.spec import ToolContext
 from agent_core.tools.subagents import SubAgents
+from agent_core.tools.vision_inspect import Vision
 
 T = TypeVar("T")
 
@@ -124,6 +125,7 @@ class AloneContext:
     idempotency_key = ""
     latest: Observation | None = None
     subagents: SubAgents | None = None
+    vision: Vision | None = None
 
     def __init__(self, sandbox: SandboxConnection) -> None:
         self.sandbox = sandbox

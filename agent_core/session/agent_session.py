@@ -36,6 +36,7 @@ from agent_core.session.subagents import Parent, Shared
 from agent_core.session.subscribers import Subscribers
 from agent_core.session.tool_servers import ToolServers, make_servers
 from agent_core.tools.spec import ToolMakerState, WorkspacePlace
+from agent_core.tools.vision_inspect import VisionInspectTool
 
 logger = logging.getLogger(__name__)
 
@@ -103,6 +104,11 @@ class AgentSession:
     def agent_state(self) -> AgentState:
         """What the agent is doing, as far as the log was read; loading before the session is ready."""
         return self._state.agent_state if self._state is not None else AgentState.LOADING
+
+    @property
+    def has_images_inspected(self) -> bool:
+        """Whether the agent can have a stored model look at images that its own does not see; valid after `open`."""
+        return VisionInspectTool.tool_name in self._tools
 
     @property
     def is_confirmation_mode_active(self) -> bool:

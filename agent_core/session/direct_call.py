@@ -11,6 +11,7 @@ from agent_core.runtime.shared_sandbox import KeyedSandbox
 from agent_core.security.secrets import GivenSecret, SecretRegistry
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.subagents import SubAgents
+from agent_core.tools.vision_inspect import Vision
 
 
 class DirectContext:
@@ -19,6 +20,7 @@ class DirectContext:
     action_id = -1
     hard_timeout: float | None = None
     subagents: SubAgents | None = None
+    vision: Vision | None = None
 
     def __init__(
         self,

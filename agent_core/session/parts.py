@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from agent_core.agent.base import AgentBase
+from agent_core.agent.vision import ImageQuestions
 from agent_core.controller.agent_controller import AgentController
 from agent_core.controller.delegation.delegation import Delegation
 from agent_core.controller.guards import check_limits
@@ -98,6 +99,7 @@ async def make_parts(shared: Shared, tools: Mapping[str, ToolDefinition]) -> Par
         hooks=hooks,
         rules_for=memory.rules_for,
         subagents=delegation,
+        vision=ImageQuestions(stream, step.account.context, stream.secrets.add),
         concurrency=agent.tool_concurrency_limit,
     )
     own = isinstance(sandbox, SandboxConnection) and settings.snapshots

@@ -8,6 +8,7 @@ from typing import Any
 
 from agent_core.events.schema import Observation
 from agent_core.tools.subagents import SubAgents
+from agent_core.tools.vision_inspect import Vision
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,7 @@ class FakeCall:
     idempotency_key: str = "c:3"
     latest: Observation | None = None
     subagents: SubAgents | None = None
+    vision: Vision | None = None
     shown: list[str] = field(default_factory=list)
 
     async def secrets_for(self, command: str) -> dict[str, str]:

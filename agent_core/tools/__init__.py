@@ -106,6 +106,7 @@ if TYPE_CHECKING:
         execute_bash_tool,
     )
     from agent_core.tools.think import ThinkAction, ThinkObservation, ThinkTool
+    from agent_core.tools.vision_inspect import VisionInspectAction, VisionInspectObservation, VisionInspectTool
 
 __all__ = [
     "AgentDelegateAction",
@@ -195,6 +196,9 @@ __all__ = [
     "ToolAnnotations",
     "ToolDefinition",
     "ToolExecutor",
+    "VisionInspectAction",
+    "VisionInspectObservation",
+    "VisionInspectTool",
     "execute_bash_tool",
     "get_builtin_tools",
     "get_default_tools",
@@ -241,6 +245,7 @@ _MODULES = {
         "execute_bash_tool",
     ),
     "think": ("ThinkAction", "ThinkObservation", "ThinkTool"),
+    "vision_inspect": ("VisionInspectAction", "VisionInspectObservation", "VisionInspectTool"),
 }
 _HOMES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
 

@@ -19,8 +19,13 @@ ToolFactory = Callable[..., Sequence[ToolDefinition]]
 
 Registrable = ToolDefinition | type[ToolDefinition] | ToolFactory
 
-_FORMER_NAMES = {"bash": "terminal", "execute_bash": "terminal", "str_replace_editor": "file_editor"}
-"""Names of older programs, for tools that are called otherwise now."""
+_FORMER_NAMES = {
+    "bash": "terminal",
+    "execute_bash": "terminal",
+    "str_replace_editor": "file_editor",
+    "vision_inspect": "inspect_image_with_vision",
+}
+"""Names of older programs and of classes, for tools that are called otherwise."""
 
 _BUILT_IN = "agent_core.tools.presets"
 """The module whose import registers the built-in tools. It stands above, so it is looked up by its name, and only when

@@ -13,6 +13,7 @@ from agent_core.events.schema import Observation
 
 if TYPE_CHECKING:
     from agent_core.tools.subagents import SubAgents
+    from agent_core.tools.vision_inspect import Vision
 
 
 class Tool(Frozen):
@@ -126,6 +127,11 @@ class ToolContext(Protocol):
     @property
     def subagents(self) -> SubAgents | None:
         """The sub-agents of the conversation; None where there cannot be any."""
+        ...
+
+    @property
+    def vision(self) -> Vision | None:
+        """The images of the conversation, and who can look at them; None outside of one."""
         ...
 
     @property

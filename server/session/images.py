@@ -16,8 +16,8 @@ class ImagesRefusedError(DrydockError):
     """The message has images and the model of the conversation cannot see; it was not stored."""
 
 
-def check_images(event: AnyEvent, llm: LLM) -> None:
-    """Whether this model can see what is in the message.
+def check_images(event: AnyEvent, llm: LLM, *, inspected: bool = False) -> None:
+    """Whether this model can see what is in the message, or have it looked at by another (`inspected`).
 
     Raises:
         ImagesRefusedError: it cannot; the text is the protocol's.
@@ -25,5 +25,5 @@ def check_images(event: AnyEvent, llm: LLM) -> None:
     if not isinstance(event, MessageEvent):
         return
     has_images = any(isinstance(part, ImageContent) and part.image_urls for part in event.llm_message.content)
-    if has_images and not llm.features.vision:
+    if has_images and not llm.features.vision and not inspected:
         raise ImagesRefusedError(DISABLED if llm.disable_vision else UNSUPPORTED)

@@ -152,7 +152,7 @@ class WebSession:
             if self._start_failed and not isinstance(event, ChangeAgentState):
                 await self.unload(stopped=False)
             agent = await self.load()
-            check_images(event, agent.settings.llm)
+            check_images(event, agent.settings.llm, inspected=agent.has_images_inspected)
             if isinstance(event, MessageEvent):
                 await self._expect_work()
             try:

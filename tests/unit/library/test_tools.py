@@ -29,6 +29,7 @@ from agent_core.tools.spec import DeclaredResources, Tool
 from agent_core.tools.subagents import SubAgents
 from agent_core.tools.terminal import BashTool, TerminalExecutor, TerminalTool, execute_bash_tool
 from agent_core.tools.think import ThinkAction, ThinkObservation, ThinkTool
+from agent_core.tools.vision_inspect import Vision
 
 
 class CountAction(Action):
@@ -303,6 +304,7 @@ async def test_an_executor_that_is_built_from_another_uses_its_conversation() ->
         latest: Observation | None = None
         sandbox: Any = None
         subagents: SubAgents | None = None
+        vision: Vision | None = None
 
         async def secrets_for(self, command: str) -> dict[str, str]:
             raise AssertionError(command)

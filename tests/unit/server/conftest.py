@@ -44,6 +44,7 @@ class FakeAgent:
         self.conversation_id = conversation_id
         self.settings = SessionSettings(llm=LLM())
         self.call_context = CallContext()
+        self.has_images_inspected = False
         self.sandbox = sandbox
         self.runtime_status = "STATUS$STARTING_RUNTIME"
         self.is_ready = False

@@ -32,3 +32,7 @@ def test_vision_that_is_disabled_is_told_so() -> None:
 def test_a_model_that_sees_takes_images_and_every_model_takes_text() -> None:
     check_images(message(IMAGE), LLM(model="openai/gpt-4o"))
     check_images(message(), LLM(model="openai/no-such-model"))
+
+
+def test_images_that_another_model_looks_at_are_taken() -> None:
+    check_images(message(IMAGE), LLM(model="openai/gpt-3.5-turbo"), inspected=True)

@@ -1,0 +1,155 @@
+"""Images for models that do not see: told of in words, and looked at by another model (agent-core 2.2, 2.4, 3.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Final, Protocol
+
+from agent_core.errors import LLMError, ToolError
+from agent_core.events.branches import Rewind
+from agent_core.events.llm_events import ActionEvent, MessageEvent
+from agent_core.events.messages import Content, ImageContent, Message, TextContent
+from agent_core.events.serialization import AnyEvent
+from agent_core.llm.llm import LLM, CallContext
+from agent_core.llm.profiles import ProfileStore
+from agent_core.llm.render import WireMessage
+from agent_core.tools.definition import ToolDefinition
+from agent_core.tools.spec import ToolContext
+from agent_core.tools.vision_inspect import Sight, VisionInspectTool
+
+USAGE_PREFIX: Final = "vision-profile"
+ORDER: Final = "Answer the question about the image, in plain words. Say so where the image does not show the answer."
+PAGE: Final = 100
+
+
+class Log(Protocol):
+    """A conversation's log, as `agent_core.events.stream.EventStream` is one."""
+
+    last_id: int
+
+    async def page(self, *, after: int = -1, limit: int = PAGE) -> list[AnyEvent]: ...
+
+    async def page_before(self, *, before: int, limit: int = PAGE) -> list[AnyEvent]: ...
+
+
+def is_blind(llm: LLM) -> bool:
+    """Whether no image reaches this model. A router is asked with images: it chooses a model that sees them."""
+    return type(llm) is LLM and not llm.features.vision
+
+
+def vision_profiles() -> list[str]:
+    """The names of the stored models that see images, sorted. Reads their files."""
+    store = ProfileStore()
+    found = []
+    for name in store.list():
+        try:
+            if store.load(name).features.vision:
+                found.append(name)
+        except (OSError, ValueError):
+            continue  # whoever wants to use it is told what is wrong with it
+    return found
+
+
+def vision_tools(llm: LLM, taken: Collection[str]) -> dict[str, ToolDefinition]:
+    """The tool to have images looked at, for a model that does not see where one is stored that does."""
+    if VisionInspectTool.tool_name in taken or not is_blind(llm):
+        return {}
+    profiles = vision_profiles()
+    return {tool.name: tool for tool in VisionInspectTool.create(profiles=profiles)} if profiles else {}
+
+
+def renderer(llm: LLM, tools: Collection[str]) -> Callable[[Message], WireMessage]:
+    """How messages are put for this model, which has the tools of these names."""
+    if VisionInspectTool.tool_name not in tools or not is_blind(llm):
+        return llm.render
+    return lambda message: llm.render(with_references(message))
+
+
+def with_references(message: Message) -> Message:
+    """A message of the user with a text in place of each image, by whose number the model can ask about it."""
+    if message.role != "user" or not any(isinstance(part, ImageContent) for part in message.content):
+        return message
+    content: list[Content] = []
+    number = 0
+    for part in message.content:
+        if isinstance(part, TextContent):
+            content.append(part)
+            continue
+        for _ in part.image_urls:
+            text = f"[Image {number}: you do not see it; ask about it with {VisionInspectTool.tool_name}]"
+            content.append(TextContent(text=text))
+            number += 1
+    return message.model_copy(update={"content": content})
+
+
+async def newest_images(log: Log, before: int) -> list[str]:
+    """The images of the user's newest messages that have any, of those before this event, in their order.
+
+    Messages that the model is shown as one, because it said nothing in between, count as one.
+    """
+    images: list[str] = []
+    while before > 0:
+        for event in await log.page_before(before=before, limit=PAGE):
+            before = event.id
+            if isinstance(event, Rewind):
+                before = min(event.to + 1, event.id)  # what comes before it on this branch
+                break
+            if isinstance(event, MessageEvent) and event.source == "user":
+                images = [*_images_in(event), *images]
+            elif _is_of_agent(event) and images:
+                return images
+    return images
+
+
+def _images_in(event: MessageEvent) -> list[str]:
+    return [url for part in event.llm_message.content if isinstance(part, ImageContent) for url in part.image_urls]
+
+
+def _is_of_agent(event: AnyEvent) -> bool:
+    if isinstance(event, ActionEvent):
+        return event.tool_call is not None
+    return isinstance(event, MessageEvent) and event.source == "agent" and not event.is_blank
+
+
+class ImageQuestions:
+    """Has stored models look at the images of one conversation; fulfils `agent_core.tools.vision_inspect.Vision`.
+
+    `context` counts what that costs, `hide` is told the keys of the models.
+    """
+
+    def __init__(self, log: Log, context: CallContext, hide: Callable[[Iterable[str]], None]) -> None:
+        self._log = log
+        self._context = context
+        self._hide = hide
+
+    async def look(self, call: ToolContext, image_index: int, question: str, profile_name: str | None) -> Sight:
+        images = await newest_images(self._log, await self._shown_before(call.action_id))
+        if image_index >= len(images):
+            there = f"there are {len(images)}, counted from 0" if images else "the user has attached none"
+            raise ToolError(f"image_index is {image_index}, but there is no such image: {there}")
+        name = profile_name or next(iter(vision_profiles()), "")
+        llm = self._stored(name)
+        message = Message.user(f"{ORDER}\n\n{question}", image_urls=[images[image_index]])
+        try:
+            answer = (await llm.acompletion([message], context=self._context)).message.text.strip()
+        except LLMError as error:
+            raise ToolError(f"the model of {name!r} could not be asked: {error}") from None
+        if not answer:
+            raise ToolError(f"the model of {name!r} gave no answer; ask in other words")
+        return Sight(answer, name, llm.model)
+
+    async def _shown_before(self, action_id: int) -> int:
+        """The event before which everything was known to the model that made this call."""
+        made = await self._log.page(after=action_id - 1, limit=1) if action_id >= 0 else []
+        if made and isinstance(made[0], ActionEvent) and made[0].seen is not None:
+            return made[0].seen + 1
+        return action_id if action_id >= 0 else self._log.last_id + 1
+
+    def _stored(self, name: str) -> LLM:
+        known = vision_profiles()
+        if name not in known:
+            listed = ", ".join(known) or "none"
+            raise ToolError(f"profile_name is {name!r}, which is no stored model that sees images; there are: {listed}")
+        llm = ProfileStore().load(name).model_copy(update={"usage_id": f"{USAGE_PREFIX}:{name}"})
+        self._hide([] if llm.api_key is None else [llm.api_key.get_secret_value()])
+        return llm
