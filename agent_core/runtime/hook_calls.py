@@ -64,6 +64,8 @@ class ConversationHooks:
 
     async def before(self, action: ActionEvent) -> UserRejectObservation | None:
         """Ask the hooks before a call; the refusal of the first that blocks it, None to go on."""
+        if not self.has(HookEvent.PRE_TOOL_USE):
+            return None
         decision = await self._run(self._of_call(HookEvent.PRE_TOOL_USE, action), action_id=action.id)
         if not decision.blocked:
             return None
@@ -77,6 +79,8 @@ class ConversationHooks:
 
     async def after(self, action: ActionEvent, observation: Observation) -> tuple[str, ...]:
         """Tell the hooks what came of a call; what they have to say about it to the model."""
+        if not self.has(HookEvent.POST_TOOL_USE):
+            return ()
         told = self._of_call(HookEvent.POST_TOOL_USE, action)
         response = observation.model_dump(mode="json", exclude={"kind"})
         told = told.model_copy(update={"tool_response": response})
