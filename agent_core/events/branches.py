@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from pydantic import Field
 
 from agent_core.events.event import Event, Source
+from agent_core.events.llm_events import ActionEvent
 
 if TYPE_CHECKING:
     from agent_core.events.serialization import AnyEvent
@@ -44,7 +45,8 @@ class Rewind(Event):
 class FilesRestored(Event):
     """What became of the files of the workspace after the rewind `cause`.
 
-    A log without it behind such a rewind is one whose process was killed: whoever opens it next brings them back.
+    A log that ends without it behind such a rewind is one whose process was killed: whoever opens it next brings them
+    back.
 
     Attributes:
         files_of: id of the event as of which the files are now; None: they were left as they were.
@@ -85,7 +87,7 @@ class Branches:
             self._starts.append(event.id)
             self._parents.append(event.to)
             self.unrestored = event if event.restores else None
-        elif isinstance(event, FilesRestored):
+        elif isinstance(event, FilesRestored | ActionEvent):  # what was done since is not to be taken back
             self.unrestored = None
         self.last_id = event.id
         return event.cause is None or self.has(event.cause)

@@ -33,7 +33,12 @@ STORE_RETRIES = (0.2, 1.0, 5.0, 15.0)
 
 
 class Memory:
-    """Answers each recall of one conversation exactly once, whatever happens; a question is never left open."""
+    """Answers each recall of one conversation exactly once, whatever happens; a question is never left open.
+
+    Attributes:
+        going_back: held while the conversation is taken back, and while an answer is stored: an answer that was thought
+            of before a rewind could come behind it, where the question may have its answer already.
+    """
 
     def __init__(
         self,
@@ -63,7 +68,7 @@ class Memory:
         self._has_seen_workspace = False
         self._secrets = dict(secrets or {})
         self._open: dict[int, RecallAction] = {}
-        self._unread: dict[int, int] = {}
+        self.going_back = asyncio.Lock()
         self._branches = Branches()
         self._is_stale = False
 
@@ -82,7 +87,6 @@ class Memory:
             self._open[event.id] = event
         elif isinstance(event, RecallObservation):
             self._open.pop(event.cause, None)
-            self._unread.pop(event.cause, None)
         self._knowledge.observe(event)
 
     async def rejoin(self) -> None:
@@ -96,9 +100,6 @@ class Memory:
             self._knowledge.forget_told()
             async for event in read_branch(self._stream, self._branches):
                 self._note(event)
-            for recall_id, answer_id in self._unread.items():  # given behind the rewind, and not read yet
-                if answer_id > self._branches.last_id:
-                    self._open.pop(recall_id, None)
             self._is_stale = False
 
     async def run(self) -> None:
@@ -114,12 +115,12 @@ class Memory:
     async def _answer_open(self) -> None:
         for recall in list(self._open.values()):
             stored = await self._store(await self._answer(recall))
+            if stored is None:
+                return
             self._open.pop(recall.id, None)
-            if stored is not None:
-                self._unread[recall.id] = stored.id
-                self._knowledge.observe(stored)  # before the next question, which may be about the same
-                if recall.recall_type == "workspace_context":
-                    await self._tell_refused_servers()
+            self._knowledge.observe(stored)  # before the next question, which may be about the same
+            if recall.recall_type == "workspace_context":
+                await self._tell_refused_servers()
 
     async def _tell_refused_servers(self) -> None:
         refused = [
@@ -132,11 +133,15 @@ class Memory:
             logger.warning("conversation %s: %s", self._stream.conversation_id, error)
 
     async def _store(self, answer: RecallObservation) -> AnyEvent | None:
-        """Store it however long that takes (a full disk may get room again): the agent waits for it."""
+        """Store it however long that takes (a full disk may get room again): the agent waits for it.
+
+        None: the stream is closed, or the conversation was taken back meanwhile, and the question is looked at anew.
+        """
         delays = chain(STORE_RETRIES, repeat(STORE_RETRIES[-1]))
         while not self._stream.closed:
             try:
-                return await self._stream.add_event(answer)
+                async with self.going_back:
+                    return None if await self._is_taken_back() else await self._stream.add_event(answer)
             except StreamClosedError:
                 return None
             except EventStoreError as error:
@@ -151,6 +156,9 @@ class Memory:
                 self._stream.publish(StatusNotice("STATUS$ERROR_MEMORY", str(error), "error"))
                 await asyncio.sleep(delay)
         return None
+
+    async def _is_taken_back(self) -> bool:
+        return any([isinstance(event, Rewind) async for event in self._stream.history(after=self._branches.last_id)])
 
     async def _answer(self, recall: RecallAction) -> RecallObservation:
         if self._is_silent:

@@ -209,8 +209,7 @@ class AgentSession:
         await runtime.recover(resumes=state.resumable is AgentState.RUNNING, opened_at=self._opened_at)
         self._parts = parts
         self._going_back.controller, self._going_back.runtime = controller, runtime
-        if parts.snapshots is not None:
-            parts.snapshots.going_back = self._going_back.lock
+        parts.wait_for(self._going_back.lock)
         for name, run in parts.runs().items():
             self._subscribers.begin(name, run, self.stream, self._report.trouble)
         await controller.begin([as_sent(initial_message, self.agent)] if initial_message is not None else [])

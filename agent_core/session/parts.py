@@ -60,6 +60,12 @@ class Parts:
         await self.controller.rejoin()
         await self.memory.rejoin()
 
+    def wait_for(self, going_back: asyncio.Lock) -> None:
+        """Have those wait that must not act while this is held, because the conversation is being taken back."""
+        self.memory.going_back = going_back
+        if self.snapshots is not None:
+            self.snapshots.going_back = going_back
+
     def runs(self) -> Mapping[str, Callable[[], Coroutine[Any, Any, None]]]:
         """What follows the live log, by name."""
         runs = {"runtime": self.runtime.run, "memory": self.memory.run, "agent_controller": self.controller.run}

@@ -134,7 +134,8 @@ class Stage:
     def __post_init__(self) -> None:
         self.store = LateStore(self.seed)
         spec = SandboxSpec("c", instance_id="i", image="none", data_dir="/nonexistent")
-        self.sandbox = FakeSandbox(spec, {"shell.run": self._run, "workspace.facts": _facts}, FakeBehaviour())
+        handlers = {"workspace.facts": _facts, "workspace.snapshot": _kept, "workspace.restore": _restored}
+        self.sandbox = FakeSandbox(spec, {"shell.run": self._run, **handlers}, FakeBehaviour())
 
     async def begin(self, *, asking_for: AgentState | None = None) -> None:
         """Load the conversation; `asking_for` is what its user asks for while it does."""
@@ -183,6 +184,17 @@ async def _facts(call: FakeCall) -> FakeAnswer:
     del call
     await asyncio.sleep(0)
     return FACTS
+
+
+async def _kept(call: FakeCall) -> FakeAnswer:
+    del call
+    await asyncio.sleep(0)
+    return {}
+
+
+async def _restored(call: FakeCall) -> FakeAnswer:
+    await asyncio.sleep(0)
+    return {"restored": next(iter(call.args["names"]), None)}
 
 
 async def ticks(count: int) -> None:

@@ -11,13 +11,21 @@ import pytest
 
 from agent_core.errors import NotStuckError
 from agent_core.events.branches import Rewind, active_branch
-from agent_core.events.control import AgentState, ChangeAgentState, LoopDetected, LoopRecovery, RecallObservation
+from agent_core.events.control import (
+    AgentState,
+    ChangeAgentState,
+    LoopDetected,
+    LoopRecovery,
+    RecallAction,
+    RecallObservation,
+)
 from agent_core.events.event import Event
 from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, ObservationEvent, SystemPromptEvent
 from agent_core.memory.view import View
 from agent_core.skills.context import AgentContext
 from agent_core.skills.skill import Skill
 from agent_core.skills.trigger import KeywordTrigger
+from agent_core.testing.fake_runner import FakeAnswer, FakeCall
 from tests.unit.controller.stage import REPLIES, Stage
 
 LIMIT_SECONDS = 10.0
@@ -209,6 +217,30 @@ async def test_a_skill_that_was_told_only_on_the_undone_branch_is_told_again() -
         await asked(stage, 4)
         told = [event for event in active_branch(await stage.log()) if isinstance(event, RecallObservation)]
         assert [bool(event.microagent_knowledge) for event in told] == [True, False]
+
+
+async def test_an_answer_that_was_thought_of_before_a_rewind_does_not_come_twice_behind_it() -> None:
+    async with staged() as stage:
+        await one_call_and_a_question(stage)
+        asking, known = asyncio.Event(), asyncio.Event()
+
+        async def slow_facts(call: FakeCall) -> FakeAnswer:
+            asking.set()
+            await known.wait()
+            return {"working_dir": "/workspace"}
+
+        stage.sandbox.runner.handlers["workspace.facts"] = slow_facts
+        await stage.session.rewind(await first(stage, RecallAction))
+        async with asyncio.timeout(LIMIT_SECONDS):
+            await asking.wait()
+        await stage.session.rewind(await first(stage, RecallObservation))
+        known.set()
+        await stage.say()
+        await answer(stage, "finish", 3)
+        await at(stage, AgentState.FINISHED)
+        branch = active_branch(await stage.log())
+        asked_for = [event.id for event in branch if isinstance(event, RecallAction)]
+        assert [event.cause for event in branch if isinstance(event, RecallObservation)] == asked_for
 
 
 @pytest.mark.parametrize("place", [-2, 10_000, True])

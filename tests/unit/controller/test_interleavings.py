@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from agent_core.controller.limits import Limits
 from agent_core.controller.state import ConversationState
 from agent_core.errors import EventStoreError
-from agent_core.events.branches import Rewind, active_branch
+from agent_core.events.branches import FilesRestored, Rewind, active_branch
 from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState, RecallAction, RecallObservation
 from agent_core.events.llm_events import (
     ActionEvent,
@@ -120,6 +120,9 @@ def check(stage: Stage, log: list[AnyEvent]) -> None:
     assert sorted(answers) == sorted(event.id for event in events if isinstance(event, ActionEvent))
     recalled = [event.cause for event in events if isinstance(event, RecallObservation)]
     assert sorted(recalled) == sorted(event.id for event in events if isinstance(event, RecallAction))
+    restored = [event.cause for event in log if isinstance(event, FilesRestored)]
+    assert len(restored) == len(set(restored))
+    assert set(restored) <= {event.id for event in log if isinstance(event, Rewind) and event.restores}
     # Loading again may come to the same state; apart from that a state is entered only from another one.
     if not any(isinstance(event, Rewind) for event in log):
         assert all(one is not other for one, other in pairwise(entered(events)) if one is not AgentState.LOADING)
