@@ -236,12 +236,12 @@ async def test_an_idle_conversation_is_unloaded_as_it_is_and_its_sandbox_paused_
 ) -> None:
     async with make_house(idle_unload_seconds=0.05, sandbox_stop_seconds=0.05) as house:
         await house.new("a")
+        await house.manager.join("a", "looks on", ME)  # it does not become idle before its sandbox is known
         agent = await started(house, "a")
         await agent.sandbox.start()
-        record = await house.database.conversations.get("a")
-        assert record is not None
         await house.database.conversations.update("a", sandbox={"provider": "fake"})
         (sandbox,) = house.provider.sandboxes.values()
+        await house.manager.leave("looks on")
         await until(lambda: agent.closed_with is not None)
         assert agent.closed_with == (False, "pause")
         await until(lambda: house.manager.live("a").status is ConversationStatus.STOPPED)
