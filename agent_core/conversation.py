@@ -32,6 +32,7 @@ from agent_core.session.decisions import reject_pending
 from agent_core.session.direct_call import tool_named
 from agent_core.session.given import check_given
 from agent_core.session.making import with_full_context
+from agent_core.session.recorded_call import call_recorded
 from agent_core.session.settings import ConfirmSubagents, SessionSettings
 from agent_core.session.tags import checked_tags
 from agent_core.session.workspace import Workspace, workspace_of
@@ -193,6 +194,8 @@ class Conversation(Branching, Asking):
     def execute_tool(self, name: str, action: Action) -> Observation:
         """Call a tool of the agent's, in the conversation's sandbox; the log and the agent do not hear of it.
 
+        Only of a tool whose state is in the log, such as the task list, they do: as of a call of the user.
+
         Raises:
             KeyError: there is no such tool.
             TypeError: it takes another kind of action.
@@ -202,7 +205,7 @@ class Conversation(Branching, Asking):
         """
         self._make_tools()
         definition = tool_named(self.agent.tools_map, name, action)
-        return self._do(operations.call_tool(self._work, definition, action))
+        return self._do(call_recorded(self._work, definition, action))
 
     def rerun_actions(self) -> list[Observation]:
         """Do again what the agent's tools did in this conversation, in the sandbox as it is now, and without a model.

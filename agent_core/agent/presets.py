@@ -5,12 +5,23 @@ from __future__ import annotations
 from typing import Final
 
 from agent_core.agent.agent import Agent
+from agent_core.agent.model_family import family_of
 from agent_core.llm.llm import LLM
 from agent_core.memory.condensers.presets import KEEP_FIRST, condenser_llm
 from agent_core.memory.condensers.summarizing import LLMSummarizingCondenser
 from agent_core.tools.presets import get_default_tools
 
 MAX_SIZE: Final = 80
+BY_MODEL: Final = "auto"
+"""The preset that stands for the one which suits the model."""
+
+
+def preset_for(model: str) -> str:
+    """The name of the set of tools that a model of this name was trained for, as far as that is known."""
+    family, variant = family_of(model)
+    if family == "google_gemini":
+        return "gemini"
+    return "gpt5" if variant in ("gpt-5", "codex") else "default"
 
 
 def get_default_agent(llm: LLM, cli_mode: bool = False, enable_sub_agents: bool = False) -> Agent:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, Self
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from agent_core.agent.base import AgentBase
+from agent_core.agent.presets import BY_MODEL, preset_for
 from agent_core.errors import ToolNotFoundError
 from agent_core.events.messages import Frozen
 from agent_core.tools.finish import FinishTool
@@ -74,8 +75,11 @@ class AgentOptions(Frozen):
     @field_validator("preset")
     @classmethod
     def _is_known(cls, value: str | None) -> str | None:
-        if value is not None:
-            preset_tools(value)
+        if value not in (None, BY_MODEL):
+            try:
+                preset_tools(str(value))
+            except ValueError as error:
+                raise ValueError(f"{error}, or {BY_MODEL} for the one that suits the model") from None
         return value
 
     @field_validator("tools")
@@ -108,8 +112,10 @@ class AgentOptions(Frozen):
             rest = {name: value for name, value in rest.items() if name not in ("preset", "tools")}
         return AgentOptions.model_validate({**rest, **own})
 
-    def fields_for(self, agent: type[AgentBase], *, browsing: bool = True) -> dict[str, Any]:
+    def fields_for(self, agent: type[AgentBase], *, model: str = "", browsing: bool = True) -> dict[str, Any]:
         """What these choices are as fields of an agent of this class; without `browsing` none has a browser by default.
+
+        `model` is the name of its model, by which the preset ``auto`` chooses.
 
         Tools that are listed by name are those tools, whatever `browsing` says; finish and think are chosen by their
         flags alone.
@@ -121,7 +127,7 @@ class AgentOptions(Frozen):
         if self.tools is not None:
             fields["tools"] = [tool for tool in self.tools if canonical_name(tool.name) not in _BY_DEFAULT]
         elif self.preset is not None:
-            tools = preset_tools(self.preset)
+            tools = preset_tools(preset_for(model) if self.preset == BY_MODEL else self.preset)
             has_browser = chosen.get("enable_browsing", True)
             fields["tools"] = [tool for tool in tools if has_browser or canonical_name(tool.name) != BROWSER_TOOLS]
         return fields

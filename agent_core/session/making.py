@@ -46,7 +46,7 @@ async def make_agent(settings: SessionSettings) -> AgentBase:
         context = settings.agent_context or settings.agent.agent_context
         return settings.agent.model_copy(update={"agent_context": await _completed(context)})
     made = AgentBase.get_cls(settings.agent_class or CodeActAgent.__name__)
-    chosen = settings.agent_options.fields_for(made, browsing=settings.enable_browsing)
+    chosen = settings.agent_options.fields_for(made, model=settings.llm.model, browsing=settings.enable_browsing)
     own: dict[str, Any] = {} if settings.tools is None else {"tools": list(settings.tools)}
     if settings.enable_sub_agents and "enable_sub_agents" in made.model_fields:
         own["enable_sub_agents"] = True

@@ -38,7 +38,7 @@ async def call_tool(work: ConversationLoop, definition: ToolDefinition, action: 
 async def _latest(work: ConversationLoop, definition: ToolDefinition) -> Observation | None:
     latest: Observation | None = None
     if definition.remembers:
-        async for event in work.log.history():
+        async for event in work.log.branch():
             if not isinstance(event, ObservationEvent) or event.tool_name != definition.name:
                 continue
             latest = latest if event.observation.is_error else event.observation

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import ClassVar, Final
 
 from pydantic import Field
 
 from agent_core.events.schema import Action, Observation
-from agent_core.tools.definition import ToolDefinition
+from agent_core.tools.file_keys import FileTool
 from agent_core.tools.registry import register_tool
 from agent_core.tools.sandbox_executor import SandboxExecutor
 from agent_core.tools.spec import ToolAnnotations, ToolContext
@@ -77,7 +78,7 @@ _DESCRIPTION = """Change files of the workspace by a patch. All of it is applied
 - Paths are relative to the workspace."""
 
 
-class ApplyPatchTool(ToolDefinition[ApplyPatchAction, ApplyPatchObservation]):
+class ApplyPatchTool(FileTool[ApplyPatchAction, ApplyPatchObservation]):
     """The `apply_patch` tool."""
 
     journaled: ClassVar[bool] = True
@@ -88,6 +89,9 @@ class ApplyPatchTool(ToolDefinition[ApplyPatchAction, ApplyPatchObservation]):
     @classmethod
     def make_executor(cls) -> ApplyPatchExecutor:
         return ApplyPatchExecutor()
+
+    def touched(self, action: ApplyPatchAction) -> Iterable[str]:
+        return action.paths
 
 
 register_tool(ApplyPatchTool.tool_name, ApplyPatchTool)

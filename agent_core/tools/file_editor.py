@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from agent_core.events.messages import ImageContent, TextContent
 from agent_core.events.schema import Action, Observation
-from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.execution import ToolExecutor, present_call
+from agent_core.tools.file_keys import FileTool
 from agent_core.tools.own_sandbox import OwnSandbox, open_own_sandbox
 from agent_core.tools.registry import register_tool
-from agent_core.tools.spec import DeclaredResources, ToolAnnotations, ToolContext
+from agent_core.tools.spec import ToolAnnotations, ToolContext
 
 LIMIT_SECONDS = 60.0
 
@@ -124,7 +124,7 @@ _DESCRIPTION = """View, create and edit files in the sandbox.
 - undo_edit: take back the last change made to `path` by this tool."""
 
 
-class FileEditorTool(ToolDefinition[FileEditorAction, FileEditorObservation]):
+class FileEditorTool(FileTool[FileEditorAction, FileEditorObservation]):
     """The `file_editor` tool."""
 
     journaled: ClassVar[bool] = True
@@ -136,9 +136,8 @@ class FileEditorTool(ToolDefinition[FileEditorAction, FileEditorObservation]):
     def make_executor(cls) -> FileEditorExecutor:
         return FileEditorExecutor()
 
-    def declared_resources(self, action: Action) -> DeclaredResources:
-        path = action.path if isinstance(action, FileEditorAction) else ""
-        return DeclaredResources(keys=(f"file:{path}",), declared=True)
+    def touched(self, action: FileEditorAction) -> Iterable[str]:
+        return (action.path,)
 
 
 register_tool(FileEditorTool.tool_name, FileEditorTool)

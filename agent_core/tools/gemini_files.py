@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, ClassVar, Final
 
 from pydantic import Field
 
 from agent_core.events.schema import Action, Observation
-from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.file_editor import FileEditorObservation
+from agent_core.tools.file_keys import FileTool
 from agent_core.tools.file_search import read_only
 from agent_core.tools.registry import register_tool
 from agent_core.tools.sandbox_executor import SandboxExecutor
-from agent_core.tools.spec import DeclaredResources, ToolAnnotations, ToolContext
+from agent_core.tools.spec import ToolAnnotations, ToolContext
 
 LIMIT_SECONDS: Final = 60.0
 MAX_LINES: Final = 1000
@@ -86,12 +87,11 @@ class GeminiFileExecutor(SandboxExecutor[Action, FileEditorObservation]):
         return made.from_text(result["text"], is_error=result["is_error"], command=command, **kept)
 
 
-class _GeminiFileTool(ToolDefinition[Action, FileEditorObservation]):
+class _GeminiFileTool(FileTool[Action, FileEditorObservation]):
     """What the four have in common."""
 
-    def declared_resources(self, action: Action) -> DeclaredResources:
-        path = getattr(action, "file_path", None)
-        return DeclaredResources(keys=(f"file:{path}",) if path else (), declared=True)
+    def touched(self, action: Action) -> Iterable[str]:
+        return (getattr(action, "file_path", ""),)
 
     @classmethod
     def make_executor(cls) -> GeminiFileExecutor:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Final
 
 from agent_core.errors import ToolError
-from agent_core.events.schema import Action
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.file_editor import FileEditorAction, FileEditorObservation, edit
+from agent_core.tools.file_keys import FileTool
 from agent_core.tools.registry import register_tool
 from agent_core.tools.sandbox_executor import SandboxExecutor
-from agent_core.tools.spec import DeclaredResources, SandboxAccess, ToolAnnotations, ToolContext
+from agent_core.tools.spec import SandboxAccess, ToolAnnotations, ToolContext
 
 PLAN_FILE: Final = "PLAN.md"
 PLAN_PARTS: Final = (
@@ -85,7 +85,7 @@ heading for each of its parts.
 - undo_edit: take back the last change."""
 
 
-class PlanningFileEditorTool(ToolDefinition[PlanningFileEditorAction, PlanningFileEditorObservation]):
+class PlanningFileEditorTool(FileTool[PlanningFileEditorAction, PlanningFileEditorObservation]):
     """The `planning_file_editor` tool."""
 
     journaled: ClassVar[bool] = True
@@ -95,9 +95,8 @@ class PlanningFileEditorTool(ToolDefinition[PlanningFileEditorAction, PlanningFi
         title="Planning file editor", destructiveHint=False, openWorldHint=False
     )
 
-    def declared_resources(self, action: Action) -> DeclaredResources:
-        path = action.path if isinstance(action, FileEditorAction) else ""
-        return DeclaredResources(keys=(f"file:{path}",), declared=True)
+    def touched(self, action: FileEditorAction) -> Iterable[str]:
+        return (action.path,)
 
     @classmethod
     def make_executor(cls, *, plan_path: str | None = None) -> PlanningFileEditorExecutor:
@@ -115,7 +114,8 @@ class PlanningFileEditorTool(ToolDefinition[PlanningFileEditorAction, PlanningFi
         where = getattr(getattr(conv_state, "workspace", None), "working_dir", None)
         plan = getattr(made.executor, "plan_path", "")
         plan = plan or (posixpath.join(where, PLAN_FILE) if where else f"{PLAN_FILE} in the workspace")
-        return [made.model_copy(update={"description": _DESCRIPTION.format(plan=plan)})]
+        described = made.model_copy(update={"description": _DESCRIPTION.format(plan=plan)})
+        return [cls.in_workspace(conv_state, described)]
 
 
 def _checked(plan_path: str) -> str:

@@ -14,6 +14,8 @@ from agent_core.agent.specialists import ReadOnlyAgent
 from agent_core.events.schema import Action
 from agent_core.llm.llm import LLM
 from agent_core.session.agent_options import AgentOptions
+from agent_core.session.making import make_agent
+from agent_core.session.settings import SessionSettings
 from agent_core.skills.context import AgentContext
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.presets import TOOL_PRESETS
@@ -123,6 +125,29 @@ def test_microagents_can_be_left_out() -> None:
 def test_choices_that_cannot_be_used_are_refused_with_their_field(values: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValidationError, match=problem):
         AgentOptions.model_validate(values)
+
+
+@pytest.mark.parametrize(
+    ("model", "editor", "others"),
+    [
+        ("openai/gpt-5-mini", "apply_patch", {"file_editor", "write_file"}),
+        ("openrouter/openai/gpt-5.1-codex", "apply_patch", {"file_editor", "write_file"}),
+        ("gemini/gemini-2.5-pro", "write_file", {"file_editor", "apply_patch"}),
+        ("anthropic/claude-sonnet-4-5", "file_editor", {"apply_patch", "write_file"}),
+        ("openai/gpt-4o", "file_editor", {"apply_patch", "write_file"}),
+    ],
+)
+async def test_the_preset_auto_gives_each_model_the_editor_it_knows(model: str, editor: str, others: set[str]) -> None:
+    options = AgentOptions(preset="auto")
+    made = await make_agent(SessionSettings(llm=LLM(model=model), agent_options=options, enable_browsing=False))
+    names = made.initialize().keys()
+    assert {"terminal", "task_tracker", editor} <= names
+    assert not names & others
+
+
+def test_a_preset_that_is_none_is_refused_with_the_names_of_those_there_are() -> None:
+    with pytest.raises(ValidationError, match=r"no preset 'gpt6'; give one of default, gpt5.*or auto for the one"):
+        AgentOptions(preset="gpt6")
 
 
 @pytest.mark.parametrize("preset", TOOL_PRESETS)

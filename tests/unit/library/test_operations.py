@@ -25,6 +25,7 @@ from agent_core.security.confirmation import AlwaysConfirm, ConfirmRisky, NeverC
 from agent_core.security.hooks import HookConfig
 from agent_core.tools.execution import ToolExecutor
 from agent_core.tools.registry import register_tool
+from agent_core.tools.task_tracker import TaskItem, TaskTrackerAction
 from agent_core.tools.terminal import TerminalAction, TerminalTool
 from agent_core.tools.think import ThinkAction
 from tests.unit.library.playing import DONE, Said, Sandbox, Script, agent, conversation, model, run
@@ -330,6 +331,61 @@ def test_a_tool_is_called_directly_between_runs_and_the_log_does_not_hear_of_it(
             one.execute_tool("nope", TerminalAction(command="pwd"))
         with pytest.raises(TypeError, match="takes a TerminalAction"):
             one.execute_tool("terminal", ThinkAction(thought="x"))
+
+
+def tracking(script: Script) -> Agent:
+    return Agent(llm=model(script), tools=[Tool(name="terminal"), Tool(name="task_tracker")])
+
+
+PLAN = TaskTrackerAction(command="plan", task_list=[TaskItem(title="Sweep")])
+VIEW = TaskTrackerAction(command="view")
+
+
+def test_a_task_list_that_the_program_makes_is_the_agents_too() -> None:
+    script = Script(("", [("task_tracker", '{"command": "view"}')]), DONE)
+    with conversation(tracking(script)) as one:
+        assert "1 item" in one.execute_tool("task_tracker", PLAN).text
+        assert kinds(one)[-2:] == ["ActionEvent", "ObservationEvent"]
+        assert "Sweep" in one.execute_tool("task_tracker", VIEW).text
+        one.send_message("Go.")
+        one.run()
+        seen = [event.observation for event in one.state.events if isinstance(event, ObservationEvent)]
+        assert [view.text for view in seen if "Sweep" in view.text] == [view.text for view in seen[1:3]]
+        assert "The user used a tool directly: task_tracker: plan" in script.prompt(0)
+        assert status(one) is FINISHED
+
+
+def test_a_task_list_that_was_undone_is_gone_for_the_program_too() -> None:
+    with conversation(tracking(Script())) as one:
+        one.send_message("Hello.")
+        before = list(one.state.events)[-1].id
+        one.execute_tool("task_tracker", PLAN)
+        one.navigate_to(before)
+        assert "There is no task list yet" in one.execute_tool("task_tracker", VIEW).text
+
+
+def test_a_task_list_is_changed_while_the_agent_works() -> None:
+    results: list[str] = []
+    with conversation(tracking(Script(run("ls"), DONE))) as one:
+
+        def call() -> None:
+            results.append(one.execute_tool("task_tracker", PLAN).text)
+
+        calling = threading.Thread(target=call)
+
+        def on_event(event: Event) -> None:
+            if isinstance(event, ActionEvent) and event.source == "agent" and not calling.ident:
+                calling.start()
+
+        one.add_callback(on_event)
+        one.send_message("Go.")
+        one.run()
+        calling.join(20)
+        assert "1 item" in results[0]
+        assert "Sweep" in one.execute_tool("task_tracker", VIEW).text
+        causes = {event.cause for event in one.state.events if isinstance(event, ObservationEvent)}
+        made = {event.id for event in one.state.events if isinstance(event, ActionEvent)}
+        assert made == causes
 
 
 def test_a_tool_is_called_directly_while_the_agent_works(sandbox: Sandbox) -> None:

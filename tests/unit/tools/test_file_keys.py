@@ -1,0 +1,55 @@
+"""Which files a call touches: calls for the same one never run together (agent-core 2.5.4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agent_core.tools.registry import resolve_tool
+from agent_core.tools.spec import Tool, ToolMakerState, WorkspacePlace
+
+PATCH = """*** Begin Patch
+*** Update File: src/a.py
+*** Move to: src/../b.py
+@@
+-x
++y
+*** Add File: new/c.py
++z
+*** Delete File: ./d.py
+*** Update File: src/a.py
+*** End Patch"""
+
+
+def keys(tool: str, arguments: dict[str, Any], *, workspace: str = "/workspace") -> tuple[str, ...]:
+    state = ToolMakerState("c", WorkspacePlace(workspace)) if workspace else None
+    (definition,) = resolve_tool(Tool(name=tool), state)
+    touched = definition.declared_resources(definition.action_from_arguments(arguments))
+    assert touched.declared
+    return touched.keys
+
+
+def test_a_patch_touches_all_files_that_it_names_each_once() -> None:
+    expected = tuple(f"file:/workspace/{name}" for name in ("b.py", "d.py", "new/c.py", "src/a.py"))
+    assert keys("apply_patch", {"patch": PATCH}) == expected
+    assert keys("apply_patch", {"patch": "nonsense"}) == ()
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("file_editor", {"command": "view", "path": "/workspace/src/../a.py"}),
+        ("planning_file_editor", {"command": "view", "path": "/workspace//a.py"}),
+        ("write_file", {"file_path": "a.py", "content": ""}),
+        ("edit", {"file_path": "./src/../a.py", "old_string": "a", "new_string": "b"}),
+        ("read_file", {"file_path": "/workspace/a.py"}),
+    ],
+)
+def test_one_file_is_the_same_for_all_tools_however_its_path_is_written(tool: str, arguments: dict[str, Any]) -> None:
+    assert keys(tool, arguments) == ("file:/workspace/a.py",)
+
+
+def test_a_listing_touches_no_file_and_without_a_workspace_a_path_is_what_it_says() -> None:
+    assert keys("list_directory", {"dir_path": "src"}) == ()
+    assert keys("write_file", {"file_path": "src/a.py", "content": ""}, workspace="") == ("file:src/a.py",)
