@@ -30,6 +30,7 @@ from server.routes import (
     branches,
     conversation_events,
     conversation_files,
+    conversation_git,
     conversation_workspace,
     conversations,
     health,
@@ -179,7 +180,8 @@ def _make_api(settings: Settings, lifespan: Callable[[FastAPI], object]) -> Fast
     install_error_replies(api)
     for module in (
         *(health, options, settings_routes),
-        *(new_conversation, conversations, conversation_events, conversation_files, conversation_workspace, branches),
+        *(new_conversation, conversations, conversation_events, branches),
+        *(conversation_files, conversation_git, conversation_workspace),
     ):
         api.include_router(module.router)
     api.mount("/", Page(page_folder(settings)))

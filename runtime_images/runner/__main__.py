@@ -23,9 +23,11 @@ _ATTACH = {"--socket": "", "--wait-seconds": "10"}
 
 def main(arguments: List[str]) -> int:
     """Run the named command and return its exit code."""
-    if arguments in (["search"], ["lint"]):  # how the runner calls itself, with an order on its standard input
+    if arguments in (["search"], ["lint"], ["git"]):  # how the runner calls itself, with an order on its standard input
         if arguments == ["search"]:
             from .search import main as work  # each command imports only what it needs
+        elif arguments == ["git"]:
+            from .git_program import main as work
         else:
             from .lint import main as work
         return work(sys.stdin.read())

@@ -10,6 +10,7 @@ from .browser import Browser
 from .editor import Editor
 from .file_requests import FileRequests
 from .files import Files
+from .git_requests import GitRequests
 from .history import History
 from .journal import Journal
 from .linting import Lints
@@ -44,11 +45,10 @@ def serve(socket_path: str, state_directory: str, workspace: str, idle_exit_seco
     searches, lints = Searches(loop, workspace), Lints(loop, workspace)
     browser = Browser(loop, workspace, state_directory)
     snapshots = Snapshots(loop, files, workspace, state_directory)
-    transfers = Transfers(loop, files, workspace)
+    transfers, repositories = Transfers(loop, files, workspace), GitRequests(loop, workspace)
     asked = FileRequests(files, workspace)
-    requests = Requests(
-        loop, workspace, boot, journal, asked, searches, lints, browser, snapshots, transfers.operations
-    )
+    more = {**transfers.operations, **repositories.operations}
+    requests = Requests(loop, workspace, boot, journal, asked, searches, lints, browser, snapshots, more)
     tunnels = Tunnels(loop, Ports(boot), partial(ProgramTunnel, workspace=workspace))
     server = Server(loop, requests, tunnels, workspace, boot, idle_exit_seconds)
     watch_signals(loop, requests)
@@ -63,6 +63,7 @@ def serve(socket_path: str, state_directory: str, workspace: str, idle_exit_seco
         server.close()
         requests.close()
         transfers.close()
+        repositories.close()
         workers.close()
         journal.close()
         loop.close()

@@ -178,24 +178,28 @@ async def test_the_trajectory_has_all_but_hidden_events(server: Server, conversa
     assert "echo secretly" not in text
 
 
+async def no_repository(call: FakeCall) -> FakeAnswer:
+    return {"error": "Not a git repository", "code": "no_repository"}
+
+
 async def test_what_the_page_asks_when_it_opens_a_conversation(server: Server, conversation_id: str) -> None:
     base = f"/api/conversations/{conversation_id}"
     assert (await server.get(f"{base}/config")).json() == {"runtime_id": None, "session_id": conversation_id}
     assert (await server.get(f"{base}/vscode-url")).json() == {"vscode_url": None}
     assert (await server.get(f"{base}/web-hosts")).json() == {"hosts": {}}
+    (sandbox,) = server.provider.sandboxes.values()
+    sandbox.runner.handlers["git.status"] = no_repository
     changes = await server.get(f"{base}/git/changes")
     assert (changes.status_code, changes.json()) == (404, {"error": "Not a git repository"})
 
 
 async def test_changes_in_the_workspaces_repository_are_listed(server: Server, conversation_id: str) -> None:
-    async def in_repository(call: FakeCall) -> FakeAnswer:
-        return {"git": {"branch": "main", "remote": None, "root": "/workspace"}}
-
     async def status(call: FakeCall) -> FakeAnswer:
-        assert call.args["session"] != "default"
-        return {"exit_code": 0, "output": " M a.py\n?? b.py\n"}
+        assert call.args == {"directory": ""}
+        changes = [{"status": "M", "path": "a.py"}, {"status": "A", "path": "b.py"}]
+        return {"repositories": [{"path": "", "changes": changes}], "errors": []}
 
     (sandbox,) = server.provider.sandboxes.values()
-    sandbox.runner.handlers |= {"workspace.facts": in_repository, "shell.run": status}
+    sandbox.runner.handlers["git.status"] = status
     changes = await server.get(f"/api/conversations/{conversation_id}/git/changes")
     assert changes.json() == [{"status": "M", "path": "a.py"}, {"status": "A", "path": "b.py"}]

@@ -1,0 +1,34 @@
+"""What the runner asks git, as a program of its own: the order comes on standard input, as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, Dict
+
+from .disk import FileError
+from .git_command import GitError
+
+
+def main(order: str) -> int:
+    """Do what the order says, and print the result; ``error`` and ``code`` say what is wrong."""
+    asked = json.loads(order)
+    try:
+        result = _done(asked)
+    except (GitError, FileError) as error:
+        result = {"error": str(error), "code": error.code}
+    sys.stdout.write(json.dumps(result))
+    return 0
+
+
+def _done(asked: Dict[str, Any]) -> Dict[str, Any]:
+    workspace, directory = asked["workspace"], asked["directory"]
+    if asked["what"] == "status":
+        from .repositories import status  # each order loads only what it needs
+
+        return status(directory, workspace)
+    from .git_views import diff, log  # likewise
+
+    if asked["what"] == "diff":
+        return diff(directory, asked["path"], workspace)
+    return log(directory, asked["path"], asked["limit"], asked["skip"], workspace)

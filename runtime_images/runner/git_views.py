@@ -1,0 +1,132 @@
+"""One file before and after, and what was committed: what is shown of a repository besides its changes."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import Any, Dict, List, Optional
+
+from .beneath import Beneath
+from .disk import FileError, failure
+from .git_command import GitError, checked, look, text
+from .git_limits import FILE_LIMIT
+from .repositories import root_of
+
+_LOG_BYTES = 2 * 1024 * 1024
+_BODY = 2000
+_FIELDS = ("hash", "parents", "author", "email", "date", "refs", "subject", "body")
+_FORMAT = "%x00".join(("%H", "%P", "%an", "%ae", "%aI", "%D", "%s", "%b")) + "%x00"
+_SAMPLE = 8000
+
+
+def diff(directory: str, path: str, workspace: str) -> Dict[str, Any]:
+    """A file as it was in the last commit, and as it is: empty where it is not there.
+
+    Raises:
+        GitError: it is in no repository, binary, too large, or not a file.
+        FileError: the path leads out of the workspace.
+    """
+    beneath = Beneath(workspace)
+    parts = beneath.parts(os.path.join(directory, path) if not path.startswith("/") else path)
+    whole = os.path.join(workspace, *parts)
+    root = root_of(os.path.dirname(whole), workspace) if parts else None
+    if root is None:
+        raise GitError("no_repository", "Not a git repository")
+    original = _committed(root, os.path.relpath(whole, root))
+    modified = _present(beneath, whole)
+    if original is None and modified is None:
+        raise GitError("not_found", f"{path} is neither in the last commit nor in the workspace")
+    return {"original": _shown(original, path), "modified": _shown(modified, path)}
+
+
+def log(directory: str, path: str, limit: int, skip: int, workspace: str) -> Dict[str, Any]:
+    """The newest commits of the repository that a folder is in, of a file or folder if ``path`` names one.
+
+    Raises:
+        GitError: there is no repository, or git failed.
+    """
+    root = root_of(directory, workspace)
+    if root is None:
+        raise GitError("no_repository", "Not a git repository")
+    wanted = ["log", f"--max-count={limit + 1}", f"--skip={skip}", "--no-color", "--encoding=UTF-8", "--no-mailmap"]
+    output = look(directory, [*wanted, f"--format=tformat:{_FORMAT}", "--", path or "."], _LOG_BYTES, root)
+    if output.status != 0 and not _has_commits(root):
+        return {"commits": [], "has_more": False}
+    fields = [field.lstrip(b"\n") for field in checked(output, "git log").split(b"\0")]
+    commits = [_commit(fields[n : n + len(_FIELDS)]) for n in range(0, len(fields) - len(_FIELDS), len(_FIELDS))]
+    return {"commits": commits[:limit], "has_more": len(commits) > limit or output.is_cut}
+
+
+def _has_commits(root: str) -> bool:
+    return look(root, ["rev-parse", "--verify", "--quiet", "HEAD"], 100, root).status == 0
+
+
+def _commit(fields: List[bytes]) -> Dict[str, Any]:
+    commit: Dict[str, Any] = {name: text(fields[place]) for place, name in enumerate(_FIELDS)}
+    commit["parents"] = commit["parents"].split()
+    commit["refs"] = [ref.strip() for ref in commit["refs"].split(",") if ref.strip()]
+    commit["body"] = commit["body"].strip()[:_BODY]
+    return commit
+
+
+def _committed(root: str, path: str) -> Optional[bytes]:
+    listed = look(root, ["ls-tree", "-z", "HEAD", "--", path], 4096 + len(path) * 4, root)
+    if listed.status != 0:
+        if _has_commits(root):
+            checked(listed, "git ls-tree")
+        return None
+    entry = listed.data.partition(b"\t")[0].split()
+    if len(entry) != 3 or entry[1] == b"tree":
+        return None
+    if entry[1] == b"commit":
+        return b"Subproject commit " + entry[2] + b"\n"
+    content = look(root, ["cat-file", "blob", entry[2].decode("ascii")], FILE_LIMIT, root)
+    if content.is_cut:
+        raise GitError("too_large", f"{path} was larger than the {FILE_LIMIT} bytes that are shown")
+    return checked(content, "git cat-file")
+
+
+def _present(beneath: Beneath, path: str) -> Optional[bytes]:
+    try:
+        place = beneath.place(path)
+        try:
+            if place.missing:
+                return None
+            status = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
+            if stat.S_ISLNK(status.st_mode):
+                return os.fsencode(os.readlink(place.name, dir_fd=place.folder))
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise failure(error, path) from error
+        finally:
+            os.close(place.folder)
+        opened = beneath.open(path)
+    except FileError as error:
+        if error.code == "not_found":
+            return None
+        raise
+    if opened.is_folder:
+        os.close(opened.descriptor)
+        return _checked_out(path)
+    with open(opened.descriptor, "rb") as file:
+        data = file.read(FILE_LIMIT + 1)
+    if len(data) > FILE_LIMIT:
+        raise GitError("too_large", f"{path} is larger than the {FILE_LIMIT} bytes that are shown")
+    return data
+
+
+def _checked_out(path: str) -> bytes:
+    """What stands for a repository inside of another one."""
+    if not os.path.lexists(os.path.join(path, ".git")):
+        raise GitError("not_a_file", f"{path} is a folder")
+    head = look(path, ["rev-parse", "--verify", "HEAD"], 100, path)
+    return b"Subproject commit " + (head.data.strip() if head.status == 0 else b"(none)") + b"\n"
+
+
+def _shown(data: Optional[bytes], path: str) -> str:
+    if data is None:
+        return ""
+    if b"\0" in data[:_SAMPLE]:
+        raise GitError("binary", f"{path} is binary")
+    return text(data)

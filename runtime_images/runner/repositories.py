@@ -1,0 +1,137 @@
+"""Which repositories there are in a folder, and what is changed in them since their last commits."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+from .git_command import GitError, checked, look, text
+
+REPOSITORIES = 20
+CHANGES = 2000
+_DEPTH = 3
+_FOLDERS = 2000
+_BYTES = 2 * 1024 * 1024
+_PASSED_OVER = frozenset(("node_modules", "__pycache__", ".venv", "venv", ".tox"))
+
+
+class Change(NamedTuple):
+    """A file that is not as it was in the last commit: M, A, D, or U for a conflict."""
+
+    status: str
+    path: bytes
+
+
+def status(directory: str, workspace: str) -> Dict[str, Any]:
+    """The repositories in a folder, each with its branch and its changes; paths are relative to that folder.
+
+    Raises:
+        GitError: git cannot be used, or there are none (``no_repository``).
+    """
+    places = found(directory, workspace)
+    if not places:
+        raise GitError("no_repository", "Not a git repository")
+    inner = [os.fsencode(place) + b"/" for place in places if place]
+    shown: List[Dict[str, Any]] = []
+    errors: List[str] = []
+    for place in places:
+        try:
+            shown.append(_status(directory, place, workspace, inner))
+        except GitError as error:
+            if error.code == "no_git":
+                raise
+            errors.append(f"{text(os.fsencode(place)) or '.'}: {error}")
+    if not shown:
+        raise GitError("failed", "; ".join(errors))
+    return {"repositories": shown, "errors": errors}
+
+
+def found(directory: str, workspace: str) -> List[str]:
+    """The repositories at or right below a folder, as paths relative to it; "" for the folder's own."""
+    places = [""] if root_of(directory, workspace) is not None else []
+    waiting: List[Tuple[str, int]] = [("", 0)]
+    seen = 0
+    while waiting and seen < _FOLDERS and len(places) < REPOSITORIES:
+        place, depth = waiting.pop(0)
+        try:
+            with os.scandir(os.path.join(directory, place)) as entries:
+                names = sorted(one.name for one in entries if one.is_dir(follow_symlinks=False))
+        except OSError:
+            continue
+        for name in names:
+            seen += 1
+            path = os.path.join(place, name)
+            if name.startswith(".") or name in _PASSED_OVER:
+                continue
+            if os.path.lexists(os.path.join(directory, path, ".git")):
+                places.append(path)
+            if depth + 1 < _DEPTH:
+                waiting.append((path, depth + 1))
+    return places[:REPOSITORIES]
+
+
+def root_of(directory: str, workspace: str) -> Optional[str]:
+    """The folder of the repository that a folder is in, no higher than the workspace; None when it is in none."""
+    while not os.path.lexists(os.path.join(directory, ".git")):
+        if directory in ("/", workspace) or not directory.startswith(workspace.rstrip("/") + "/"):
+            return None
+        directory = os.path.dirname(directory)
+    return directory
+
+
+def _status(directory: str, place: str, workspace: str, inner: List[bytes]) -> Dict[str, Any]:
+    where = os.path.join(directory, place) if place else directory
+    root = root_of(where, workspace) or where
+    asked = ["status", "--porcelain=v2", "--branch", "-z", "--no-renames", "--untracked-files=all", "--", "."]
+    output = look(where, asked, _BYTES, root)
+    fields = checked(output, "git status").split(b"\0")[: -1 if not output.is_cut else -2]
+    head: Dict[bytes, bytes] = {}
+    changes: Dict[bytes, str] = {}
+    below = os.fsencode(os.path.relpath(where, root)) + b"/" if where != root else b""
+    for field in fields:
+        if field.startswith(b"# "):
+            name, _, value = field[2:].partition(b" ")
+            head[name] = value
+            continue
+        change = _change(field)
+        if change is None or not change.path.startswith(below):
+            continue
+        path = change.path[len(below) :]
+        if change.status == "A" and path.endswith(b"/"):
+            continue  # an untracked repository, which is shown by itself
+        path = os.fsencode(place) + b"/" + path if place else path
+        if not place and any(path.startswith(one) for one in inner):
+            continue
+        # Removed from the index, but there: neither removed nor new.
+        changes[path] = "M" if {changes.get(path), change.status} == {"D", "A"} else change.status
+    branch = head.get(b"branch.head", b"")
+    ahead, behind = (int(part) for part in (head.get(b"branch.ab") or b"+0 -0").split())
+    return {
+        "path": text(os.fsencode(place)),
+        "branch": None if branch in (b"", b"(detached)") else text(branch),
+        "head": None if head.get(b"branch.oid", b"(initial)") == b"(initial)" else text(head[b"branch.oid"]),
+        "upstream": text(head[b"branch.upstream"]) if b"branch.upstream" in head else None,
+        "ahead": ahead,
+        "behind": -behind,
+        "changes": [{"status": changes[path], "path": text(path)} for path in sorted(changes)[:CHANGES]],
+        "left_out": max(0, len(changes) - CHANGES),
+        "is_cut": output.is_cut,
+    }
+
+
+def _change(field: bytes) -> Optional[Change]:
+    """One entry of ``git status --porcelain=v2 -z``."""
+    kind = field[:1]
+    if kind == b"?":
+        return Change("A", field[2:])
+    if kind == b"u":
+        return Change("U", field.split(b" ", 10)[-1])
+    if kind != b"1":
+        return None
+    parts = field.split(b" ", 8)
+    index, tree = parts[1][:1], parts[1][1:2]
+    if tree == b"D":
+        return Change("D", parts[-1])
+    if index == b"A" or tree == b"A":
+        return Change("A", parts[-1])
+    return Change("D" if index == b"D" else "M", parts[-1])

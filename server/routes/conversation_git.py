@@ -1,0 +1,87 @@
+"""The repositories of a conversation's workspace: what is changed, how, and what was committed (wire-protocol 4.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+
+from agent_core.errors import DrydockError
+from agent_core.tools.spec import SandboxAccess
+from server.db.conversations import ConversationRecord
+from server.dependencies import OwnConversation, ServicesDependency
+from server.errors import ReplyError
+from server.routes.conversation_files import refusal
+
+router = APIRouter(prefix="/api/conversations/{conversation_id}/git")
+
+GIT_SECONDS = 40.0
+_STATUS = {
+    "bad_request": 400,
+    "not_a_file": 400,
+    "forbidden": 403,
+    "no_repository": 404,
+    "not_found": 404,
+    "too_large": 413,
+    "binary": 415,
+}
+
+
+@router.get("/changes")
+async def read_git_changes(record: OwnConversation, services: ServicesDependency) -> list[dict[str, str]]:
+    """The files that differ from the last commits, of all repositories of the workspace."""
+    found = await _ask(services.manager.sandbox(record.id), "git.status", {"directory": repository_folder(record)})
+    return [change for repository in found["repositories"] for change in repository["changes"]]
+
+
+@router.get("/status")
+async def read_git_status(record: OwnConversation, services: ServicesDependency) -> dict[str, Any]:
+    """The repositories of the workspace, each with its branch, how far it is from its upstream, and its changes.
+
+    `folder` is the one that all paths are relative to.
+    """
+    folder = repository_folder(record)
+    found = await _ask(services.manager.sandbox(record.id), "git.status", {"directory": folder})
+    return {"folder": folder, **found}
+
+
+@router.get("/diff")
+async def read_git_diff(record: OwnConversation, services: ServicesDependency, path: str) -> dict[str, str]:
+    """A file as it was in the last commit, and as it is."""
+    args = {"directory": repository_folder(record), "path": path}
+    found = await _ask(services.manager.sandbox(record.id), "git.diff", args)
+    return {"modified": str(found["modified"]), "original": str(found["original"])}
+
+
+@router.get("/log")
+async def read_git_log(
+    record: OwnConversation,
+    services: ServicesDependency,
+    repository: str = "",
+    path: str = "",
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    skip: Annotated[int, Query(ge=0, le=2**31)] = 0,
+) -> dict[str, Any]:
+    """The newest commits of a repository, named by its path; of a file or folder of it where `path` names one."""
+    folder = "/".join(part for part in (repository_folder(record), repository) if part)
+    args = {"directory": folder, "path": path, "limit": limit, "skip": skip}
+    return dict(await _ask(services.manager.sandbox(record.id), "git.log", args))
+
+
+def repository_folder(record: ConversationRecord) -> str:
+    """What paths of changes are relative to: the folder of the repository that it was begun with, or the workspace."""
+    name = (record.selected_repository or "").rstrip("/").rpartition("/")[2].removesuffix(".git")
+    return "" if name in ("", ".", "..") else name
+
+
+async def _ask(sandbox: SandboxAccess | None, operation: str, args: Mapping[str, Any]) -> dict[str, Any]:
+    if sandbox is None:
+        raise ReplyError(404, {"error": "Not a git repository as far as can be seen: the conversation is not running"})
+    try:
+        found = (await sandbox.request(operation, args, limit_seconds=GIT_SECONDS)).result
+    except DrydockError as error:
+        raise refusal(error) from error
+    if found.get("error"):
+        raise ReplyError(_STATUS.get(str(found.get("code")), 500), {"error": str(found["error"])})
+    return found

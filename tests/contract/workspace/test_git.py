@@ -1,0 +1,175 @@
+"""Changes, differences and history of the workspace's repositories over the public routes, in real sandboxes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.contract.workspace.conftest import Workspace
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+_ANN = " ".join(f"GIT_{who}_NAME=Ann GIT_{who}_EMAIL=ann@example.com" for who in ("AUTHOR", "COMMITTER"))
+MAKE = f"export {_ANN}"
+"""Before commits."""
+
+
+async def changes(workspace: Workspace) -> dict[str, str]:
+    response = await workspace.get("git/changes")
+    assert response.status_code == 200, response.text
+    found = response.json()
+    assert all(set(one) == {"status", "path"} for one in found)
+    return {one["path"]: one["status"] for one in found}
+
+
+async def diff(workspace: Workspace, path: str) -> tuple[str, str]:
+    response = await workspace.get("git/diff", path=path)
+    assert response.status_code == 200, response.text
+    assert set(response.json()) == {"original", "modified"}
+    return response.json()["original"], response.json()["modified"]
+
+
+async def test_without_a_repository_there_is_nothing_to_tell(workspace: Workspace) -> None:
+    for what in ("changes", "status", "log"):
+        response = await workspace.get(f"git/{what}")
+        assert (response.status_code, response.json()) == (404, {"error": "Not a git repository"})
+    assert (await workspace.get("git/diff", path="x")).status_code == 404
+
+
+async def test_each_kind_of_change_is_listed_and_shown(workspace: Workspace) -> None:
+    await workspace.run(
+        f"{MAKE}; git init -q -b main && printf 'one\\n' > m && printf d > d && printf r > r && printf s > s && "
+        "ln -s m l && printf k > 'kö pt\t\"x\"' && printf 'gone/\\n' > .gitignore && git add . && "
+        "git commit -qm first && printf 'two\\n' > m && rm d && git mv r renamed && printf n > new && "
+        "git add new && mkdir -p u/deep gone && printf u > u/deep/f && printf i > gone/i && "
+        "git rm -q --cached s && ln -sf d l && printf K > 'kö pt\t\"x\"'"
+    )
+    assert await changes(workspace) == {
+        **{"m": "M", "d": "D", "r": "D", "renamed": "A", "new": "A", "u/deep/f": "A", "s": "M", "l": "M"},
+        'kö pt\t"x"': "M",
+    }
+    assert await diff(workspace, "m") == ("one\n", "two\n")
+    assert await diff(workspace, f"{workspace.root}/m") == ("one\n", "two\n")
+    assert await diff(workspace, "d") == ("d", "")
+    assert await diff(workspace, "u/deep/f") == ("", "u")
+    assert await diff(workspace, "l") == ("m", "d")
+    assert await diff(workspace, 'kö pt\t"x"') == ("k", "K")
+    status = (await workspace.get("git/status")).json()
+    (repository,) = status["repositories"]
+    assert (status["folder"], repository["branch"], repository["upstream"], len(repository["head"])) == (
+        "",
+        "main",
+        None,
+        40,
+    )
+
+
+async def test_a_conflict_a_detached_head_and_no_commit_at_all(workspace: Workspace) -> None:
+    await workspace.run("git init -q -b trunk && printf x > x")
+    assert await changes(workspace) == {"x": "A"}
+    assert await diff(workspace, "x") == ("", "x")
+    (repository,) = (await workspace.get("git/status")).json()["repositories"]
+    assert (repository["branch"], repository["head"]) == ("trunk", None)
+    assert (await workspace.get("git/log")).json() == {"commits": [], "has_more": False}
+    await workspace.run(
+        f"{MAKE}; git add . && git commit -qm a && git checkout -qb b && echo b > x && git commit -qam b && "
+        "git checkout -q trunk && echo c > x && git commit -qam c && git checkout -q --detach && ! git merge -q b"
+    )
+    assert await changes(workspace) == {"x": "U"}
+    (repository,) = (await workspace.get("git/status")).json()["repositories"]
+    assert (repository["branch"], len(repository["head"])) == (None, 40)
+
+
+async def test_all_repositories_of_a_workspace_are_looked_at(workspace: Workspace) -> None:
+    make = f"{MAKE}; git init -q && echo 1 > f && git add f && git commit -qm 1"
+    await workspace.run(
+        f"mkdir -p one group/two && (cd one; {make}; echo 2 > f) && "
+        f"(cd group/two; {make}; echo 2 > g; git init -q nested)"
+    )
+    assert await changes(workspace) == {"one/f": "M", "group/two/g": "A"}
+    assert await diff(workspace, "one/f") == ("1\n", "2\n")
+    assert (await workspace.get("git/diff", path="f")).status_code == 404
+    log = (await workspace.get("git/log", repository="group/two")).json()
+    assert [commit["subject"] for commit in log["commits"]] == ["1"]
+    await workspace.run(f"{MAKE}; git init -q && git add one/f 2>/dev/null; echo o > own && mkdir d && echo o > d/own")
+    assert await changes(workspace) == {"one/f": "M", "group/two/g": "A", "own": "A", "d/own": "A"}
+    await workspace.run("echo broken > one/.git/HEAD")
+    assert await changes(workspace) == {"group/two/g": "A", "own": "A", "d/own": "A"}
+    assert "one: " in (await workspace.get("git/status")).json()["errors"][0]
+
+
+async def test_submodules_are_shown_as_what_they_are(workspace: Workspace) -> None:
+    await workspace.run(
+        f"{MAKE}; git init -q lib && git -C lib commit -q --allow-empty -m lib && git init -q app && cd app && "
+        "git -c protocol.file.allow=always submodule --quiet add ../lib sub && git commit -qm app && "
+        "git -C sub commit -q --allow-empty -m more && echo x > sub/x"
+    )
+    assert await changes(workspace) == {"app/sub": "M", "app/sub/x": "A"}
+    original, modified = await diff(workspace, "app/sub")
+    assert original.startswith("Subproject commit ")
+    assert modified.startswith("Subproject commit ")
+    assert original != modified
+
+
+async def test_what_cannot_be_shown_is_said(workspace: Workspace) -> None:
+    await workspace.run(
+        f"{MAKE}; git init -q && printf 'a\\0b' > bin && head -c 2000000 /dev/zero | tr '\\0' x > big && mkdir dir && "
+        "git add . && git commit -qm 1 && printf 'a\\0c' > bin && printf s > big && ln -s /etc out && echo x > dir/x"
+    )
+    wrong = {
+        "bin": 415,
+        "big": 413,
+        "dir": 400,
+        "out/passwd": 403,
+        "../x": 403,
+        "/etc/passwd": 403,
+        "gone": 404,
+        "\0": 400,
+    }
+    for path, status in wrong.items():
+        response = await workspace.get("git/diff", path=path)
+        assert (response.status_code, list(response.json())) == (status, ["error"]), path
+    assert (await workspace.get("git/diff")).status_code == 422
+
+
+async def test_many_changes_are_bounded(workspace: Workspace) -> None:
+    await workspace.run("git init -q && seq 2500 | xargs touch")
+    assert len(await changes(workspace)) == 2000
+    (repository,) = (await workspace.get("git/status")).json()["repositories"]
+    assert repository["left_out"] == 500
+
+
+async def test_nothing_that_a_repository_configures_is_run(workspace: Workspace) -> None:
+    await workspace.run(
+        f"{MAKE}; git init -q && echo 1 > f && echo 'f diff=bad' > .gitattributes && git add . && git commit -qm 1 && "
+        "printf '#!/bin/sh\\necho ran >> %s/ran\\nsleep 60\\n' \"$PWD\" > evil && chmod +x evil && "
+        "for name in core.fsmonitor core.pager core.editor diff.external core.sshCommand gpg.program diff.bad.textconv "
+        "diff.bad.command core.alternateRefsCommand credential.helper core.askPass pager.log pager.status; "
+        'do git config "$name" "$PWD/evil"; done && git config log.showSignature true && '
+        "git config core.hooksPath $PWD/h && mkdir h && "
+        "for hook in post-index-change post-checkout reference-transaction; do cp evil h/$hook; done; "
+        "git config alias.status '!./evil'; git config alias.log '!./evil'; sleep 0.01; touch f; echo 2 > f; rm -f ran"
+    )
+    assert (await changes(workspace))["f"] == "M"
+    assert await diff(workspace, "f") == ("1\n", "2\n")
+    assert [one["subject"] for one in (await workspace.get("git/log")).json()["commits"]] == ["1"]
+    assert await workspace.run("ls | grep -c '^ran$' || true") == "0"
+
+
+async def test_history_is_paged_and_told_with_its_people(workspace: Workspace) -> None:
+    await workspace.run(
+        f'{MAKE}; git init -q -b main && for n in 1 2 3; do echo $n > f$n; git add .; git commit -qm "nümber $n" '
+        "-m 'Why it is so.'; done && git tag v1"
+    )
+    log: dict[str, Any] = (await workspace.get("git/log", limit=2)).json()
+    assert log["has_more"]
+    newest, before = log["commits"]
+    assert (newest["subject"], newest["body"], newest["author"]) == ("nümber 3", "Why it is so.", "Ann")
+    assert (newest["email"], newest["parents"]) == ("ann@example.com", [before["hash"]])
+    assert newest["refs"] == ["HEAD -> main", "tag: v1"]
+    assert newest["date"].startswith("20")
+    rest = (await workspace.get("git/log", limit=2, skip=2)).json()
+    assert ([one["subject"] for one in rest["commits"]], rest["has_more"]) == (["nümber 1"], False)
+    assert [one["subject"] for one in (await workspace.get("git/log", path="f2")).json()["commits"]] == ["nümber 2"]
+    assert (await workspace.get("git/log", limit=0)).status_code == 422
