@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
@@ -47,7 +47,7 @@ class ShttpServer(SseServer):
 
 
 class StdioServer(_Strict):
-    """An MCP server started as a program of this machine."""
+    """An MCP server that is a program; where it runs is the server's to say (setting `mcp_programs`)."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9_-]+$", max_length=100)
     command: str = Field(pattern=r"^\S+$", max_length=_MAX_TEXT)
@@ -103,11 +103,13 @@ def read_config(stored: Mapping[str, Any] | None) -> McpConfig:
         return McpConfig()
 
 
-def agent_servers(own: McpConfig | None, users: McpConfig, *, programs_allowed: bool = True) -> AgentServers:
+def agent_servers(
+    own: McpConfig | None, users: McpConfig, *, programs: Literal["sandbox", "host", "never"] = "sandbox"
+) -> AgentServers:
     """The servers of the whole server and then the user's, as an agent takes them.
 
-    Programs of the user's are left out, with a word about it, unless they are allowed. References to variables are
-    not looked up in this process's environment: it has secrets of others.
+    `programs` says where programs run; with ``never`` those of the user are left out, with a word about it. References
+    to variables are not looked up in this process's environment: it has secrets of others.
     """
     first = own or McpConfig()
     servers: dict[str, McpServer] = {}
@@ -117,7 +119,7 @@ def agent_servers(own: McpConfig | None, users: McpConfig, *, programs_allowed: 
     own_programs = {one.name for one in first.stdio_servers}
     for program in every.stdio_servers:
         servers[program.name] = McpServer(command=program.command, args=program.args, env=program.env)
-        if not programs_allowed and program.name not in own_programs:
+        if programs == "never" and program.name not in own_programs:
             refused.add(program.name)
     for transport, addresses in (("sse", every.sse_servers), ("http", every.shttp_servers)):
         for address in addresses:
@@ -130,7 +132,8 @@ def agent_servers(own: McpConfig | None, users: McpConfig, *, programs_allowed: 
                 servers[name] = McpServer.model_validate(values)
             except ValidationError:
                 unusable[name] = "it cannot be used: its URL is no complete address, such as https://host/mcp"
-    rules = McpRules(environment={}, unusable=unusable, refused_programs=frozenset(refused))
+    where: Literal["sandbox", "host"] = "host" if programs == "host" else "sandbox"
+    rules = McpRules(environment={}, unusable=unusable, refused_programs=frozenset(refused), programs=where)
     return AgentServers(servers, rules)
 
 

@@ -41,12 +41,19 @@ def _from_json(value: object) -> object:
         raise ValueError(f"is not valid JSON: {error}") from None
 
 
+def _programs(value: object) -> object:
+    """What this setting was once: whether there may be programs."""
+    word = str(value).lower() if isinstance(value, bool | str) else ""
+    return {"true": "sandbox", "false": "never"}.get(word, value)
+
+
 Words = Annotated[tuple[str, ...], BeforeValidator(_split_words)]
 OptionalText = Annotated[str | None, BeforeValidator(_none_if_blank)]
 Folder = Annotated[Path, AfterValidator(Path.expanduser)]
 OptionalFolder = Annotated[Folder | None, BeforeValidator(_none_if_blank)]
 OptionalSecret = Annotated[SecretStr | None, BeforeValidator(_none_if_blank)]
 OptionalOptions = Annotated[AgentOptions | None, BeforeValidator(_from_json)]
+Programs = Annotated[Literal["sandbox", "host", "never"], BeforeValidator(_programs)]
 OptionalServers = Annotated[McpConfig | None, BeforeValidator(_from_json)]
 Seconds = Annotated[float, Field(ge=0)]
 PositiveSeconds = Annotated[float, Field(gt=0)]
@@ -193,10 +200,11 @@ class Settings(BaseModel):
         description="MCP servers that every conversation has, before those of its user: `sse_servers`, `stdio_servers` "
         "and `shttp_servers` as on the settings page; a table in the file, JSON in the variable.",
     )
-    mcp_programs: bool = Field(
-        True,
-        description="Whether users may configure MCP servers that are programs. They are started on this machine, "
-        "outside of the sandboxes, with the rights of this server.",
+    mcp_programs: Programs = Field(
+        "sandbox",
+        description="Where MCP servers run that are programs. `sandbox`: in the sandbox of their conversation, whose "
+        "image has to have them. `host`: on this machine, outside of the sandboxes, with the rights of this server; "
+        "only for users that you trust with it. `never`: users may not configure any; your own run in the sandboxes.",
     )
 
     # Storage

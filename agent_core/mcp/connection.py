@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_core.mcp import library
 from agent_core.mcp.config import McpServer
-from agent_core.mcp.program import McpServerError
+from agent_core.mcp.program import McpServerError, ProgramPlace
 from agent_core.mcp.results import MCPToolObservation, failed_observation, observation_of
 from agent_core.mcp.tool import McpTool, tool_of
 
@@ -38,7 +38,9 @@ class Link:
         was_reached: whether anything was there at the server's address to take a request.
     """
 
-    def __init__(self, name: str, server: McpServer, prepare: Callable[[], Awaitable[McpServer]]) -> None:
+    def __init__(
+        self, name: str, server: McpServer, prepare: Callable[[], Awaitable[McpServer]], programs: ProgramPlace
+    ) -> None:
         self.client: Client | None = None
         self.tools: list[Any] = []
         self.reason = ""
@@ -46,6 +48,7 @@ class Link:
         self.on_tools: Callable[[], None] = lambda: None
         self._server = server
         self._prepare = prepare
+        self._programs = programs
         self._settled = asyncio.Event()
         self._wake = asyncio.Event()
         self._is_changed = self._is_over = False
@@ -66,6 +69,8 @@ class Link:
         self._end("it was closed")
         if self._limit is not None and not self._limit.expired():
             self._limit.reschedule(0)  # it is still connecting
+        elif not self._settled.is_set():
+            self._task.cancel()  # it waits for what it needs before it can
         _, late = await asyncio.wait([self._task], timeout=CLOSE_SECONDS)
         if late:
             self._task.cancel()
@@ -84,11 +89,13 @@ class Link:
         limit = self._server.connect_seconds
         try:
             await library.load()  # once for a process, and no fault of the server's
+            if self._server.kind == "stdio":
+                await self._programs.ready()
             async with AsyncExitStack() as stack:
                 try:
                     async with asyncio.timeout(limit) as self._limit:
                         server = await self._prepare()
-                        connecting = library.connected(server, on_change=self._change, on_end=self._end)
+                        connecting = library.connected(server, self._programs, on_change=self._change, on_end=self._end)
                         client = await stack.enter_async_context(connecting)
                         self.tools = await library.all_tools(client)
                 finally:
@@ -143,15 +150,20 @@ class Connection:
         server: McpServer,
         *,
         prepare: Callable[[McpServer], Awaitable[McpServer]],
+        programs: ProgramPlace,
         on_change: Callable[[], None],
     ) -> None:
-        """``prepare(server)`` gives the server with its references expanded; `on_change` is told of all changes."""
+        """`programs` is where it runs if it is a program; `on_change` is told of all changes.
+
+        ``prepare(server)`` gives the server with its references expanded.
+        """
         self.name = name
         self.server = server
         self.tools: list[McpTool] = []
         self.left_out: dict[str, str] = {}
         self.failure = ""
         self._prepare = prepare
+        self._programs = programs
         self._on_change = on_change
         self._link: Link | None = None
         self._is_closed = False
@@ -250,7 +262,7 @@ class Connection:
                 if self._link.client is not None:
                     return self._link
                 await self._link.close()
-            link = self._link = Link(self.name, self.server, lambda: self._prepare(self.server))
+            link = self._link = Link(self.name, self.server, lambda: self._prepare(self.server), self._programs)
             link.on_tools = lambda: self._take_tools(link)
             await link.settled()
             if link.client is None:

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from agent_core.mcp.config import McpServer
-from agent_core.mcp.program import McpServerError, OnEnd, Program
+from agent_core.mcp.program import McpServerError, OnEnd, ProgramPlace, ProgramTransport
 from agent_core.mcp.watching import Watched
 from agent_core.version import VERSION
 
@@ -49,11 +49,13 @@ async def load() -> None:
 
 
 @contextlib.asynccontextmanager
-async def connected(server: McpServer, *, on_change: Callable[[], None], on_end: OnEnd) -> AsyncIterator[Client]:
+async def connected(
+    server: McpServer, programs: ProgramPlace, *, on_change: Callable[[], None], on_end: OnEnd
+) -> AsyncIterator[Client]:
     """A client of the server (whose references are expanded), with its handshake done; `load` was called.
 
-    `on_change` is called when the server says that its tools are others now, `on_end` when the connection is over. To
-    be entered and left in the same task.
+    `programs` is where it runs if it is a program. `on_change` is called when the server says that its tools are
+    others now, `on_end` when the connection is over. To be entered and left in the same task.
 
     Raises:
         McpServerError: it cannot be reached or does not speak the protocol.
@@ -64,17 +66,19 @@ async def connected(server: McpServer, *, on_change: Callable[[], None], on_end:
     async with contextlib.AsyncExitStack() as stack:
         try:
             # The handshake that nearly all servers know comes first: some of them wait long before they refuse another.
-            client = await stack.enter_async_context(_client(server, "legacy", on_change, on_end))
+            client = await stack.enter_async_context(_client(server, programs, "legacy", on_change, on_end))
         except (Exception, BaseExceptionGroup) as error:
             cause = cause_of(error)
             if not isinstance(cause, MCPError) or cause.code != UNSUPPORTED_PROTOCOL_VERSION:
                 raise
-            client = await stack.enter_async_context(_client(server, "auto", on_change, on_end))
+            client = await stack.enter_async_context(_client(server, programs, "auto", on_change, on_end))
         yield client
 
 
 @contextlib.asynccontextmanager
-async def _client(server: McpServer, mode: str, on_change: Callable[[], None], on_end: OnEnd) -> AsyncIterator[Client]:
+async def _client(
+    server: McpServer, programs: ProgramPlace, mode: str, on_change: Callable[[], None], on_end: OnEnd
+) -> AsyncIterator[Client]:
     from mcp import Client, MCPError
     from mcp.types import Implementation, ToolListChangedNotification
 
@@ -89,7 +93,7 @@ async def _client(server: McpServer, mode: str, on_change: Callable[[], None], o
         reasons.append(reason)
         on_end(reason)
 
-    program = Program(server, parse=_message, on_end=ended) if server.kind == "stdio" else None
+    program = ProgramTransport(server, programs, parse=_message, on_end=ended) if server.kind == "stdio" else None
     client = Client(
         program or Watched(_address(server, refusals), ended),
         mode=mode,

@@ -8,20 +8,22 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from agent_core.mcp.config import McpServer
 from agent_core.mcp.connection import Connection
 from agent_core.mcp.expansion import expanded, names_in
+from agent_core.mcp.host_program import HostPrograms
 from agent_core.mcp.library import load
-from agent_core.mcp.program import McpServerError
+from agent_core.mcp.program import McpServerError, ProgramPlace
 from agent_core.mcp.tool import McpTool
 
 logger = logging.getLogger(__name__)
 
 FIRST_STEP_SECONDS = 15.0
 """How long an agent waits for servers that are being connected before it takes its first step without them. The time
-in which this process loads the client library, once, is not counted."""
+in which this process loads the client library, once, and in which the sandbox comes up that they run in, is not
+counted."""
 
 SecretLookup = Callable[[str], Awaitable[Mapping[str, str]]]
 """Gives the values, by name, of the secrets that are named in a text."""
@@ -40,11 +42,13 @@ class McpRules:
         environment: where references in the configuration are looked up last; None: the variables of this process.
         unusable: servers that cannot be configured at all, and why.
         refused_programs: names of servers that are left out if they are programs.
+        programs: where programs run: beside this process, or in the conversation's sandbox.
     """
 
     environment: Mapping[str, str] | None = None
     unusable: Mapping[str, str] = field(default_factory=dict)
     refused_programs: frozenset[str] = frozenset()
+    programs: Literal["host", "sandbox"] = "host"
 
 
 async def _no_secrets(text: str) -> Mapping[str, str]:
@@ -56,6 +60,7 @@ class McpServers:
     """Connects to servers and has their tools. Nothing happens before `start`; `close` ends everything.
 
     Attributes:
+        programs: where those run that are programs.
         changed: set whenever tools or problems have changed; whoever waits for it clears it.
         told: problems that the user knows already, as server and reason.
     """
@@ -68,12 +73,15 @@ class McpServers:
         environment: Mapping[str, str] | None = None,
         unusable: Mapping[str, str] | None = None,
         refused_programs: Collection[str] = (),
+        programs: ProgramPlace | None = None,
     ) -> None:
         """References in the `config` are looked up in `variables`, then in the secrets, then in the `environment`.
 
         `environment` is by default that of this process. `unusable` has servers that cannot be configured and why;
-        `refused_programs` names those that are left out if they are programs.
+        `refused_programs` names those that are left out if they are programs, `programs` is where these run: this host
+        by default.
         """
+        self.programs = programs or HostPrograms()
         self.changed = asyncio.Event()
         self.told: set[tuple[str, str]] = set()
         self._variables = dict(variables or {})
@@ -81,7 +89,7 @@ class McpServers:
         self._lookup: SecretLookup = _no_secrets
         self._refused = frozenset(refused_programs)
         self._connections = [
-            Connection(name, server, prepare=self._expanded, on_change=self.changed.set)
+            Connection(name, server, prepare=self._expanded, programs=self.programs, on_change=self.changed.set)
             for name, server in config.items()
             if server.enabled
         ]
@@ -186,6 +194,8 @@ class McpServers:
 
     async def _load(self) -> None:
         await load()
+        if any(connection.server.kind == "stdio" for connection in self._connections):
+            await self.programs.ready()
         self._loaded_at = asyncio.get_running_loop().time()
 
     async def _expanded(self, server: McpServer) -> McpServer:

@@ -134,7 +134,9 @@ class AgentSession:
         self.agent = await make_agent(self.settings)
         place = WorkspacePlace(self.sandbox.working_dir)
         tools = self.agent.initialize(ToolMakerState(self.conversation_id, place))
-        servers = make_servers(self.settings, self.agent) if self._given_servers is None else self._given_servers
+        servers = self._given_servers
+        if servers is None:
+            servers = make_servers(self.settings, self.agent, self.sandbox)
         self._tool_servers = ToolServers(servers, self.agent, tools)
         self._tools = self._tool_servers.tools
         self.stream = await EventStream.open(self.conversation_id, self._store)
@@ -169,6 +171,7 @@ class AgentSession:
         self._tool_servers.start(self.stream, self.secrets)
         try:
             await self.sandbox.start(self._report.progress)
+            self._tool_servers.sandbox_is_up()
             await plant(self.settings.seed, self.sandbox)
             await prepare_tools(self._tools.values(), self.sandbox)
             async with self._going_back.lock:

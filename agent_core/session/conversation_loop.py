@@ -111,7 +111,7 @@ class ConversationLoop:
                     store=self.log.store,
                     settings=self.settings,
                     sandbox=connection,
-                    servers=await self._servers.of(self.settings, self.agent),
+                    servers=await self._servers.of(self.settings, self.agent, connection),
                     hook_events=() if self._has_begun else (HookEvent.SESSION_START,),
                 )
                 await session.open()

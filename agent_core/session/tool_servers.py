@@ -15,7 +15,9 @@ from agent_core.events.transient import StatusNotice
 from agent_core.mcp.config import McpServer
 from agent_core.mcp.from_skills import servers_with_skills
 from agent_core.mcp.servers import McpServers
+from agent_core.runtime.tunnels import ProgramAccess
 from agent_core.security.secrets import SecretRegistry
+from agent_core.session.sandbox_programs import SandboxPrograms
 from agent_core.session.settings import SessionSettings
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.live import LiveTools
@@ -26,10 +28,10 @@ CLIENT = "mcp"
 WAITING = "STATUS$SETTING_UP_WORKSPACE"
 
 
-def make_servers(settings: SessionSettings, agent: AgentBase) -> McpServers:
+def make_servers(settings: SessionSettings, agent: AgentBase, sandbox: ProgramAccess) -> McpServers:
     """The servers of a conversation with this agent: its own and those of its always-on skills; none is connected yet.
 
-    An agent that uses no MCP gets none.
+    An agent that uses no MCP gets none. Programs run in the sandbox if the rules say so.
     """
     rules = settings.mcp_rules
     if not agent.supports_openhands_mcp:
@@ -43,6 +45,7 @@ def make_servers(settings: SessionSettings, agent: AgentBase) -> McpServers:
         environment=rules.environment,
         unusable={**rules.unusable, **unusable},
         refused_programs=rules.refused_programs,
+        programs=SandboxPrograms(sandbox) if rules.programs == "sandbox" else None,
     )
 
 
@@ -53,13 +56,13 @@ class KeptServers:
         self._servers: McpServers | None = None
         self._config: Mapping[str, McpServer] = {}
 
-    async def of(self, settings: SessionSettings, agent: AgentBase) -> McpServers:
+    async def of(self, settings: SessionSettings, agent: AgentBase, sandbox: ProgramAccess) -> McpServers:
         """The servers of this agent; others than before where it has another configuration."""
         if self._servers is not None and self._config != agent.mcp_config:
             await self._servers.close()
             self._servers = None
         if self._servers is None:
-            self._servers, self._config = make_servers(settings, agent), agent.mcp_config
+            self._servers, self._config = make_servers(settings, agent, sandbox), agent.mcp_config
         return self._servers
 
     async def close(self) -> None:
@@ -93,6 +96,11 @@ class ToolServers:
         self._stream = stream
         self.servers.start(secrets.environment_for)
         self._following = asyncio.create_task(self._follow(), name=f"mcp:{stream.conversation_id}")
+
+    def sandbox_is_up(self) -> None:
+        """From now on programs can be started in the sandbox."""
+        if isinstance(self.servers.programs, SandboxPrograms):
+            self.servers.programs.is_up.set()
 
     async def close(self, *, keep_servers: bool) -> None:
         """Stop to follow them; unless they are kept for another session, end them."""

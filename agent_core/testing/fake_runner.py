@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent_core.runtime.sandbox import Attachment
+from agent_core.testing.fake_programs import FakePrograms
 from runtime_images.runner import wire
 
 
@@ -111,6 +112,7 @@ class FakeRunner:
             "workspace": "/workspace",
             "user": "agent",
             "hostname": "fake",
+            "programs": True,
         }
         stream.send({"hello": {**greeting, **self.hello}})
         stream.reading = asyncio.create_task(self._serve(stream), name="fake-runner")
@@ -146,14 +148,20 @@ class FakeRunner:
 
     async def _serve(self, stream: _Stream) -> None:
         decoder = wire.Decoder()
+        programs = FakePrograms(stream.send)
         try:
             while data := await stream.reader.read(65536):
                 for frame in decoder.feed(data):
-                    if not self.mute:
+                    if self.mute:
+                        continue
+                    if "stream" in frame.message:
+                        programs.take(frame)
+                    else:
                         self._take(stream, frame)
         except OSError:
             return
         finally:
+            await programs.close()
             stream.writer.close()
 
     def _take(self, stream: _Stream, frame: wire.Frame) -> None:

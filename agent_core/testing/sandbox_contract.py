@@ -239,6 +239,23 @@ class SandboxRequestContract:
         with pytest.raises(ToolError):
             await sandbox.request("file.read", {"path": f"{sandbox.working_dir}/none"}, limit_seconds=30)
 
+    async def test_a_program_in_the_sandbox_can_be_spoken_to_and_ends_with_its_connection(
+        self, kit: SandboxKit
+    ) -> None:
+        sandbox = kit.connect()
+        order = {"command": ["sh", "-c", 'echo "$$ $OWN $PWD"; exec cat'], "env": {"OWN": "yes"}}
+        program = await sandbox.start_program(order)
+        data = bytes(range(256)) * 1000
+        await program.write(data)
+        received = b""
+        while len(received) < len(data) or not received.endswith(data):
+            received += await program.read()
+        pid, own, place = received.removesuffix(data).decode().split()
+        assert (own, place) == ("yes", sandbox.working_dir)
+        program.close()
+        gone = f"for i in $(seq 50); do kill -0 {pid} 2>&- || break; sleep 0.1; done; kill -0 {pid} 2>&- || echo gone"
+        assert await output(sandbox, gone) == "gone"
+
     async def test_a_command_that_ignores_every_request_to_end_is_ended_at_once(self, kit: SandboxKit) -> None:
         sandbox = kit.connect()
         await output(sandbox, "true")

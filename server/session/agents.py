@@ -123,7 +123,7 @@ class AgentSessions:
     def _servers(self, user: StoredSettings | None, record: ConversationRecord) -> AgentServers:
         own = opened_servers(self._database.secrets, record)
         users = own if own is not None else read_config(user.mcp_config if user is not None else None)
-        return agent_servers(self._settings.mcp_config, users, programs_allowed=self._settings.mcp_programs)
+        return agent_servers(self._settings.mcp_config, users, programs=self._settings.mcp_programs)
 
     async def _as_begun(self, conversation_id: str, settings: SessionSettings) -> SessionSettings:
         """A conversation goes on with an agent of the class that it was begun with, whatever is chosen for new ones.

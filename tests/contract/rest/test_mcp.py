@@ -130,7 +130,7 @@ async def test_programs_of_users_can_be_refused_and_the_servers_own_are_not(make
     own = with_programs(program("ours", "echo"))
     async with (
         ModelServer([call("echo", {"text": "hello"}), finish("Done.")]) as model,
-        make_server(mcp_config=own, mcp_programs=False, generate_titles=False) as server,
+        make_server(mcp_config=own, mcp_programs="never", generate_titles=False) as server,
     ):
         settings = {"llm_model": "openai/scripted", "llm_base_url": model.url, "llm_api_key": "key"}
         await server.post("/api/settings", json={**settings, "mcp_config": with_programs(program("mine", "count"))})

@@ -12,7 +12,7 @@ from anyio import BrokenResourceError
 from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCNotification
 
-from agent_core.mcp import program
+from agent_core.mcp import host_program, program
 from agent_core.mcp.config import McpServer
 from agent_core.mcp.servers import PROGRAMS_REFUSED, McpServers
 from tests.unit.mcp.conftest import call, fake, is_running, running, servers, tool, until
@@ -66,11 +66,18 @@ class Refusing:
     def write(self, data: bytes) -> None:
         raise RuntimeError(f"the handler is closed; {len(data)} bytes are lost")
 
+    def close(self) -> None:
+        """It is closed already."""
+
 
 async def test_a_pipe_that_refuses_to_be_written_to_means_that_the_program_is_gone() -> None:
-    outgoing = program.Outgoing(cast("asyncio.StreamWriter", Refusing()))
+    gone = await host_program.HostPrograms().start(McpServer(command="true"))
+    writer, gone._input = gone._input, cast("asyncio.StreamWriter", Refusing())
+    outgoing = program.Outgoing(gone)
     with pytest.raises(BrokenResourceError):
         await outgoing.send(SessionMessage(JSONRPCNotification(jsonrpc="2.0", method="notifications/initialized")))
+    writer.close()
+    await gone.stop()
 
 
 async def test_noise_before_the_first_answer_is_passed_over() -> None:

@@ -26,15 +26,14 @@ time.sleep(1000)
 SERVER = f"""
 import asyncio, sys
 from agent_core.mcp.config import McpServer
-from agent_core.mcp.program import Program
+from agent_core.mcp.host_program import HostPrograms
 
 async def run():
-    program = Program(McpServer(command=sys.executable, args=["-c", {STUBBORN!r}]), parse=bytes, on_end=print)
-    async with program:
-        while not program._last_words.endswith(b"\\n"):
-            await asyncio.sleep(0.01)
-        print(program._last_words.decode().split("here ")[1], flush=True)
-        await asyncio.sleep(1000)
+    program = await HostPrograms().start(McpServer(command=sys.executable, args=["-c", {STUBBORN!r}]))
+    while not (words := await program.last_words()).endswith("\\n"):
+        await asyncio.sleep(0.01)
+    print(words.split("here ")[1], flush=True)
+    await asyncio.sleep(1000)
 
 asyncio.run(run())
 """
