@@ -11,6 +11,7 @@ from agent_core.agent.agent import Agent
 from agent_core.agent.prompt_manager import SYSTEM_PROMPT
 from agent_core.agent.shown_tools import shown_to_model, takes_short_descriptions
 from agent_core.agent.tool_specs import ToolSpecs
+from agent_core.llm.llm import AnyLLM
 from agent_core.skills.context import AgentContext
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.finish import FinishTool
@@ -44,7 +45,8 @@ class CodeActAgent(Agent):
     """An `Agent` whose tools are those of a coding agent unless others are given.
 
     Each flag brings its tool, where this process has it; a flag that is set for a tool which it does not have is an
-    error. With the editor that asks a model (`enable_llm_editor`) the plain one is left out. `tools` and
+    error. With the editor that asks a model (`enable_llm_editor`) the plain one is left out; the model is
+    `draft_editor_llm`, its own if None. `tools` and
     `include_default_tools`, when given, count instead of the flags. In plan mode (`enable_plan_mode`) it keeps a list
     of tasks, and is told how. With `enable_sub_agents` it can put others to work. Without `enable_som_visual_browsing`
     the model is not shown pictures of pages. Without `enable_prompt_extensions` it is told nothing of the workspace and
@@ -67,6 +69,7 @@ class CodeActAgent(Agent):
     enable_plan_mode: bool = True
     enable_llm_editor: bool = False
     enable_editor: bool = True
+    draft_editor_llm: AnyLLM | None = None
     enable_mcp: bool = True
     enable_sub_agents: bool = False
     enable_prompt_extensions: bool = True

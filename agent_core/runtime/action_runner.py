@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from agent_core.errors import SandboxError, SandboxLostError, ToolError
 from agent_core.events.llm_events import ActionEvent, ObservationEvent
 from agent_core.events.messages import TextContent
-from agent_core.events.schema import UnknownAction
+from agent_core.events.schema import Observation, UnknownAction
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.runtime.answers import FAILED_ID, failure, interrupted
@@ -23,7 +23,7 @@ from agent_core.runtime.resource_locks import ResourceLocks
 from agent_core.security.secrets import SecretRegistry
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.live import tool_called
-from agent_core.tools.spec import SandboxAccess
+from agent_core.tools.spec import DraftModel, SandboxAccess
 from agent_core.tools.subagents import SubAgents
 from agent_core.tools.vision_inspect import Vision
 
@@ -60,6 +60,7 @@ class ActionRunner:
         rules_for: Callable[[str], tuple[TextContent, list[str]] | None],
         subagents: SubAgents | None,
         vision: Vision | None,
+        draft_model: DraftModel | None,
     ) -> None:
         """`rules_for` gives what there is to say of a touched file that was not said before, and its names."""
         self._stream = stream
@@ -71,6 +72,7 @@ class ActionRunner:
         self._rules_for = rules_for
         self._subagents = subagents
         self._vision = vision
+        self._draft_model = draft_model
         self._locks = ResourceLocks()
 
     def _key(self, action: ActionEvent) -> str:
@@ -87,9 +89,7 @@ class ActionRunner:
                 return refused
             async with self._locks.held(definition.name, definition.declared_resources(action.action)):
                 latest = await self._latest.of(action.tool_name)
-                context = CallContext(
-                    self._stream, self._sandbox, action, self._secrets, latest, self._subagents, self._vision
-                )
+                context = self._context(action, latest)
                 observation = await definition.acall(action.action, context)
             if hooks is not None and (words := await hooks.after(action, observation)):
                 said = [TextContent(text=f"[A hook says] {text}") for text in words]
@@ -116,6 +116,18 @@ class ActionRunner:
             tool_name=action.tool_name,
             tool_call_id=action.tool_call_id,
             hidden=action.hidden,
+        )
+
+    def _context(self, action: ActionEvent, latest: Observation | None) -> CallContext:
+        return CallContext(
+            self._stream,
+            self._sandbox,
+            action,
+            self._secrets,
+            latest,
+            subagents=self._subagents,
+            vision=self._vision,
+            draft_model=self._draft_model,
         )
 
     async def stopped(self, action: ActionEvent) -> AnyEvent:

@@ -35,6 +35,7 @@ from agent_core.runtime.hook_calls import ConversationHooks
 from agent_core.runtime.latest_results import LatestResults
 from agent_core.security.secrets import SecretRegistry
 from agent_core.tools.definition import ToolDefinition
+from agent_core.tools.spec import DraftModel
 from agent_core.tools.subagents import SubAgents
 from agent_core.tools.vision_inspect import Vision
 
@@ -70,6 +71,7 @@ class Runtime:
         rules_for: Callable[[str], tuple[TextContent, list[str]] | None] = lambda path: None,
         subagents: SubAgents | None = None,
         vision: Vision | None = None,
+        draft_model: DraftModel | None = None,
         concurrency: int = 1,
     ) -> None:
         """`concurrency`: how many calls of one answer may run at the same time. For `rules_for` see `ActionRunner`."""
@@ -91,6 +93,7 @@ class Runtime:
             rules_for=rules_for,
             subagents=subagents,
             vision=vision,
+            draft_model=draft_model,
         )
         self._queue: deque[ActionEvent] = deque()
         self._worker: asyncio.Task[None] | None = None

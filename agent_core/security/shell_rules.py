@@ -15,6 +15,7 @@ from agent_core.tools.apply_patch import ApplyPatchAction
 from agent_core.tools.file_editor import FileEditorAction
 from agent_core.tools.finish import FinishAction
 from agent_core.tools.gemini_files import EditAction, WriteFileAction
+from agent_core.tools.llm_edit import LLMEditAction
 from agent_core.tools.task_tracker import TaskTrackerAction
 from agent_core.tools.terminal import TerminalAction
 from agent_core.tools.think import ThinkAction
@@ -69,6 +70,8 @@ class ShellRuleAnalyzer(SecurityAnalyzer):
             return _risk_of_input(typed.command)
         if isinstance(typed, FileEditorAction):
             return _risk_of_edit(typed)
+        if isinstance(typed, LLMEditAction):
+            return _risk_of_writing(typed.path)
         if isinstance(typed, WriteFileAction | EditAction):
             return _risk_of_writing(typed.file_path)
         if isinstance(typed, ApplyPatchAction):

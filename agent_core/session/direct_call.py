@@ -10,6 +10,7 @@ from agent_core.events.schema import Action, Observation
 from agent_core.runtime.shared_sandbox import KeyedSandbox
 from agent_core.security.secrets import GivenSecret, SecretRegistry
 from agent_core.tools.definition import ToolDefinition
+from agent_core.tools.spec import DraftModel
 from agent_core.tools.subagents import SubAgents
 from agent_core.tools.vision_inspect import Vision
 
@@ -29,10 +30,12 @@ class DirectContext:
         given: Mapping[str, GivenSecret],
         hide: Callable[[Iterable[str]], None],
         latest: Observation | None,
+        draft_model: DraftModel | None = None,
     ) -> None:
         self.conversation_id = conversation_id
         self.sandbox = sandbox
         self.latest = latest
+        self.draft_model = draft_model
         self.idempotency_key = f"direct:{secrets.token_hex(16)}"
         self._secrets = SecretRegistry(hide)
         self._secrets.update(given)

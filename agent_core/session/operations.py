@@ -13,6 +13,7 @@ from agent_core.llm.llm import LLM, CallContext
 from agent_core.session import questions
 from agent_core.session.conversation_loop import ConversationLoop
 from agent_core.session.direct_call import DirectContext, call_directly, tool_named
+from agent_core.session.drafts import ConversationDrafts, draft_llm
 from agent_core.session.goal import GoalVerdict, judged
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.finish import FinishAction
@@ -26,12 +27,14 @@ async def call_tool(work: ConversationLoop, definition: ToolDefinition, action: 
         SandboxError: the sandbox cannot be had.
     """
     secrets, latest = work.settings.named_secrets, await _latest(work, definition)
+    llm = draft_llm(work.agent)
+    drafts = ConversationDrafts(lambda: llm, _call_context(work))
     if (session := work.session_at_work) is not None:
         hide = session.stream.secrets.add
-        context = DirectContext(work.conversation_id, session.sandbox, secrets, hide, latest)
+        context = DirectContext(work.conversation_id, session.sandbox, secrets, hide, latest, drafts)
         return await call_directly(definition, action, context)
     async with work.sandbox.for_one_call() as sandbox:
-        context = DirectContext(work.conversation_id, sandbox, secrets, lambda values: None, latest)
+        context = DirectContext(work.conversation_id, sandbox, secrets, lambda values: None, latest, drafts)
         return await call_directly(definition, action, context)
 
 

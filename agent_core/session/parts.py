@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from agent_core.agent.base import AgentBase
 from agent_core.agent.vision import ImageQuestions
 from agent_core.controller.agent_controller import AgentController
 from agent_core.controller.delegation.delegation import Delegation
-from agent_core.controller.guards import check_limits
+from agent_core.controller.guards import check_budget, check_limits
 from agent_core.controller.limits import Limits
 from agent_core.controller.state import ConversationState
 from agent_core.controller.step import Step
@@ -24,6 +25,7 @@ from agent_core.runtime.runtime import Runtime
 from agent_core.runtime.shared_sandbox import SharedSandbox
 from agent_core.runtime.snapshots import Snapshots
 from agent_core.security.hook_files import home_hooks
+from agent_core.session.drafts import make_drafts
 from agent_core.session.hook_judge import ModelJudge
 from agent_core.session.making import make_memory, reading_files
 from agent_core.session.settings import SessionSettings
@@ -97,6 +99,7 @@ async def make_parts(shared: Shared, tools: Mapping[str, ToolDefinition]) -> Par
     check = shared.parent.purse.check if shared.parent is not None else check_limits
     controller = AgentController(stream, agent, state, step, hooks, check=check)
     delegation = shared.delegation(lambda: controller.state)
+    drafts = make_drafts(agent, step.account, partial(_check_money, shared, state))
     runtime = Runtime(
         stream,
         tools,
@@ -106,8 +109,15 @@ async def make_parts(shared: Shared, tools: Mapping[str, ToolDefinition]) -> Par
         rules_for=memory.rules_for,
         subagents=delegation,
         vision=ImageQuestions(stream, step.account.context, stream.secrets.add),
+        draft_model=drafts,
         concurrency=agent.tool_concurrency_limit,
     )
     own = isinstance(sandbox, SandboxConnection) and settings.snapshots
     snapshots = Snapshots(stream, sandbox, tools) if own else None
     return Parts(controller, runtime, memory, hooks, delegation, snapshots)
+
+
+def _check_money(shared: Shared, state: ConversationState) -> None:
+    if shared.parent is not None:
+        shared.parent.purse.check_money()
+    check_budget(state.limits, shared.step.account.stats.accumulated_cost)

@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from agent_core.tools.finish import FinishAction, FinishObservation, FinishTool
     from agent_core.tools.glob import GlobAction, GlobExecutor, GlobObservation, GlobTool
     from agent_core.tools.grep import GrepAction, GrepExecutor, GrepObservation, GrepTool
+    from agent_core.tools.llm_edit import LLMBasedFileEditTool, LLMEditAction, LLMEditExecutor, LLMEditObservation
     from agent_core.tools.plan_editor import (
         PlanningFileEditorAction,
         PlanningFileEditorExecutor,
@@ -172,6 +173,10 @@ __all__ = [
     "GrepExecutor",
     "GrepObservation",
     "GrepTool",
+    "LLMBasedFileEditTool",
+    "LLMEditAction",
+    "LLMEditExecutor",
+    "LLMEditObservation",
     "PlanningFileEditorAction",
     "PlanningFileEditorExecutor",
     "PlanningFileEditorObservation",
@@ -225,6 +230,7 @@ _MODULES = {
     "finish": ("FinishAction", "FinishObservation", "FinishTool"),
     "glob": ("GlobAction", "GlobExecutor", "GlobObservation", "GlobTool"),
     "grep": ("GrepAction", "GrepExecutor", "GrepObservation", "GrepTool"),
+    "llm_edit": ("LLMBasedFileEditTool", "LLMEditAction", "LLMEditExecutor", "LLMEditObservation"),
     "plan_editor": (
         *("PlanningFileEditorAction", "PlanningFileEditorExecutor", "PlanningFileEditorObservation"),
         "PlanningFileEditorTool",

@@ -22,6 +22,7 @@ Registrable = ToolDefinition | type[ToolDefinition] | ToolFactory
 _FORMER_NAMES = {
     "bash": "terminal",
     "execute_bash": "terminal",
+    "llm_based_file_edit": "edit_file",
     "str_replace_editor": "file_editor",
     "vision_inspect": "inspect_image_with_vision",
 }

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from pydantic import Field, field_validator
 
-from agent_core.events.messages import Frozen
+from agent_core.events.messages import Frozen, Message
 from agent_core.events.schema import Observation
 
 if TYPE_CHECKING:
@@ -109,6 +109,18 @@ class SandboxAccess(Protocol):
         ...
 
 
+class DraftModel(Protocol):
+    """The model that writes out what an agent has drafted (agent-core 4.13)."""
+
+    async def answer(self, messages: Sequence[Message]) -> str:
+        """What it says; the conversation pays for it. Cancelling ends the request.
+
+        Raises:
+            ToolError: it cannot be asked; the message says why.
+        """
+        ...
+
+
 class ToolContext(Protocol):
     """What an executor is told about the call that it serves (the `conversation` argument of agent-core 3.2)."""
 
@@ -132,6 +144,11 @@ class ToolContext(Protocol):
     @property
     def vision(self) -> Vision | None:
         """The images of the conversation, and who can look at them; None outside of one."""
+        ...
+
+    @property
+    def draft_model(self) -> DraftModel | None:
+        """What writes out drafts; None where there is no conversation."""
         ...
 
     @property

@@ -12,14 +12,14 @@ import re
 import sys
 import tempfile
 import warnings
-from typing import Callable, Dict, List, NamedTuple
+from typing import Any, Callable, Dict, List, NamedTuple
 
 from . import disk, encoding
 from .checks import FILE_LIMIT
 from .ranges import spliced
 
 PROGRAM_SECONDS = 10.0
-_SHOWN = 100
+_MOST = 100
 
 
 class Problem(NamedTuple):
@@ -31,19 +31,21 @@ class Problem(NamedTuple):
 
 def main(order: str) -> int:
     """Look at a file as an edit would leave it, and print what it would break."""
-    asked = json.loads(order)
-    path, text = asked["path"], asked["text"]
+    found = [{"line": problem.line, "text": problem.text} for problem in report(json.loads(order))]
+    sys.stdout.write(json.dumps({"problems": found}))
+    return 0
+
+
+def report(order: Dict[str, Any]) -> List[Problem]:
+    """Return the problems that are not there yet."""
+    path = order["path"]
     try:
         old = disk.read(path, FILE_LIMIT + 1).data if os.path.exists(path) else None
-    except disk.FileError as error:
-        sys.stdout.write(json.dumps({"error": str(error), "problems": []}))
-        return 0
-    new = spliced(old, asked["first"], asked["last"], text)
+    except disk.FileError:
+        return []  # whoever edits it will be told
+    new = spliced(old, order["first"], order["last"], order["text"])
     before = {_nameless(problem) for problem in problems(path, old)} if old is not None else set()
-    found = [problem for problem in problems(path, new) if _nameless(problem) not in before]
-    shown = [{"line": problem.line, "text": problem.text} for problem in found[:_SHOWN]]
-    sys.stdout.write(json.dumps({"error": "", "problems": shown}))
-    return 0
+    return [problem for problem in problems(path, new) if _nameless(problem) not in before][:_MOST]
 
 
 def problems(path: str, data: bytes) -> List[Problem]:

@@ -24,6 +24,7 @@ from agent_core.tools.delegate import DelegateAction
 from agent_core.tools.file_editor import FileEditorAction
 from agent_core.tools.finish import FinishAction
 from agent_core.tools.gemini_files import EditAction, ListDirectoryAction, ReadFileAction, WriteFileAction
+from agent_core.tools.llm_edit import LLMEditAction
 from agent_core.tools.plan_editor import PlanningFileEditorAction
 from agent_core.tools.task import TaskAction
 from agent_core.tools.task_tracker import TaskTrackerAction
@@ -204,6 +205,24 @@ def _whole_file(action: Action, event: ActionEvent, thought: str) -> ActionForm:
     return _edit_or_read(same, event, thought)
 
 
+def _drafted(action: LLMEditAction, event: ActionEvent, thought: str) -> ActionForm:
+    args = {
+        "path": action.path,
+        "command": "",
+        "file_text": None,
+        "old_str": None,
+        "new_str": None,
+        "insert_line": None,
+        "content": action.content,
+        "start": action.start,
+        "end": action.end,
+        "thought": thought,
+        "security_risk": RISK_NUMBERS[event.security_risk],
+        "impl_source": "llm_based_edit",
+    }
+    return ActionForm("edit", args, event.hard_timeout)
+
+
 def _patch(action: ApplyPatchAction, event: ActionEvent, thought: str) -> ActionForm:
     # The protocol has no type for changes of several files; its clients show an edit's path and diff.
     edit = FileEditorAction(command="str_replace", path=", ".join(action.paths))
@@ -267,6 +286,7 @@ _TOOL_FORMS: Final[dict[type[Action], _Translation]] = {
     TerminalAction: _run,
     FileEditorAction: _edit_or_read,
     PlanningFileEditorAction: _edit_or_read,
+    LLMEditAction: _drafted,
     ApplyPatchAction: _patch,
     ReadFileAction: _whole_file,
     WriteFileAction: _whole_file,

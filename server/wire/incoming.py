@@ -23,6 +23,7 @@ from agent_core.events.risk import SecurityRisk
 from agent_core.events.schema import Action
 from agent_core.events.serialization import AnyEvent
 from agent_core.tools.file_editor import FileEditorAction, FileEditorTool
+from agent_core.tools.llm_edit import LLMBasedFileEditTool, LLMEditAction
 from agent_core.tools.task_tracker import TaskTrackerAction, TaskTrackerTool
 from agent_core.tools.terminal import TerminalAction, TerminalTool
 from agent_core.tools.think import ThinkAction, ThinkTool
@@ -216,6 +217,9 @@ def _write(args: args_of.WriteArgs, timeout: float | None) -> AnyEvent:
 
 
 def _edit(args: args_of.EditArgs, timeout: float | None) -> AnyEvent:
+    if args.impl_source == "llm_based_edit" and not args.command:
+        draft = LLMEditAction(path=args.path, content=args.content, start=args.start, end=args.end)
+        return _tool_call(LLMBasedFileEditTool.tool_name, draft, args, timeout)
     if args.command not in EDIT_COMMANDS:
         commands = ", ".join(EDIT_COMMANDS)
         raise WireError(f"args.command {args.command[:80]!r} is not supported for 'edit'; send one of {commands}")

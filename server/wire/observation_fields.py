@@ -38,10 +38,18 @@ class RunIPythonExtras(Fields):
 
 
 class ReadExtras(Fields):
-    """`read`."""
+    """`read`; `image_urls` is an addition of ours, there where the file is an image."""
 
     path: str
     impl_source: Literal["default", "oh_aci"] = "default"
+    image_urls: list[str] = Field(default_factory=list)
+
+    @model_serializer(mode="wrap")
+    def _without_no_images(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = dump(self)
+        if not self.image_urls:
+            del fields["image_urls"]
+        return fields
 
 
 class WriteExtras(Fields):

@@ -9,6 +9,7 @@ from typing import Any, Final
 from agent_core.events.branches import FilesRestored
 from agent_core.events.control import AgentState, AgentStateChanged, LoopDetected, RecallObservation, ToolServerFailed
 from agent_core.events.llm_events import AgentErrorEvent, ObservationEvent, UserRejectObservation
+from agent_core.events.messages import ImageContent
 from agent_core.events.schema import Observation
 from agent_core.mcp.results import MCPToolObservation
 from agent_core.tools.agent_delegate import AgentDelegateObservation
@@ -23,6 +24,7 @@ from agent_core.tools.gemini_files import (
     ReadFileObservation,
     WriteFileObservation,
 )
+from agent_core.tools.llm_edit import LLMEditObservation
 from agent_core.tools.plan_editor import PlanningFileEditorObservation
 from agent_core.tools.task import TaskObservation
 from agent_core.tools.task_tracker import TaskTrackerObservation
@@ -125,17 +127,19 @@ def _run(observation: TerminalObservation, event: ObservationEvent) -> Observati
 
 def _edit_or_read(observation: FileEditorObservation, event: ObservationEvent) -> ObservationForm:
     content = observation.text
-    if observation.is_error and "error:" not in content.lower():
+    if observation.is_error and not content.startswith("ERROR:\n"):
         # The client tells success from failure by this word (wire-protocol 3.4).
         content = f"ERROR:\n{content}"
     if observation.command == "view":
-        return ObservationForm("read", content, {"path": observation.path, "impl_source": "oh_aci"})
+        images = [url for part in observation.content if isinstance(part, ImageContent) for url in part.image_urls]
+        shown = {"image_urls": images} if images else {}  # an addition to the protocol
+        return ObservationForm("read", content, {"path": observation.path, "impl_source": "oh_aci", **shown})
     extras = {
         "path": observation.path,
         "prev_exist": observation.prev_exist,
         "old_content": observation.old_content,
         "new_content": observation.new_content,
-        "impl_source": "oh_aci",
+        "impl_source": "llm_based_edit" if isinstance(observation, LLMEditObservation) else "oh_aci",
         "diff": observation.diff,
         "_diff_cache": None,
     }
@@ -191,6 +195,7 @@ _RESULT_FORMS: Final[dict[type[Observation], _Translation]] = {
     BrowserObservation: browser_result_form,
     FileEditorObservation: _edit_or_read,
     PlanningFileEditorObservation: _edit_or_read,
+    LLMEditObservation: _edit_or_read,
     ApplyPatchObservation: _patch,
     ReadFileObservation: _edit_or_read,
     WriteFileObservation: _edit_or_read,

@@ -43,9 +43,14 @@ class Purse:
             LimitReachedError: it may not, or the asking conversation, or one above it, has no money left.
         """
         check_limits(spending)
-        self._check_money()
+        self.check_money()
 
-    def _check_money(self) -> None:
+    def check_money(self) -> None:
+        """Whether the asking conversation, and those above it, have money left.
+
+        Raises:
+            LimitReachedError: one has not.
+        """
         if self.above is not None:
-            self.above._check_money()
+            self.above.check_money()
         check_budget(self.state().limits, self.account.stats.accumulated_cost)

@@ -22,6 +22,7 @@ from agent_core.events.llm_events import ActionEvent, MessageEvent
 from agent_core.events.messages import Message, TextContent
 from agent_core.events.serialization import AnyEvent, from_payload, to_payload
 from agent_core.tools.file_editor import FileEditorAction
+from agent_core.tools.llm_edit import LLMEditAction
 from agent_core.tools.task_tracker import TaskItem, TaskTrackerAction
 from agent_core.tools.terminal import TerminalAction
 from agent_core.tools.think import ThinkAction
@@ -108,6 +109,11 @@ ACCEPTED: list[tuple[str, dict[str, Any], AnyEvent]] = [
         "an edit",
         {"action": "edit", "args": {"command": "insert", "path": "/a", "insert_line": 0, "new_str": "x"}},
         user_action(FileEditorAction(command="insert", path="/a", insert_line=0, new_str="x"), "file_editor"),
+    ),
+    (
+        "an edit by a draft",
+        {"action": "edit", "args": {"path": "/a", "content": "x", "start": 2, "impl_source": "llm_based_edit"}},
+        user_action(LLMEditAction(path="/a", content="x", start=2), "edit_file"),
     ),
     (
         "a list of tasks",

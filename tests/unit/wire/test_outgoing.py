@@ -30,13 +30,14 @@ from agent_core.events.llm_events import (
     TokenUsage,
     UserRejectObservation,
 )
-from agent_core.events.messages import Message, MessageToolCall, TextContent
+from agent_core.events.messages import ImageContent, Message, MessageToolCall, TextContent
 from agent_core.events.schema import Action, Observation, UnknownAction, UnknownObservation
 from agent_core.events.serialization import AnyEvent
 from agent_core.tools.apply_patch import ApplyPatchAction, ApplyPatchObservation
 from agent_core.tools.file_editor import FileEditorAction, FileEditorObservation
 from agent_core.tools.finish import FinishAction, FinishObservation
 from agent_core.tools.gemini_files import EditAction, ReadFileAction
+from agent_core.tools.llm_edit import LLMEditAction, LLMEditObservation
 from agent_core.tools.plan_editor import PlanningFileEditorAction
 from agent_core.tools.task_tracker import TaskItem, TaskTrackerAction, TaskTrackerObservation
 from agent_core.tools.terminal import TerminalAction, TerminalObservation
@@ -407,6 +408,24 @@ CASES: list[tuple[str, AnyEvent, dict[str, Any] | None]] = [
         head(9, "") | action("edit", EDIT_ARGS | {"confirmation_state": "rejected"}),
     ),
     (
+        "a drafted edit",
+        tool_event(LLMEditAction(path="/a", content="x", start=2, end=3), "edit_file", security_risk="MEDIUM"),
+        head(7, "")
+        | action(
+            "edit",
+            EDIT_ARGS
+            | {
+                "command": "",
+                "old_str": None,
+                "new_str": None,
+                "content": "x",
+                "start": 2,
+                "end": 3,
+                "impl_source": "llm_based_edit",
+            },
+        ),
+    ),
+    (
         "looking at a file",
         tool_event(
             FileEditorAction(command="view", path="/a", view_range=[1, 2]),
@@ -566,6 +585,46 @@ CASES: list[tuple[str, AnyEvent, dict[str, Any] | None]] = [
         ),
         head(8, "I read the file /a.", cause=7)
         | observation("read", "ERROR:\nno such file", {"path": "/a", "impl_source": "oh_aci"}),
+    ),
+    (
+        "an image that was looked at",
+        result_event(
+            FileEditorObservation(
+                content=[TextContent(text="The image /a."), ImageContent(image_urls=["data:image/png;base64,AA=="])],
+                command="view",
+                path="/a",
+            ),
+            "file_editor",
+        ),
+        head(8, "I read the file /a.", cause=7)
+        | observation(
+            "read",
+            "The image /a.",
+            {"path": "/a", "impl_source": "oh_aci", "image_urls": ["data:image/png;base64,AA=="]},
+        ),
+    ),
+    (
+        "a drafted edit's result, which was written with an error",
+        result_event(
+            LLMEditObservation.from_text(
+                "Error: no", is_error=True, command="str_replace", path="/a", prev_exist=True, diff="-a\n+b"
+            ),
+            "edit_file",
+        ),
+        head(8, "I edited the file /a.", cause=7)
+        | observation(
+            "edit",
+            "ERROR:\nError: no",
+            {
+                "path": "/a",
+                "prev_exist": True,
+                "old_content": None,
+                "new_content": None,
+                "impl_source": "llm_based_edit",
+                "diff": "-a\n+b",
+                "_diff_cache": None,
+            },
+        ),
     ),
     (
         "a thought's acknowledgement",

@@ -1,7 +1,7 @@
 /** What happened to files: edits as diffs, and files that were looked at. */
 import { useMemo } from "react";
 import type { ActionEvent, ObservationEvent } from "../../protocol/events";
-import { numberField, stringField } from "../../protocol/fields";
+import { numberField, stringField, stringListField } from "../../protocol/fields";
 import { Code, languageOf } from "../common/CodeBlock";
 import { diffOf } from "../common/diff";
 import { DiffView } from "../common/DiffView";
@@ -37,6 +37,10 @@ function Path({ path }: { readonly path: string }) {
       {shortPath(path)}
     </code>
   );
+}
+
+function isImageData(url: string): boolean {
+  return url.startsWith("data:image/");
 }
 
 /** How the server marks a result that is none (wire protocol 3.4). */
@@ -112,6 +116,8 @@ export function EditCard(props: FileCardProps) {
   if (command === "view") return <ReadCard {...props} />;
   const bad = failed(observation);
   const words = observation === null ? DOING : bad ? NOT_DONE : DONE;
+  // An edit that a model wrote out may be written although it broke something.
+  const wrote = bad && (nullableText(observation, "diff") ?? "") !== "";
   return (
     <Step
       icon={<PencilIcon size={14} />}
@@ -122,7 +128,7 @@ export function EditCard(props: FileCardProps) {
       <div className="card">
         <div className="card-head">
           <span className="card-title">
-            {words[command] ?? "Edited"} <Path path={pathOf(props)} />
+            {(wrote ? "Edited, with problems:" : words[command]) ?? "Edited"} <Path path={pathOf(props)} />
           </span>
           {diff !== null && !bad && (
             <span className="diff-count">
@@ -136,7 +142,7 @@ export function EditCard(props: FileCardProps) {
         {diff !== null && !bad && <DiffView diff={diff} foldKey={foldKey} />}
         {diff !== null && bad && (
           <div className="card-fold">
-            <Fold foldKey={`${foldKey}:asked`} title="What it wanted to change">
+            <Fold foldKey={`${foldKey}:asked`} title={wrote ? "What it changed" : "What it wanted to change"}>
               <DiffView diff={diff} foldKey={foldKey} />
             </Fold>
           </div>
@@ -153,6 +159,7 @@ export function ReadCard(props: FileCardProps) {
   const bad = failed(observation);
   const start = action === null ? 0 : (numberField(action.args, "start") ?? 0);
   const content = observation?.content ?? "";
+  const images = observation === null ? [] : stringListField(observation.extras, "image_urls").filter(isImageData);
   const lines = content === "" ? 0 : content.replace(/\n$/, "").split("\n").length;
   const title = (
     <>
@@ -178,6 +185,12 @@ export function ReadCard(props: FileCardProps) {
           </div>
           <p className="card-error">{failureText(observation)}</p>
         </div>
+      ) : images.length > 0 ? (
+        <Fold foldKey={foldKey} title={title} aside="image">
+          {images.map((image, index) => (
+            <img key={index} className="file-image" src={image} alt={content} />
+          ))}
+        </Fold>
       ) : (
         <Fold foldKey={foldKey} title={title} aside={`${lines} ${lines === 1 ? "line" : "lines"}`}>
           {/* eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- a scrollable region must take focus */}

@@ -1,0 +1,211 @@
+"""The `edit_file` tool: the agent drafts an edit, and a model writes it out (agent-core 4.13)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, ClassVar, Final, NamedTuple
+
+from pydantic import Field
+
+from agent_core.errors import ToolError
+from agent_core.events.messages import TextContent
+from agent_core.events.schema import Action
+from agent_core.tools.definition import ToolDefinition
+from agent_core.tools.file_editor import FileEditorObservation
+from agent_core.tools.llm_draft import TRIES, corrected, written_out
+from agent_core.tools.registry import register_tool
+from agent_core.tools.sandbox_executor import SandboxExecutor
+from agent_core.tools.spec import DeclaredResources, DraftModel, SandboxAccess, ToolAnnotations, ToolContext
+
+LIMIT_SECONDS: Final = 60.0
+ROUNDS: Final = 5
+MAX_ROUNDS: Final = 20
+MAX_LINES: Final = 301
+SHOWN_PROBLEMS: Final = 5
+
+
+class LLMEditAction(Action):
+    """A draft, and the lines that it is about."""
+
+    path: str = Field(description="Absolute path of the file. One that does not exist is made, of the draft.")
+    content: str = Field(
+        description="Draft of the new lines. Lines that stay may be left out, with a comment in their place such as"
+        " `# ... existing code ...`; write enough of those around a change to tell where it is."
+    )
+    start: int = Field(
+        default=1, description="First line of the part to edit, from 1; -1 puts the draft behind the last line."
+    )
+    end: int = Field(default=-1, description="Last line of the part to edit; -1 is the last line of the file.")
+
+
+class LLMEditObservation(FileEditorObservation):
+    """What was changed, with the diff; an error when the new text has errors of syntax that the old one had not."""
+
+
+class LLMEditExecutor(SandboxExecutor[LLMEditAction, LLMEditObservation]):
+    """Reads the lines, has the conversation's draft model write out the draft, looks for errors, and writes, once.
+
+    What the model cannot do leaves the file as it was. With `enable_auto_lint` the model is asked to correct what the
+    edit breaks, up to `correct_num` times; what is still broken then is written all the same, and told.
+    """
+
+    def __init__(self, enable_auto_lint: bool = True, correct_num: int = ROUNDS, working_dir: str = "") -> None:
+        super().__init__(working_dir)
+        self.enable_auto_lint = enable_auto_lint
+        self.correct_num = correct_num
+
+    async def carry_out(self, action: LLMEditAction, context: ToolContext, key: str | None) -> LLMEditObservation:
+        sandbox = context.sandbox
+        write = {"command": "replace", "path": action.path}
+        if key is not None and await _is_known(sandbox, key):  # a crash came between: it is written, and never again
+            return _told(await _ask(sandbox, "file.range", write, key))
+        read = {"command": "read", "path": action.path, "first": action.start, "last": action.end}
+        seen = await _ask(sandbox, "file.range", {**read, "draft": action.content})
+        if seen["is_error"]:
+            return _told(seen)
+        span = _Span(action.path, seen["first"], seen["last"])
+        text: str | None = action.content.replace("\r\n", "\n")
+        if span.first <= span.last:
+            text = await written_out(_required(context.draft_model), action.path, seen["content"], action.content)
+        if text is None:
+            said = f"The draft model gave no usable text in {TRIES} tries, so {action.path} is as it was. Try a smaller"
+            return _told({**seen, "is_error": True, "text": f"{said} range, or a draft with less left out."})
+        problems: list[_Problem] = []
+        if self.enable_auto_lint:
+            text, problems = await self._corrected(context, span, text)
+        write = {**write, "version": seen["version"], **span.args, "text": text, "problems": _shown(problems)}
+        return _told(await _ask(sandbox, "file.range", write, key))
+
+    async def _corrected(self, context: ToolContext, span: _Span, text: str) -> tuple[str, list[_Problem]]:
+        """The text without the problems that the model could correct, and what is left of them."""
+        model = context.draft_model
+        for _ in range(self.correct_num):
+            problems = await _problems(context.sandbox, span, text)
+            if not problems or model is None:
+                return text, problems
+            before, part, after = _around(text, max(0, problems[0].line - span.first))
+            try:
+                better = await corrected(model, span.path, part, _shown(problems))
+            except ToolError:
+                return text, problems
+            if better is None:
+                return text, problems
+            text = before + (f"{better}\n" if after and better and not better.endswith("\n") else better) + after
+        return text, await _problems(context.sandbox, span, text)
+
+
+class _Problem(NamedTuple):
+    line: int
+    text: str
+
+
+class _Span(NamedTuple):
+    """The lines that are replaced; `last` is the one before `first` where a text is put between lines."""
+
+    path: str
+    first: int
+    last: int
+
+    @property
+    def args(self) -> dict[str, Any]:
+        """They, for a request to the sandbox."""
+        return {"path": self.path, "first": self.first, "last": self.last}
+
+
+async def _ask(sandbox: SandboxAccess, op: str, args: dict[str, Any], key: str | None = None) -> dict[str, Any]:
+    return (await sandbox.request(op, args, key=key, limit_seconds=LIMIT_SECONDS)).result
+
+
+async def _is_known(sandbox: SandboxAccess, key: str) -> bool:
+    state = (await sandbox.request("journal.lookup", {"key": key}, limit_seconds=LIMIT_SECONDS)).result["state"]
+    return state in ("running", "done")
+
+
+async def _problems(sandbox: SandboxAccess, span: _Span, text: str) -> list[_Problem]:
+    """What the text would break; nothing where that cannot be found out."""
+    try:
+        result = await _ask(sandbox, "code.lint", {**span.args, "text": text})
+    except ToolError:
+        return []
+    return [_Problem(int(one["line"]), str(one["text"])) for one in result.get("problems", [])]
+
+
+def _around(text: str, line: int) -> tuple[str, str, str]:
+    """The text in three parts, of which the middle one is all of it, or as much around a line as a model may edit."""
+    lines = re.findall(r"[^\n]*\n|[^\n]+", text)
+    start = max(0, min(line - MAX_LINES // 2, len(lines) - MAX_LINES))
+    parts = lines[:start], lines[start : start + MAX_LINES], lines[start + MAX_LINES :]
+    before, part, after = ("".join(each) for each in parts)
+    return before, part, after
+
+
+def _shown(problems: list[_Problem]) -> str:
+    lines = [f"line {one.line}: {one.text}" if one.line else one.text for one in problems[:SHOWN_PROBLEMS]]
+    if len(problems) > SHOWN_PROBLEMS:
+        lines.append(f"[… and {len(problems) - SHOWN_PROBLEMS} more]")
+    return "\n".join(lines)
+
+
+def _required(model: DraftModel | None) -> DraftModel:
+    if model is None:
+        raise ToolError("edit_file needs a conversation's model to write the draft out; there is none here")
+    return model
+
+
+def _told(result: dict[str, Any]) -> LLMEditObservation:
+    kept = {name: result.get(name) for name in ("path", "old_content", "new_content", "diff")}
+    is_new = not result["prev_exist"]
+    return LLMEditObservation(
+        content=[TextContent(text=result["text"])],
+        is_error=result["is_error"],
+        command="create" if is_new else "str_replace",
+        prev_exist=not is_new,
+        **kept,
+    )
+
+
+_DESCRIPTION: Final = """Edit a file, or make a new one, by a draft of the new lines.
+
+Another model writes the draft out, so lines that stay can be left out of it: put a comment like
+`# ... existing code ...` in their place. It sees the lines from `start` to `end` only, which are at most 300: look at
+the file first, and give a range that is just large enough. What the edit breaks in the syntax is corrected, or told.
+
+- A file that does not exist is made of the draft, word for word.
+- `start` -1 puts the draft, word for word, behind the last line.
+- To remove lines write a draft of the lines around them, with a comment that says what is gone.
+
+Example: in a file with def a in lines 1 to 3 and def b in lines 5 to 9, to change the last line of b:
+start 5, end 9, content:
+def b():
+    # ... existing code ...
+    return total * 2"""
+
+
+class LLMBasedFileEditTool(ToolDefinition[LLMEditAction, LLMEditObservation]):
+    """The `edit_file` tool."""
+
+    journaled: ClassVar[bool] = True
+    tool_name: ClassVar[str] = "edit_file"
+    description: str = _DESCRIPTION
+    annotations: ToolAnnotations = ToolAnnotations(title="Edit file by a draft", openWorldHint=False)
+
+    @classmethod
+    def make_executor(cls, *, enable_auto_lint: bool = True, correct_num: int = ROUNDS) -> Callable[..., Any]:
+        """What carries out the calls.
+
+        Raises:
+            ValueError: `correct_num` is none that makes sense.
+        """
+        if isinstance(correct_num, bool) or not isinstance(correct_num, int) or not 0 <= correct_num <= MAX_ROUNDS:
+            raise ValueError(f"correct_num is {correct_num!r}: give a whole number from 0 to {MAX_ROUNDS}")
+        if not isinstance(enable_auto_lint, bool):
+            raise ValueError(f"enable_auto_lint is {enable_auto_lint!r}: give true or false")
+        return LLMEditExecutor(enable_auto_lint, correct_num)
+
+    def declared_resources(self, action: Action) -> DeclaredResources:
+        path = action.path if isinstance(action, LLMEditAction) else ""
+        return DeclaredResources(keys=(f"file:{path}",), declared=True)
+
+
+register_tool(LLMBasedFileEditTool.tool_name, LLMBasedFileEditTool)
