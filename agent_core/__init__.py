@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from agent_core.agent.critic import (
         AgentFinishedCritic,
         CriticBase,
+        CriticMixin,
         EmptyPatchCritic,
         IterativeRefinementConfig,
         PassCritic,
@@ -90,6 +91,7 @@ __all__ = [
     "ConversationRunError",
     "ConversationWindowCondenser",
     "CriticBase",
+    "CriticMixin",
     "DockerWorkspace",
     "EmptyPatchCritic",
     "EnsembleSecurityAnalyzer",
@@ -156,6 +158,7 @@ _MODULES = {
     "agent.critic": (
         "AgentFinishedCritic",
         "CriticBase",
+        "CriticMixin",
         "EmptyPatchCritic",
         "IterativeRefinementConfig",
         "PassCritic",

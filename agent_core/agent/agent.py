@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from agent_core.agent.base import AgentBase
+from agent_core.agent.critic import CriticMixin
 from agent_core.agent.step_form import StepInput, StepOutcome
 from agent_core.agent.text_calls import is_call_in_text
 from agent_core.agent.tool_calls import parse_call
@@ -32,7 +33,7 @@ CUT_OFF = (
 AFTER_FINISH = "Not run: the call of finish before it in the same reply ended the task."
 
 
-class Agent(AgentBase):
+class Agent(CriticMixin, AgentBase):
     """Reasons and acts through the tools it is given."""
 
     async def astep(self, step: StepInput) -> StepOutcome:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from pydantic import BeforeValidator, Field, SerializeAsAny
 
@@ -87,6 +87,17 @@ def _revive(value: object) -> object:
 
 AnyCritic = Annotated[SerializeAsAny[CriticBase], BeforeValidator(_revive)]
 """A field holding any critic, restored to its own class when read back."""
+
+
+class CriticMixin:
+    """What an agent with a `critic` can have judged."""
+
+    if TYPE_CHECKING:
+        critic: CriticBase | None  # a field of the agent's own
+
+    async def criticised(self, known: Sequence[Event], events: Sequence[AnyEvent]) -> list[AnyEvent]:
+        """The new `events` with the result of the agent's critic in those that it judges; without one as they are."""
+        return list(events) if self.critic is None else await criticised(self.critic, known, events)
 
 
 class PassCritic(CriticBase):

@@ -16,12 +16,13 @@ from typing import Any
 from agent_core.agent.base import AgentBase
 from agent_core.controller.branch_state import state_of_branch
 from agent_core.controller.entries import decisions, first_state, recalls
-from agent_core.controller.guards import check_limits, error_events, failure_of
+from agent_core.controller.failing import STORE_RETRY_SECONDS, Failing
+from agent_core.controller.guards import check_limits
 from agent_core.controller.hook_rounds import HookRounds
 from agent_core.controller.remarks import answers_to_invalid_calls, refinement
 from agent_core.controller.state import INTERRUPTING, ConversationState, Move
 from agent_core.controller.step import Step
-from agent_core.errors import DrydockError, EventStoreError, StaleOwnerError, StreamClosedError
+from agent_core.errors import EventStoreError, StaleOwnerError, StreamClosedError
 from agent_core.events.branches import Branches, Rewind
 from agent_core.events.control import (
     AgentState,
@@ -38,9 +39,6 @@ from agent_core.security.confirmation import NeverConfirm
 logger = logging.getLogger(__name__)
 
 SUBSCRIBER = "agent_controller"
-
-STORE_RETRY_SECONDS = 2.0
-"""Until a state that could not be stored is tried again."""
 
 _ANSWERABLE = frozenset(
     {
@@ -80,6 +78,7 @@ class AgentController:
         self._stream = stream
         self._agent = agent
         self._step = step
+        self._failing = Failing(stream, step.account, self._enter)
         self._branches = Branches()
         self._is_stale = False
         self._step_task: asyncio.Task[None] | None = None
@@ -88,6 +87,11 @@ class AgentController:
         self._begun = asyncio.Event()
         # Protects a decision until its events are read: a step that ends and an event that comes must not both decide.
         self._deciding = asyncio.Lock()
+
+    @property
+    def failure(self) -> Exception | None:
+        """What its agent failed with the last time; None where it never did since the conversation was opened."""
+        return self._failing.error
 
     def observe(self, event: AnyEvent) -> None:
         """Take a stored event into account, without acting on it."""
@@ -272,29 +276,11 @@ class AgentController:
         except StreamClosedError:
             return
         except Exception as error:  # noqa: BLE001 - the boundary: whatever a step runs into becomes the state `error`
-            await self._fail(error)
+            await self._failing.fail(error)
             return
         # The events of the step may have been read while it was still busy; then nobody has decided on them yet.
         self._step_task = None
         await self._guarded(self._advance)
-
-    async def _fail(self, error: Exception) -> None:
-        reason, detail = failure_of(error)
-        if not isinstance(error, DrydockError):
-            logger.exception("conversation %s: the step failed", self._stream.conversation_id, exc_info=error)
-        self._stream.publish(StatusNotice(reason if "$" in reason else "STATUS$ERROR", detail, "error"))
-        while not self._stream.closed:
-            try:
-                await self._step.account.settle()
-                await self._enter(AgentState.ERROR, reason=reason, detail=detail, because=error_events(error, detail))
-                return
-            except (StaleOwnerError, StreamClosedError):
-                return
-            except EventStoreError as unwritten:
-                logger.error(
-                    "conversation %s: its error is not stored yet: %s", self._stream.conversation_id, unwritten
-                )
-                await asyncio.sleep(STORE_RETRY_SECONDS)
 
     async def _cancel_step(self) -> None:
         if (task := self._step_task) is not None and not task.done():

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from pydantic import ValidationError
+
 from agent_core.agent.agent import outcome_of
 from agent_core.agent.step_form import StepInput, StepOutcome
 from agent_core.events.branches import active_branch
@@ -41,7 +43,7 @@ class ReplayManager:
         """
         if not isinstance(trajectory, list):
             raise ValueError(f"trajectory: is a {type(trajectory).__name__}; give a list of events")
-        events = [one if isinstance(one, Event) else from_data(one) for one in trajectory]
+        events = [_event_of(one, place) for place, one in enumerate(trajectory)]
         stored: list[AnyEvent] = active_branch(events)  # type: ignore[arg-type] # all of them are of the union
         return [
             event.model_copy(update={"id": UNSTORED})
@@ -160,3 +162,15 @@ def beginning_of(turns: Sequence[Message]) -> list[AnyEvent]:
         raise ValueError("trajectory: does not begin with a message of the user; give it from its beginning")
     rest: list[AnyEvent] = [Trajectory(turns=list(turns[1:]))] if len(turns) > 1 else []
     return [*rest, MessageEvent(source="user", llm_message=turns[0])]
+
+
+def _event_of(one: Any, place: int) -> Event:
+    if isinstance(one, Event):
+        return one
+    try:
+        return from_data(one)
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_input=False)[0]
+        field = ".".join(str(part) for part in problem["loc"][1:])
+        what = f"its {field}: {problem['msg']}" if field else f"it is {type(one).__name__}, or has no known kind"
+        raise ValueError(f"trajectory: entry {place} is no event ({what}); give events, or their data") from None

@@ -148,6 +148,12 @@ class LLMConfig(BaseModel):
     """
     drop_params: bool = True
     """Leave out options that the provider does not know, rather than fail."""
+    modify_params: bool = True
+    """Whether the client library may mend a request that its provider would refuse; deprecated, and always done."""
+    stream: bool = False
+    """For programs that ask for it: answers are streamed in any case, and whoever listens hears them."""
+    custom_tokenizer: str | None = None
+    """Path of a ``tokenizer.json`` by which prompts are counted; without one they are estimated."""
     model_canonical_name: str | None = None
     """Name under which abilities and prices are looked up, where `model` is an alias."""
     extra_headers: dict[str, str] | None = None

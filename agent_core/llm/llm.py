@@ -4,36 +4,37 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Self, cast
+from itertools import chain
+from typing import Annotated, Any, cast
 
 from pydantic import BeforeValidator, PrivateAttr, SerializeAsAny
 
 from agent_core.errors import FunctionCallValidationError, LLMError
 from agent_core.events.llm_events import TokenUsage
 from agent_core.events.messages import Message
-from agent_core.llm.abilities import abilities_of, check_window, lookup_name
+from agent_core.llm.abilities import check_window, lookup_name
 from agent_core.llm.addresses import endpoint_of
 from agent_core.llm.assembly import Assembly
 from agent_core.llm.calling import Asked, Schema, as_schemas, run_alone
 from agent_core.llm.client import shared_client
 from agent_core.llm.completion import Completion, RetryListener, heard_by
 from agent_core.llm.completion_log import log_completion
-from agent_core.llm.config import DEMO_MODEL, LLMConfig
+from agent_core.llm.config import DEMO_MODEL
 from agent_core.llm.deltas import DeltaListener
 from agent_core.llm.exchange import CallContext, ChatRequest, Transport
 from agent_core.llm.features import ModelFeatures
 from agent_core.llm.images import inlined
-from agent_core.llm.metrics import Metrics
-from agent_core.llm.model_table import model_entry
+from agent_core.llm.known_model import KnownModel
 from agent_core.llm.options import headers_of, parameters_of, with_given
-from agent_core.llm.prices import CHARS_PER_TOKEN, cost_of, usage_of
-from agent_core.llm.render import WireMessage, adapted, has_images, render_message, texts_size
+from agent_core.llm.prices import cost_of, usage_of
+from agent_core.llm.render import WireMessage, adapted, has_images, render_message, texts_of, texts_size
 from agent_core.llm.response import LLMResponse, ResponseKind, RetryNotice, classify
 from agent_core.llm.retry import RetryPolicy
 from agent_core.llm.text_protocol.calls import TextCalls
 from agent_core.llm.text_protocol.syntax import STOP_WORD
+from agent_core.llm.tokens import count_tokens
 from agent_core.llm.transports import transport_of
 
 logger = logging.getLogger(__name__)
@@ -41,7 +42,7 @@ logger = logging.getLogger(__name__)
 __all__ = ["DEMO_MODEL", "LLM", "AnyLLM", "CallContext", "LLMResponse", "ResponseKind", "RetryNotice", "classify"]
 
 
-class LLM(LLMConfig):
+class LLM(KnownModel):
     """A model and how to call it. Frozen, so it may be shared and copied freely; holds no connection.
 
     What its calls cost is counted beside the configuration, in `metrics`. Copies made with `model_copy` count together,
@@ -54,8 +55,6 @@ class LLM(LLMConfig):
     """
 
     _transport: Transport | None = PrivateAttr(default=None)
-    _metrics: Metrics = PrivateAttr(default_factory=Metrics)
-    _abilities: ModelFeatures | None = PrivateAttr(default=None)
 
     def __eq__(self, other: object) -> bool:
         """Whether the configuration is the same; what was spent makes no difference."""
@@ -64,36 +63,10 @@ class LLM(LLMConfig):
         same = type(self) is type(other) and self._transport is other._transport
         return same and self.__dict__ == other.__dict__
 
-    @property
-    def metrics(self) -> Metrics:
-        """What the calls of this model cost so far, in this process."""
-        return self._metrics
-
-    def reset_metrics(self) -> None:
-        """Count from nothing, and no longer together with the models that this one was copied from or to."""
-        self._metrics = Metrics()
-
-    def restore_metrics(self, metrics: Metrics) -> None:
-        """Go on counting from a copy of these figures, alone."""
-        self._metrics = metrics.deep_copy()
-
     def using(self, transport: Transport) -> LLM:
         """The same model, reached another way (tests, recordings)."""
         copy = self.model_copy()
         copy._transport = transport
-        return copy
-
-    @property
-    def features(self) -> ModelFeatures:
-        """What the model can do, own settings first; looked up once per model."""
-        if self._abilities is None:
-            self._abilities = abilities_of(self)
-        return self._abilities
-
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """A copy with these fields changed; both count together (see `metrics`)."""
-        copy = super().model_copy(update=update, deep=deep)
-        copy._abilities = None
         return copy
 
     def render(self, message: Message) -> WireMessage:
@@ -120,42 +93,15 @@ class LLM(LLMConfig):
         features = self.features
         return [adapted(message, features) for message in messages]
 
-    @property
-    def effective_max_input_tokens(self) -> int | None:
-        """The context window: the configured one, else the published one, None when neither is known."""
-        return self.features.max_input_tokens
-
-    @property
-    def effective_max_output_tokens(self) -> int | None:
-        """The longest answer: the configured one, else the published one, None when neither is known."""
-        return self.features.max_output_tokens
-
-    @property
-    def model_info(self) -> Mapping[str, Any] | None:
-        """The public table's entry for this model; None when it is not listed."""
-        return model_entry(lookup_name(self))
-
-    def vision_is_active(self) -> bool:
-        """Whether images are sent."""
-        return self.features.vision
-
-    def is_caching_prompt_active(self) -> bool:
-        """Whether the ends of reusable prefixes are marked."""
-        return self.caching_prompt and self.features.prompt_cache_marks
-
-    def uses_responses_api(self) -> bool:
-        """Whether the model is asked through the Responses API."""
-        return self.features.responses
-
     def get_token_count(
         self,
         messages: Sequence[Message | WireMessage],
         tools: Sequence[Schema] = (),
         add_security_risk_prediction: bool = False,
     ) -> int:
-        """Tokens of a prompt, estimated: a quarter of its characters."""
-        schemas = sum(len(json.dumps(tool)) for tool in as_schemas(tools, add_security_risk_prediction))
-        return (texts_size(self._wire(messages)) + schemas) // CHARS_PER_TOKEN
+        """Tokens of a prompt: by `custom_tokenizer`, or else estimated, a quarter of its characters."""
+        schemas = (json.dumps(tool) for tool in as_schemas(tools, add_security_risk_prediction))
+        return count_tokens(chain(texts_of(self._wire(messages)), schemas), self.custom_tokenizer)
 
     async def acompletion(
         self,

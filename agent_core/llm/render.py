@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from agent_core.events.messages import ImageContent, Message, MessageToolCall
@@ -183,15 +183,20 @@ def has_images(message: WireMessage) -> bool:
     return isinstance(content, list) and any(item.get("type") == "image_url" for item in content)
 
 
-def texts_size(messages: Sequence[WireMessage]) -> int:
-    """Characters of a prompt, roughly: texts and tool-call arguments, without images."""
-    size = 0
+def texts_of(messages: Sequence[WireMessage]) -> Iterator[str]:
+    """What a prompt says, piece by piece: texts, and names and arguments of calls, without images."""
     for message in messages:
         content = message.get("content")
         if isinstance(content, str):
-            size += len(content)
+            yield content
         elif content:
-            size += sum(len(item.get("text") or "") for item in content)
+            for item in content:
+                yield item.get("text") or ""
         for call in message.get("tool_calls") or ():
-            size += len(call["function"]["arguments"]) + len(call["function"]["name"])
-    return size
+            yield call["function"]["name"]
+            yield call["function"]["arguments"]
+
+
+def texts_size(messages: Sequence[WireMessage]) -> int:
+    """Characters of a prompt, roughly."""
+    return sum(map(len, texts_of(messages)))

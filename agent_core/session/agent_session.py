@@ -119,6 +119,11 @@ class AgentSession:
     def _state(self) -> ConversationState | None:
         return self._parts.controller.state if self._parts is not None else None
 
+    @property
+    def failure(self) -> Exception | None:
+        """What the agent failed with the last time in this session; None where it did not."""
+        return self._parts.controller.failure if self._parts is not None else None
+
     def has_hooks(self, event: HookEvent) -> bool:
         """Whether any hook wants to know of such an event; valid after `start`."""
         return self._parts is not None and self._parts.hooks.has(event)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import traceback
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -19,7 +20,9 @@ Callback = Callable[[Any], object]
 
 
 class Callbacks:
-    """Calls a program's functions one after another; one that fails is logged, and called again the next time.
+    """Calls a program's functions one after another; one that fails is called again the next time.
+
+    Its first failure is logged in one line; with the level of debugging all of them are, with their traces.
 
     Attributes:
         thread: where they are called.
@@ -29,6 +32,7 @@ class Callbacks:
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="callbacks")
         self._for_events = list(for_events)
         self._for_tokens = list(for_tokens)
+        self._failed: set[int] = set()
 
     def add(self, callback: Callback) -> None:
         """Call this one too, with each event from now on."""
@@ -57,5 +61,14 @@ class Callbacks:
                 result = await loop.run_in_executor(self.thread, callback, told)
                 if inspect.isawaitable(result):
                     await result
-            except Exception:
-                logger.exception("a callback of a conversation failed")
+            except Exception as error:  # noqa: BLE001 - whatever a program's function does, its conversation goes on
+                self._log(callback, error)
+
+    def _log(self, callback: Callback, error: Exception) -> None:
+        name = getattr(callback, "__qualname__", type(callback).__qualname__)
+        logger.debug("the callback %s failed", name, exc_info=error)
+        if id(callback) not in self._failed:
+            self._failed.add(id(callback))
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            text = "the callback %s failed, and is called all the same from now on: %s: %s (%s, line %s)"
+            logger.error(text, name, type(error).__name__, error, place.filename, place.lineno)

@@ -188,9 +188,11 @@ class ConversationLoop:
             raise RuntimeError(f"conversation {self.conversation_id} is running already")
         self.is_running = True
         self._ended.clear()
+        cause: Exception | None = None
         try:
             async with self.sandbox.turn:
                 await self._run_to_rest()
+            cause = self._session.failure if self._session is not None else None
         except asyncio.CancelledError:
             await self._pause_session()
             raise
@@ -202,7 +204,7 @@ class ConversationLoop:
             self._ended.set()
         fold = await self.log.present()
         if fold.is_failure:
-            raise self._failure(fold.failure)
+            raise self._failure(fold.failure) from cause
 
     async def until_run_ended(self) -> None:
         """Wait until a run that was cancelled is over: its agent is paused, and the next one may begin."""

@@ -16,6 +16,7 @@ from agent_core.security.hooks import HookConfig
 from agent_core.session.conversation_loop import ConversationLoop
 from agent_core.session.event_list import Events
 from agent_core.session.log_facts import LogFacts
+from agent_core.session.secret_view import SecretView
 from agent_core.session.status import ExecutionStatus, StatusFold
 from agent_core.session.workspace import Workspace
 
@@ -33,6 +34,7 @@ class ConversationView:
         events: what was said and done, like a list.
         log: all that is stored, like a list: the events, and beside them states, questions to the memory, costs.
         tags: words that its program put on it.
+        secret_registry: the names of its secrets.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class ConversationView:
         self.events = Events(work.log)
         self.log = Events(work.log, whole=True)
         self.tags = tags
+        self.secret_registry = SecretView(work)
         self._work = work
 
     @property

@@ -44,6 +44,7 @@ HOMES = {
     "yaml": {"agent_core/skills/frontmatter.py"},
     "cryptography": {"server/auth"},
     "playwright": {"runtime_images/runner/browser_driver"},
+    "tokenizers": {"agent_core/llm/tokens.py"},
     "orjson": {"server", "agent_core/llm", "agent_core/runtime", "agent_core/testing"},
 }
 """Each third-party library and the only places that import it."""

@@ -12,6 +12,7 @@ from agent_core.agent.base import AgentBase
 from agent_core.agent.critic import (
     AgentFinishedCritic,
     CriticBase,
+    CriticMixin,
     EmptyPatchCritic,
     IterativeRefinementConfig,
     PassCritic,
@@ -20,6 +21,7 @@ from agent_core.agent.presets import get_default_agent
 from agent_core.controller.state import CRITIC
 from agent_core.events.event import Event
 from agent_core.events.llm_events import ActionEvent, CriticResult, MessageEvent
+from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
 from agent_core.llm.llm import LLM
 from agent_core.tools.finish import FinishAction
@@ -128,3 +130,14 @@ def test_the_critics_that_need_no_model() -> None:
 def test_an_agent_with_a_critic_is_made_again() -> None:
     agent = get_default_agent(LLM()).model_copy(update={"critic": EmptyPatchCritic(iterative_refinement=REFINING)})
     assert AgentBase.revive(agent.model_dump(mode="json")) == agent
+
+
+async def test_an_agent_has_what_it_does_judged_by_its_critic_where_it_has_one() -> None:
+    said: list[AnyEvent] = [MessageEvent(source="agent", llm_message=Message.assistant("Done."))]
+    judged = await Agent(llm=LLM(), critic=PassCritic()).criticised([], said)
+    assert [event.critic_result for event in judged if isinstance(event, MessageEvent)] == [
+        CriticResult(score=1.0, message="Everything passes.")
+    ]
+    assert await Agent(llm=LLM()).criticised([], said) == said
+    assert issubclass(Agent, CriticMixin)
+    assert issubclass(Agent, AgentBase)

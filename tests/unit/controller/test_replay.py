@@ -149,10 +149,24 @@ def test_environment_results_and_what_was_undone_are_left_out_and_ids_are_cleare
     ]
 
 
-@pytest.mark.parametrize("trajectory", [None, {}, "[]", [1]])
-def test_a_trajectory_has_to_be_a_list_of_events(trajectory: Any) -> None:
-    with pytest.raises(ValueError, match=r"trajectory|valid"):
+@pytest.mark.parametrize(
+    ("trajectory", "problem"),
+    [
+        (None, "trajectory: is a NoneType; give a list of events"),
+        ({}, "trajectory: is a dict; give a list"),
+        ("[]", "trajectory: is a str; give a list"),
+        ([1], r"trajectory: entry 0 is no event \(it is int, or has no known kind\); give events, or their data"),
+        (
+            [MessageEvent(llm_message=Message.user("a")), {"kind": "nope"}],
+            r"entry 1 is no event \(it is dict, or has no known kind",
+        ),
+        ([{"kind": "MessageEvent"}], r"entry 0 is no event \(its llm_message: Field required\)"),
+    ],
+)
+def test_a_trajectory_has_to_be_a_list_of_events(trajectory: Any, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem) as caught:
         ReplayManager.get_replay_events(trajectory)
+    assert type(caught.value) is ValueError
 
 
 def test_it_has_to_begin_with_the_user() -> None:

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from agent_core import Conversation, Event, ExecutionStatus, Tool
 from agent_core.agent.agent import Agent
-from agent_core.errors import LLMError, LLMRateLimitError
+from agent_core.errors import ConversationRunError, LLMError, LLMRateLimitError
 from agent_core.events.control import Condensation
 from agent_core.events.llm_events import ActionEvent, MessageEvent, ObservationEvent, UserRejectObservation
 from agent_core.events.transient import TextDelta
@@ -23,6 +24,8 @@ from agent_core.memory.condensers.summarizing import LLMSummarizingCondenser
 from agent_core.security.analyzer import LLMSecurityAnalyzer
 from agent_core.security.confirmation import AlwaysConfirm, ConfirmRisky, NeverConfirm
 from agent_core.security.hooks import HookConfig
+from agent_core.security.secrets import CallableSecret
+from agent_core.skills.context import AgentContext
 from agent_core.tools.execution import ToolExecutor
 from agent_core.tools.registry import register_tool
 from agent_core.tools.task_tracker import TaskItem, TaskTrackerAction
@@ -494,7 +497,39 @@ def test_a_callback_that_fails_disturbs_nobody(caplog: pytest.LogCaptureFixture)
         one.send_message("Hello")
         one.run()
         assert len(seen) == len(one.state.log)
-    assert "no such display" in caplog.text
+    (told,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert "broken failed" in told.message
+    assert "OSError: no such display" in told.message
+    assert __file__ in told.message
+    assert told.exc_info is None
+
+
+def test_the_cause_of_a_failed_run_is_what_its_model_failed_with() -> None:
+    error = LLMRateLimitError("too many requests")
+    with conversation(agent(Script(error, DONE))) as one:
+        one.send_message("Hello")
+        with pytest.raises(ConversationRunError) as caught:
+            one.run()
+        assert caught.value.__cause__ is error
+        one.send_message("Again")
+        one.run()
+        assert status(one) is FINISHED
+
+
+def test_the_state_tells_the_names_of_the_secrets_and_what_a_command_gets() -> None:
+    given = {"TOKEN": "swordfish-1", "OTHER": SecretStr("halibut-22")}
+    who = agent(Script(), agent_context=AgentContext(secrets={"OLD": "pike-333", "TOKEN": "pike-444"}))
+    with conversation(who, secrets=given) as one:
+        registry = one.state.secret_registry
+        assert sorted(registry) == ["OLD", "OTHER", "TOKEN"]
+        assert "TOKEN" in registry
+        assert "SWORD" not in registry
+        assert registry.environment_for("echo $token $OLD") == {"TOKEN": "swordfish-1", "OLD": "pike-333"}
+        registry.update({"LATE": CallableSecret(lambda: "cod-55555", "fresh")})
+        assert registry.descriptions()["LATE"] == "fresh"
+        assert registry.environment_for("LATE") == {"LATE": "cod-55555"}
+        assert len(registry) == 4
+        assert "swordfish" not in f"{registry!r} {registry.descriptions()}"
 
 
 # --- status and state ---

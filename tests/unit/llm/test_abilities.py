@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator
+from pathlib import Path
 
 import pytest
 from pydantic import SecretStr, ValidationError
 
 from agent_core.errors import LLMBadRequestError
-from agent_core.events.messages import Message
+from agent_core.events.messages import Message, MessageToolCall
 from agent_core.llm.abilities import MIN_WINDOW, SHORT_WINDOWS
 from agent_core.llm.addresses import endpoint_of
 from agent_core.llm.exchange import ChatRequest, Chunk, Endpoint
@@ -89,6 +91,36 @@ def test_the_tokens_of_a_prompt_are_estimated_with_its_tools() -> None:
     messages = [llm.render(Message.user("x" * 400))]
     assert llm.get_token_count(messages) == 100
     assert llm.get_token_count(messages, [{"type": "function", "function": {"name": "terminal"}}]) > 100
+
+
+def test_a_tokenizer_of_ones_own_counts_exactly(tmp_path: Path) -> None:
+    vocabulary = {word: number for number, word in enumerate(["[UNK]", "one", "two"])}
+    model = {"type": "WordLevel", "vocab": vocabulary, "unk_token": "[UNK]"}
+    file = tmp_path / "tokenizer.json"
+    file.write_text(json.dumps({"version": "1.0", "pre_tokenizer": {"type": "Whitespace"}, "model": model}))
+    llm = LLM(model="openai/x", custom_tokenizer=str(file))
+    call = MessageToolCall(id="1", name="two", arguments="two two")
+    said = [Message.user("one two one"), Message(role="assistant", tool_calls=[call])]
+    assert llm.get_token_count(said) == 6
+    assert llm.get_token_count(said[:1], [{"one": "two"}]) > 3
+
+
+def test_without_a_tokenizer_that_can_be_used_tokens_are_estimated(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "broken.json").write_text("{")
+    for name in ("nonesuch.json", "broken.json", "broken.json"):
+        llm = LLM(model="openai/x", custom_tokenizer=str(tmp_path / name))
+        assert llm.get_token_count([Message.user("x" * 400)]) == 100
+    assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
+    assert "broken.json' cannot be used" in caplog.text
+
+
+def test_settings_of_older_programs_are_taken() -> None:
+    llm = LLM(model="openai/x")
+    assert (llm.stream, llm.modify_params, llm.custom_tokenizer) == (False, True, None)
+    kept = LLM.model_validate_json(LLM(model="openai/x", stream=True, modify_params=False).model_dump_json())
+    assert (kept.stream, kept.modify_params) == (True, False)
 
 
 def test_each_provider_gets_its_own_settings_and_no_other() -> None:
