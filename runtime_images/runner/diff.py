@@ -1,34 +1,136 @@
-"""A unified diff of two versions of a text that differ in one place."""
+"""A unified diff of two versions of a text."""
 
 from __future__ import annotations
 
-from typing import List
+import bisect
+from collections import Counter
+from typing import Iterator, List, NamedTuple
 
-_CONTEXT = 3
+CONTEXT = 2
+"""Lines shown before and after each change."""
 _LIMIT = 64 * 1024
+_DEPTH = 8
+
+
+class Change(NamedTuple):
+    """Lines of the old text and the lines of the new one that stand in their place, from start to end each."""
+
+    old_start: int
+    old_end: int
+    new_start: int
+    new_end: int
 
 
 def unified(old: str, new: str, path: str) -> str:
     """Return the diff, "" for equal texts; cut when it is very long.
 
-    What both texts begin and end with is left out and the rest shown as one change: exact for an edit in one place,
-    and found in linear time, which matters for files of millions of lines.
+    It is found in about linear time, which matters for files of millions of lines: lines that stand once in both
+    versions divide it, and what is between two of them is shown as one change where it begins and ends differently.
     """
     if old == new:
         return ""
     before, after = _lines(old), _lines(new)
-    first = _common(before, after)
-    last = _common(before[first:][::-1], after[first:][::-1])
-    start = max(0, first - _CONTEXT)
-    end_before = min(len(before), len(before) - last + _CONTEXT)
-    end_after = min(len(after), len(after) - last + _CONTEXT)
-    parts = [f"--- {path}\n+++ {path}\n", f"@@ -{_range(start, end_before)} +{_range(start, end_after)} @@\n"]
-    parts += [_line(" ", line) for line in before[start:first]]
-    parts += [_line("-", line) for line in before[first : len(before) - last]]
-    parts += [_line("+", line) for line in after[first : len(after) - last]]
-    parts += [_line(" ", line) for line in before[len(before) - last : end_before]]
+    parts = [f"--- {path}\n+++ {path}\n"]
+    size = 0
+    for group in _grouped(changes(before, after)):
+        parts.append(_hunk(before, after, group))
+        size += len(parts[-1])
+        if size > _LIMIT:
+            break
     text = "".join(parts)
     return text if len(text) <= _LIMIT else text[:_LIMIT] + "\n[… the rest of the diff is left out …]\n"
+
+
+def changes(before: List[str], after: List[str]) -> List[Change]:
+    """Return what differs, in its order; never two changes without a common line between them."""
+    found: List[Change] = []
+    waiting = [(Change(0, len(before), 0, len(after)), _DEPTH)]
+    while waiting:
+        part, depth = waiting.pop()
+        part = _trimmed(before, after, part)
+        old, new = part.old_end - part.old_start, part.new_end - part.new_start
+        between = _divided(before, after, part) if old and new and depth else []
+        if len(between) > 1:
+            waiting += [(each, depth - 1) for each in reversed(between)]
+        elif old or new:
+            found.append(part)
+    return found
+
+
+def _trimmed(before: List[str], after: List[str], part: Change) -> Change:
+    """Return the part without what both sides begin and end with."""
+    old_start, old_end, new_start, new_end = part
+    while old_start < old_end and new_start < new_end and before[old_start] == after[new_start]:
+        old_start, new_start = old_start + 1, new_start + 1
+    while old_start < old_end and new_start < new_end and before[old_end - 1] == after[new_end - 1]:
+        old_end, new_end = old_end - 1, new_end - 1
+    return Change(old_start, old_end, new_start, new_end)
+
+
+def _divided(before: List[str], after: List[str], part: Change) -> List[Change]:
+    """Return what is between the lines that stand once on both sides, as many of them as are in the same order."""
+    old, new = before[part.old_start : part.old_end], after[part.new_start : part.new_end]
+    once = Counter(old)
+    places = {line: place for place, line in enumerate(new) if once.get(line) == 1}
+    again = Counter(new)
+    pairs = [(place, places[line]) for place, line in enumerate(old) if line in places and again[line] == 1]
+    parts: List[Change] = []
+    old_start, new_start = part.old_start, part.new_start
+    for old_place, new_place in _rising(pairs):
+        old_at, new_at = part.old_start + old_place, part.new_start + new_place
+        parts.append(Change(old_start, old_at, new_start, new_at))
+        old_start, new_start = old_at + 1, new_at + 1
+    return [*parts, Change(old_start, part.old_end, new_start, part.new_end)]
+
+
+def _rising(pairs: "List[tuple[int, int]]") -> "List[tuple[int, int]]":
+    """Return the longest run of pairs, given by rising first numbers, whose second numbers rise too."""
+    tops: List[int] = []
+    ends: List[int] = []
+    above: List[int] = []
+    for index, (_, place) in enumerate(pairs):
+        pile = bisect.bisect_left(tops, place)
+        above.append(ends[pile - 1] if pile else -1)
+        if pile == len(tops):
+            tops.append(place)
+            ends.append(index)
+        else:
+            tops[pile], ends[pile] = place, index
+    run: "List[tuple[int, int]]" = []
+    index = ends[-1] if ends else -1
+    while index >= 0:
+        run.append(pairs[index])
+        index = above[index]
+    return run[::-1]
+
+
+def _grouped(found: List[Change]) -> Iterator[List[Change]]:
+    """Yield the changes of each hunk: those so near to one another that their context meets."""
+    group: List[Change] = []
+    for change in found:
+        if group and change.old_start - group[-1].old_end > 2 * CONTEXT:
+            yield group
+            group = []
+        group.append(change)
+    if group:
+        yield group
+
+
+def _hunk(before: List[str], after: List[str], group: List[Change]) -> str:
+    head, tail = group[0], group[-1]
+    lead = min(CONTEXT, head.old_start)
+    trail = min(CONTEXT, len(before) - tail.old_end)
+    old = _range(head.old_start - lead, tail.old_end + trail)
+    new = _range(head.new_start - lead, tail.new_end + trail)
+    parts = [f"@@ -{old} +{new} @@\n"]
+    position = head.old_start - lead
+    for change in group:
+        parts += [_line(" ", line) for line in before[position : change.old_start]]
+        parts += [_line("-", line) for line in before[change.old_start : change.old_end]]
+        parts += [_line("+", line) for line in after[change.new_start : change.new_end]]
+        position = change.old_end
+    parts += [_line(" ", line) for line in before[position : tail.old_end + trail]]
+    return "".join(parts)
 
 
 def _lines(text: str) -> List[str]:
@@ -36,15 +138,6 @@ def _lines(text: str) -> List[str]:
     last = lines.pop()
     lines = [line + "\n" for line in lines]
     return [*lines, last] if last else lines
-
-
-def _common(before: List[str], after: List[str]) -> int:
-    count = 0
-    for one, other in zip(before, after):  # noqa: B905 - Python 3.8 does not know strict; the shorter one decides
-        if one != other:
-            break
-        count += 1
-    return count
 
 
 def _range(start: int, end: int) -> str:

@@ -82,8 +82,18 @@ def test_a_diff_applied_to_the_old_text_gives_the_new_one(
     assert found == b.encode()
 
 
+def test_changes_far_from_one_another_are_shown_apart_with_two_lines_around_each() -> None:
+    lines = [f"line {n}\n" for n in range(1, 31)]
+    new = [*lines[:4], "5th\n", *lines[5:24], "more\n", *lines[24:26], *lines[27:]]
+    hunks = unified("".join(lines), "".join(new), "/f").split("@@ -")[1:]
+    assert hunks[0] == "3,5 +3,5 @@\n line 3\n line 4\n-line 5\n+5th\n line 6\n line 7\n"
+    assert hunks[1] == ("23,7 +23,7 @@\n line 23\n line 24\n+more\n line 25\n line 26\n-line 27\n line 28\n line 29\n")
+
+
 def test_a_diff_of_a_huge_file_is_quick_and_bounded() -> None:
     old = "line of text\n" * 500_000
     new = old[: len(old) // 2] + "changed\n" + old[len(old) // 2 :]
     assert unified(old, new, "/file").count("\n") < 15
     assert len(unified("", old, "/file")) < 70_000
+    shuffled = "".join(f"{n * 7919 % 100_000}\n" for n in range(100_000))
+    assert len(unified(shuffled, "".join(sorted(shuffled.splitlines(keepends=True))), "/file")) < 70_000
