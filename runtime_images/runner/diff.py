@@ -134,6 +134,8 @@ def _hunk(before: List[str], after: List[str], group: List[Change]) -> str:
 
 
 def _lines(text: str) -> List[str]:
+    if "\r" in text and "\n" not in text:  # they end the lines, see TextFile
+        text = text.replace("\r", "\n")
     lines = text.split("\n")
     last = lines.pop()
     lines = [line + "\n" for line in lines]

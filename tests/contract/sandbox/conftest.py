@@ -9,6 +9,7 @@ import pytest
 import uvloop
 
 pytest.register_assert_rewrite(
+    "agent_core.testing.editor_contract",
     "agent_core.testing.file_tools_contract",
     "agent_core.testing.sandbox_contract",
     "agent_core.testing.sandbox_isolation",

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent_core.runtime.local import LocalProvider
+from agent_core.testing.editor_contract import FileEditorContract
 from agent_core.testing.file_tools_contract import FileToolsContract
 from agent_core.testing.sandbox_contract import SandboxLifecycleContract, SandboxRequestContract
 from agent_core.testing.sandbox_isolation import SandboxIsolationContract
@@ -36,4 +37,8 @@ class TestIsolation(SandboxIsolationContract):
 
 
 class TestFileTools(FileToolsContract):
+    pass
+
+
+class TestFileEditor(FileEditorContract):
     pass
