@@ -34,13 +34,14 @@ from agent_core.session.given import check_given
 from agent_core.session.making import with_full_context
 from agent_core.session.recorded_call import call_recorded
 from agent_core.session.settings import ConfirmSubagents, SessionSettings
+from agent_core.session.stepping import Stepping
 from agent_core.session.tags import checked_tags
 from agent_core.session.workspace import Workspace, workspace_of
 
 T = TypeVar("T")
 
 
-class Conversation(Branching, Asking):
+class Conversation(Stepping, Branching, Asking):
     """One conversation with an agent, from an ordinary or an asynchronous program.
 
     Nothing happens before the first call. The work is done in an event loop in a thread of its own, so it makes no

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
@@ -16,7 +16,7 @@ from agent_core.agent.critic import AnyCritic
 from agent_core.agent.models_in import llms_in
 from agent_core.agent.prompt_manager import SECURITY_POLICY, SYSTEM_PROMPT
 from agent_core.agent.resume import AgentMark
-from agent_core.agent.step_form import StepInput, StepOutcome
+from agent_core.agent.step_form import StepInput, StepOutcome, SteppingConversation
 from agent_core.agent.system_prompt import PROMPT_DIR, static_message
 from agent_core.agent.tool_user import ToolUser
 from agent_core.agent.vision import vision_tools
@@ -265,6 +265,24 @@ class AgentBase(AgentAbilities, ToolUser):
             agent_class=self.name,
             version=version,
         )
+
+    def step(
+        self,
+        conversation: SteppingConversation,
+        on_event: Callable[[Any], object] | None = None,
+        on_token: Callable[[Any], object] | None = None,
+    ) -> None:
+        """Take one step in a conversation of this agent's (see `Conversation.step`), and wait for it.
+
+        Raises:
+            ValueError: the conversation is another agent's.
+            ConversationRunError: the step failed.
+        """
+        found = conversation.agent
+        rest = {"agent_context": None}  # a conversation completes the context of its agent
+        if type(found) is not type(self) or found.model_copy(update=rest) != self.model_copy(update=rest):
+            raise ValueError(f"conversation: its agent is another {type(found).__name__}; step that one")
+        conversation.step(on_event, on_token)
 
     @abstractmethod
     async def astep(self, step: StepInput) -> StepOutcome:

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.transient import TextDelta, TextDiscarded
 from agent_core.llm.llm import CallContext, LLMResponse, RetryNotice
 from agent_core.tools.definition import ToolDefinition
+
+
+class SteppingConversation(Protocol):
+    """A conversation that takes single steps, as `agent_core.Conversation` does."""
+
+    agent: Any
+
+    def step(self, on_event: Callable[[Any], object] | None, on_token: Callable[[Any], object] | None) -> None:
+        """Let its agent take one step."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

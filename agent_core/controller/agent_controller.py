@@ -59,6 +59,10 @@ class AgentController:
 
     `observe` takes the stored history, `begin` brings the conversation from loading to where it was (or to its first
     state), `run` follows the live log until the stream is closed.
+
+    Attributes:
+        state: what it decides from.
+        steps_left: after how many steps the agent is paused instead of taking another; None: it goes on.
     """
 
     def __init__(
@@ -74,6 +78,7 @@ class AgentController:
         """`check` raises when the agent may not ask its model once more."""
         self._check = check
         self.state = state
+        self.steps_left: int | None = None
         self._rounds = HookRounds(stream.conversation_id, hooks)
         self._stream = stream
         self._agent = agent
@@ -218,7 +223,10 @@ class AgentController:
                 await self._stream.add_events(recalls(state))
             case Move.STEP if state.wants_exit and self._agent.leaves_on_exit:
                 await self._enter(AgentState.FINISHED)
+            case Move.STEP if self.steps_left == 0:
+                await self._enter(AgentState.PAUSED)
             case Move.STEP:
+                self.steps_left = None if self.steps_left is None else self.steps_left - 1
                 self._start(self._run_step())
             case Move.FINISH | Move.AWAIT_INPUT if self._wants_rest() and not self._rounds.may_rest(state):
                 self._start(self._ask_to_rest())

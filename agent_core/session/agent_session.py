@@ -157,8 +157,10 @@ class AgentSession:
         opening.extend([prompt] if prompt is not None else [])
         self._opened_at = (await self.stream.add_events(opening))[-1].id
 
-    async def start(self, initial_message: MessageEvent | None = None) -> None:
+    async def start(self, initial_message: MessageEvent | None = None, *, max_steps: int | None = None) -> None:
         """Bring up the sandbox and the agent, and go on where the log ends.
+
+        After `max_steps` (None: without a limit) an agent that would go on is paused.
 
         Progress is published on the stream. When it fails, the log says so (state `error`) and the session is to be
         closed; the conversation can be started again.
@@ -180,7 +182,7 @@ class AgentSession:
             await plant(self.settings.seed, self.sandbox)
             await prepare_tools(self._tools.values(), self.sandbox)
             async with self._going_back.lock:
-                await self._begin(initial_message)
+                await self._begin(initial_message, max_steps)
         except DrydockError as error:
             # One line: what a program said last may be many.
             await self._report.start_failed(type(error).__name__, " ".join(str(error).split()))
@@ -193,7 +195,7 @@ class AgentSession:
         self.is_ready = True
         self.sandbox.listen(self._report.changed)
 
-    async def _begin(self, initial_message: MessageEvent | None) -> None:
+    async def _begin(self, initial_message: MessageEvent | None, max_steps: int | None) -> None:
         shared = Shared(
             stream=self.stream,
             store=self._store,
@@ -217,6 +219,7 @@ class AgentSession:
         await runtime.recover(resumes=state.resumable is AgentState.RUNNING, opened_at=self._opened_at)
         self._parts = parts
         self._going_back.controller, self._going_back.runtime = controller, runtime
+        controller.steps_left = max_steps
         parts.wait_for(self._going_back.lock)
         for name, run in parts.runs().items():
             self._subscribers.begin(name, run, self.stream, self._report.trouble)

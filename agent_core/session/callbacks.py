@@ -38,6 +38,16 @@ class Callbacks:
         """Call this one too, with each event from now on."""
         self._for_events.append(callback)
 
+    def add_for_tokens(self, callback: Callback) -> None:
+        """Tell this one of text as it comes, from the next session on."""
+        self._for_tokens.append(callback)
+
+    def remove(self, callback: Callback) -> None:
+        """Do not call this one any more."""
+        for callbacks in (self._for_events, self._for_tokens):
+            if callback in callbacks:
+                callbacks.remove(callback)
+
     @property
     def wants_tokens(self) -> bool:
         """Whether anybody wants text as it comes."""

@@ -10,7 +10,6 @@ from typing import Any
 
 from agent_core.agent.base import AgentBase
 from agent_core.errors import ConversationRunError, DrydockError
-from agent_core.events.branches import Rewind
 from agent_core.events.control import (
     AgentState,
     AgentStateChanged,
@@ -19,23 +18,22 @@ from agent_core.events.control import (
 )
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import EventStore
-from agent_core.events.transient import Transient
 from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.hooks import HookEvent
-from agent_core.session.agent_session import AT_REST, AgentSession
+from agent_core.session.agent_session import AgentSession
 from agent_core.session.callbacks import Callbacks
 from agent_core.session.conversation_log import ConversationLog
+from agent_core.session.following import Follower
 from agent_core.session.kept_agent import check_kept_agent
 from agent_core.session.sandbox_use import SandboxUse
 from agent_core.session.settings import SessionSettings
 from agent_core.session.side_calls import SideCalls
-from agent_core.session.status import ExecutionStatus, StatusFold
+from agent_core.session.status import ExecutionStatus
 from agent_core.session.tool_servers import KeptServers
 from agent_core.session.workspace import Workspace
 
 logger = logging.getLogger(__name__)
 
-LOOK_SECONDS = 0.005
 END_SECONDS = 10.0
 _GOES_ON = frozenset({AgentState.PAUSED, AgentState.STOPPED, AgentState.ERROR, AgentState.RUNNING})
 """The states from which a run goes on without a word of the user."""
@@ -79,10 +77,9 @@ class ConversationLoop:
         self._persistence_dir = persistence_dir
         self.sandbox = SandboxUse(conversation_id, workspace, data_dir=data_dir, at_exit=self.close)
         self._opening = asyncio.Lock()
-        self._moved = asyncio.Event()
         self._has_begun = self._tells_end = False
         self._session: AgentSession | None = None
-        self._follower: asyncio.Task[None] | None = None
+        self._follower: Follower | None = None
         self.is_running = False
         self._ended = asyncio.Event()
         self._ended.set()
@@ -115,10 +112,7 @@ class ConversationLoop:
                     hook_events=() if self._has_begun else (HookEvent.SESSION_START,),
                 )
                 await session.open()
-                self._moved.clear()
-                name = f"callbacks:{self.conversation_id}"
-                self._follower = asyncio.create_task(self._follow(session, fold), name=name)
-                self._follower.add_done_callback(lambda _task: self._moved.set())
+                self._follower = Follower(session, self.log, fold, self.callbacks)
                 self._session = session
             return self._session
 
@@ -175,8 +169,17 @@ class ConversationLoop:
         if self._session is not None:
             self._session.secrets.update(secrets)
 
-    async def run(self) -> None:
-        """Let the agent work until it has finished, waits for its user, or is paused.
+    async def step(self) -> None:
+        """Let the agent take one step: what still waits is run, or the model is asked once and its calls are run.
+
+        Raises:
+            ConversationRunError: it failed.
+            RuntimeError: it is running already, or closed.
+        """
+        await self.run(max_steps=1)
+
+    async def run(self, *, max_steps: int | None = None) -> None:
+        """Let the agent work until it has finished, waits for its user, or is paused: after `max_steps` it is.
 
         Raises:
             ConversationRunError: the run failed.
@@ -191,7 +194,7 @@ class ConversationLoop:
         cause: Exception | None = None
         try:
             async with self.sandbox.turn:
-                await self._run_to_rest()
+                await self._run_to_rest(max_steps)
             cause = self._session.failure if self._session is not None else None
         except asyncio.CancelledError:
             await self._pause_session()
@@ -240,26 +243,14 @@ class ConversationLoop:
             logger.warning("conversation %s: hooks were not told of its end: %s", self.conversation_id, error)
         await self.end_session()
 
-    async def _follow(self, session: AgentSession, fold: StatusFold) -> None:
-        transients = self.callbacks.wants_tokens
-        async with session.stream.subscribe(after=fold.last_id, transients=transients) as events:
-            async for event in events:
-                await self.callbacks.tell(event)
-                if isinstance(event, Transient):
-                    continue
-                fold.observe(event)
-                if isinstance(event, Rewind):
-                    await self.log.rejoin(fold)
-                self._moved.set()
-
     async def _settled(self, session: AgentSession) -> None:
         """Wait until the callbacks have seen what is in the log now; a run waits for them itself."""
         fold, last = await self.log.present(), session.stream.last_id
-        while not self.is_running and fold.last_id < last and self._follower is not None and not self._follower.done():
-            self._moved.clear()
-            await self._moved.wait()
+        while not self.is_running and fold.last_id < last and self._follower is not None:
+            if not await self._follower.next_move():
+                return
 
-    async def _run_to_rest(self) -> None:
+    async def _run_to_rest(self, max_steps: int | None) -> None:
         fold = await self.log.present()
         confirms = fold.state is AgentState.AWAITING_USER_CONFIRMATION and not fold.is_asked
         if not (fold.is_asked or confirms or fold.is_rewound or fold.state in _GOES_ON):
@@ -267,23 +258,16 @@ class ConversationLoop:
         session = await self.session()
         if fold.state is not AgentState.AWAITING_USER_CONFIRMATION:
             await session.send(ChangeAgentState(agent_state=AgentState.RUNNING))
-        await session.start()
+        await session.start(max_steps=max_steps)
         self._has_begun, self._tells_end = True, session.has_hooks(HookEvent.SESSION_END)
         session.count(self.side_calls.taken())
         if confirms:
             await session.send(ChangeAgentState(agent_state=AgentState.USER_CONFIRMED))
-        await self._rest(session, fold)
+        await self._rest()
 
-    async def _rest(self, session: AgentSession, fold: StatusFold) -> None:
-        """Wait until the agent does nothing more by itself, and the callbacks have seen all that it did."""
-        while True:
-            self._moved.clear()
-            if fold.state not in AT_REST or fold.awaits_change or fold.last_id < session.stream.last_id:
-                await self._moved.wait()
-            elif session.is_at_rest:
-                return
-            else:  # its controller reads the same events, a moment later
-                await asyncio.sleep(LOOK_SECONDS)
+    async def _rest(self) -> None:
+        if self._follower is not None:
+            await self._follower.rest()
 
     def _failure(self, problem: str) -> ConversationRunError:
         kept, own_id = self._persistence_dir, self.conversation_id
@@ -295,7 +279,7 @@ class ConversationLoop:
             with contextlib.suppress(DrydockError, TimeoutError):
                 async with asyncio.timeout(5):
                     await session.send(ChangeAgentState(agent_state=AgentState.PAUSED))
-                    await self._rest(session, await self.log.present())
+                    await self._rest()
 
     async def end_session(self) -> None:
         """End the session that is open; the next one takes up what was changed."""
@@ -303,5 +287,5 @@ class ConversationLoop:
         follower, self._follower = self._follower, None
         if session is not None:
             await session.close(stopped=False)
-        if follower is not None:  # the stream is closed: it reads to the end and returns
-            await asyncio.wait([follower])
+        if follower is not None:
+            await follower.end()
