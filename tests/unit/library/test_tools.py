@@ -305,6 +305,7 @@ async def test_an_executor_that_is_built_from_another_uses_its_conversation() ->
         sandbox: Any = None
         subagents: SubAgents | None = None
         vision: Vision | None = None
+        draft_model: Any = None
 
         async def secrets_for(self, command: str) -> dict[str, str]:
             raise AssertionError(command)
