@@ -10,9 +10,9 @@ from typing import Any, Dict, List, Optional
 
 from .browser import BrowserOrder
 from .command import Order
-from .driver import VARIABLE
 from .editor import Edit
 from .ranges import Ranges, Span
+from .shell_state import VARIABLE
 from .whole_files import LINES_LIMIT, Asked, WholeFiles
 
 _SESSION_NAME_LIMIT = 100

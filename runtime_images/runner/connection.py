@@ -10,6 +10,7 @@ from typing import Any, Callable, Deque, Dict, Optional, Tuple
 from .loop import Loop
 from .wire import Decoder, Frame, ProtocolError, encode
 
+_READ_AT_ONCE = 64 * 1024  # more would be fresh memory from the system each time
 _CHUNK = 256 * 1024
 _LIVE_LIMIT = 256 * 1024
 _READING_LIMIT = 8 * 1024 * 1024
@@ -123,7 +124,7 @@ class Connection:
 
     def _read(self) -> None:
         try:
-            data = os.read(self._ends.source, _CHUNK)
+            data = os.read(self._ends.source, _READ_AT_ONCE)
         except BlockingIOError:
             return
         except OSError:

@@ -10,22 +10,17 @@ any program.
 from __future__ import annotations
 
 import os
-import re
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
-VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_SNAPSHOT_LIMIT = 4 * 1024 * 1024
-_FIELDS = 6
+from . import shell_state
 
-# Everything of a shell's state that can be written down: variables, functions, aliases, options, file mode mask.
-_STATE = (
-    "\\builtin declare -p; \\builtin declare -f; \\builtin declare -Fx; \\builtin alias -p; "
-    "\\builtin shopt -p; \\builtin shopt -po; \\builtin umask -p"
-)
+_LIMIT = 1024 * 1024
+_FIELDS = 6
+_FACTS = '"${!-}" "${PWD+${PWD:0:32768}}" "${PATH+${PATH:0:32768}}" "$-"'
 
 
 class Report(NamedTuple):
-    """What the shell says when a command has ended, and, with ``state``, the script that brings its state back."""
+    """What the shell says when a command has ended."""
 
     word: str
     status: int
@@ -33,13 +28,6 @@ class Report(NamedTuple):
     directory: str
     path: str
     flags: str
-
-
-class Snapshot(NamedTuple):
-    """The shell's state as a script."""
-
-    word: str
-    script: bytes
 
 
 def new_word() -> str:
@@ -63,7 +51,9 @@ def marker(word: str) -> bytes:
 
 
 def exports(variables: Dict[str, str]) -> str:
-    """Return the line that exports the variables."""
+    """Return the line that exports the variables, if there are any."""
+    if not variables:
+        return ""
     words = " ".join(f"{name}={quote(value)}" for name, value in variables.items())
     return f"\\builtin export {words}\n"
 
@@ -97,7 +87,7 @@ def report(word: str, pipe: str, terminal: str) -> str:
     send = (
         f"{{ \\builtin printf ''; \\builtin printf '\\e]{word}\\a' >|{terminal}; "
         "\\builtin printf '\\0%s\\0%s\\0%s\\0%s\\0%s\\0%s\\0%n' "
-        f'{word} "$_{word}s" "${{!-}}" "${{PWD-}}" "${{PATH-}}" "$-" _{word} >|{pipe}; }} || [[ 1 ]]'
+        f'{word} "$_{word}s" {_FACTS} _{word} >|{pipe}; }} || [[ 1 ]]'
     )
     done = f"[[ ${{_{word}-}} ]]"
     clean = f"\\builtin unset -v _{word} _{word}s"
@@ -110,17 +100,13 @@ def report(word: str, pipe: str, terminal: str) -> str:
     return f"_{word}s=$?; {send}\n{restore}\n"
 
 
-def snapshot(word: str, pipe: str) -> str:
-    """Return the line that writes the shell's state to the pipe."""
-    begin, end = "\\builtin printf '\\0' || [[ 1 ]]", f"\\builtin printf '\\0%s\\0' {word}.state"
-    return f"{{ {begin}; {_STATE}; {end}; }} >|{pipe}\n"
-
-
-def start(word: str, pipe: str, terminal: str, directory: str, state: Optional[bytes], profile: bool) -> bytes:
+def start(
+    word: str, pipe: str, state_pipe: str, terminal: str, directory: str, state: Optional[bytes], profile: bool
+) -> bytes:
     """Return the first lines of a new shell; it reports with the same word when it is ready.
 
-    ``state`` is a snapshot to restore. Its ``set -e`` is dropped, as is what runs at a prompt: they ended the last
-    shell, or would end or silence this one.
+    When it ends it writes its state to ``state_pipe``; ``state`` is the script of one to restore. What runs
+    at a prompt is not restored: it would silence the shell, or end it.
     """
     lines: List[str] = []
     streams = f"0<>{terminal} 1>&0 2>&0"
@@ -132,10 +118,9 @@ def start(word: str, pipe: str, terminal: str, directory: str, state: Optional[b
         lines.append(f"[[ -r ~/.bashrc ]] && \\builtin source ~/.bashrc {streams}\n")
     lines.append("\\builtin unset -v HISTFILE MAILCHECK TMOUT PROMPT_COMMAND PS0\n")
     lines.append("\\builtin set +o history +H\n\\builtin history -c\n")
-    at_exit = (
-        f'{{ \\builtin printf "%s\\0" "" {exit_word(word)} "$?" "${{!-}}" "${{PWD-}}" "${{PATH-}}" "$-"; '
-        f'{_STATE}; \\builtin printf "\\0%s\\0" {exit_word(word)}.state; }} >|{pipe} 2>|/dev/null'
-    )
+    state_at_exit = shell_state.write_down(exit_word(word), state_pipe)
+    report_at_exit = f"\\builtin printf '%s\\0' '' {exit_word(word)} \"$?\" {_FACTS} >|{pipe}"
+    at_exit = f"{{ {report_at_exit}; {state_at_exit}; }} 2>|/dev/null"
     lines.append(f"\\builtin trap -- {quote(at_exit)} EXIT\n")
     lines.append(f"\\builtin cd -- {quote(directory)} || \\builtin cd /\n")
     lines.append("[[ 1 ]]\n")
@@ -147,23 +132,12 @@ def start(word: str, pipe: str, terminal: str, directory: str, state: Optional[b
     return text
 
 
-def state_with(state: bytes, environment: List[Tuple[bytes, bytes]]) -> bytes:
-    """Return the script of a shell's state with these variables exported on top."""
-    lines = [state]
-    for name, value in environment:
-        if VARIABLE.match(name.decode("utf-8", "replace")) and name != b"_":
-            lines.append(b"\\builtin export " + name + b"='" + value.replace(b"'", b"'\\''") + b"'")
-    return b"\n".join(lines)
-
-
 class ReportReader:
     """Finds reports in what comes out of the pipe; anything that does not begin with an expected word is ignored."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
-        self._searched = 0
         self._fields: List[str] = []
-        self._script = b""
         self._expected: Tuple[str, ...] = ()
 
     def expect(self, *words: str) -> None:
@@ -174,45 +148,26 @@ class ReportReader:
         """Forget what a shell that is dead has begun to say."""
         self._buffer.clear()
         self._fields = []
-        self._searched = 0
 
-    def feed(self, data: bytes) -> List[object]:
-        """Take the next bytes; return the :class:`Report` and :class:`Snapshot` objects they complete."""
-        found: List[object] = []
+    def feed(self, data: bytes) -> List[Report]:
+        """Take the next bytes; return the reports they complete."""
+        found: List[Report] = []
         self._buffer += data
-        while True:
-            end = self._buffer.find(0, self._searched)
-            if end < 0:
-                break
-            field = bytes(self._buffer[:end])
-            del self._buffer[: end + 1]
-            self._searched = 0
-            item = self._field(field)
-            if item is not None:
-                found.append(item)
-        self._searched = len(self._buffer)
-        if len(self._buffer) > _SNAPSHOT_LIMIT:
-            self._buffer.clear()
-            self._searched = 0
-            self._script = b""
+        *fields, rest = self._buffer.split(b"\0")
+        for field in fields:
+            self._field(field.decode("utf-8", "surrogateescape"), found)
+        self._buffer = rest if len(rest) <= _LIMIT else bytearray()
         return found
 
-    def _field(self, field: bytes) -> Optional[object]:
-        text = field.decode("utf-8", "surrogateescape")
+    def _field(self, text: str, found: List[Report]) -> None:
         if self._fields:
             self._fields.append(text)
-            if len(self._fields) < _FIELDS:
-                return None
-            fields, self._fields = self._fields, []
-            return Report(fields[0], _number(fields[1]), _number(fields[2]), fields[3], fields[4], fields[5])
-        if text in self._expected:
+            if len(self._fields) == _FIELDS:
+                word, status, background, directory, path, flags = self._fields
+                self._fields = []
+                found.append(Report(word, _number(status), _number(background), directory, path, flags))
+        elif text in self._expected:
             self._fields = [text]
-            return None
-        if text.endswith(".state") and text[: -len(".state")] in self._expected:
-            script, self._script = self._script, b""
-            return Snapshot(text[: -len(".state")], script)
-        self._script = field
-        return None
 
 
 def _number(text: str) -> int:

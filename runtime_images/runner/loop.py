@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import os
-import selectors
+import select
 import signal
 import sys
 import time
@@ -17,8 +17,9 @@ from types import FrameType
 from typing import Callable, Deque, Dict, List, Optional
 
 Callback = Callable[[], None]
-_READ = selectors.EVENT_READ
-_WRITE = selectors.EVENT_WRITE
+_READ = select.EPOLLIN
+_WRITE = select.EPOLLOUT
+_EVENTS_AT_ONCE = 64
 
 
 class Timer:
@@ -42,7 +43,7 @@ class Loop:
     """One thread's loop. A callback that raises is reported on standard error and does not end the loop."""
 
     def __init__(self) -> None:
-        self._selector = selectors.DefaultSelector()
+        self._poller = select.epoll(flags=select.EPOLL_CLOEXEC)
         self._callbacks: Dict[int, List[Optional[Callback]]] = {}
         self._timers: List[Timer] = []
         self._ready: Deque[Callback] = deque()
@@ -102,11 +103,11 @@ class Loop:
     def run(self) -> None:
         """Serve until :meth:`stop`."""
         while not self._stopping:
-            for key, mask in self._selector.select(self._timeout()):
-                if mask & _READ:
-                    self._fire(key.fd, 0)
-                if mask & _WRITE:
-                    self._fire(key.fd, 1)
+            for descriptor, mask in self._poller.poll(self._timeout(), _EVENTS_AT_ONCE):
+                if mask & ~_WRITE:  # the other end's end is told to whoever watches, for whatever
+                    self._fire(descriptor, 0)
+                if mask & ~_READ:
+                    self._fire(descriptor, 1)
             if self._timers:
                 self._expire_timers()
             while self._from_threads:
@@ -117,7 +118,7 @@ class Loop:
     def close(self) -> None:
         """Release the loop's own descriptors."""
         signal.set_wakeup_fd(-1)
-        self._selector.close()
+        self._poller.close()
         os.close(self._wake_reader)
         os.close(self._wake_writer)
 
@@ -136,23 +137,23 @@ class Loop:
             return
         if not events:
             del self._callbacks[descriptor]
-            self._selector.unregister(descriptor)
+            self._poller.unregister(descriptor)
         elif before:
-            self._selector.modify(descriptor, events)
+            self._poller.modify(descriptor, events)
         else:
             try:
-                self._selector.register(descriptor, events)
+                self._poller.register(descriptor, events)
             except OSError:  # one that cannot be waited for, such as an ordinary file
                 del self._callbacks[descriptor]
                 raise
 
-    def _timeout(self) -> Optional[float]:
+    def _timeout(self) -> float:
         if self._ready or self._from_threads:
             return 0
         while self._timers and self._timers[0].callback is None:
             heapq.heappop(self._timers)
         if not self._timers:
-            return None
+            return -1
         return max(0.0, self._timers[0].when - time.monotonic())
 
     def _expire_timers(self) -> None:

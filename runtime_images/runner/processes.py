@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -9,6 +10,7 @@ from typing import Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 MARK = "DRYDOCK_TERMINAL"
+_DELETED = " (deleted)"
 
 
 class Process(NamedTuple):
@@ -57,6 +59,22 @@ def replacement(pid: int, argument: bytes) -> Optional[Program]:
         return None
     pairs = [entry.partition(b"=") for entry in entries]
     return Program(directory, [(name, value) for name, separator, value in pairs if separator])
+
+
+def directory(pid: int, name: str) -> str:
+    """Return the working directory of a process: by the name it gives to it, if that is one, else by its real one.
+
+    "" when neither is to be had.
+    """
+    link = f"/proc/{pid}/cwd"
+    with contextlib.suppress(OSError, ValueError):
+        if name.startswith("/") and os.path.samestat(os.stat(name), os.stat(link)):
+            return name
+    try:
+        path = os.readlink(link)
+    except OSError:
+        return name if os.path.isdir(name) else ""
+    return path[: -len(_DELETED)] if path.endswith(_DELETED) else path
 
 
 def now_in_ticks() -> int:

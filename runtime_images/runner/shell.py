@@ -6,7 +6,7 @@ import os
 import signal
 from typing import Dict, Optional
 
-from . import driver, processes
+from . import driver, processes, shell_state
 from .boundary import Boundary
 from .loop import Callback, Loop, Timer
 from .pty import ControlLine, exit_code, find_shell, how_ended, shell_environment, spawn_shell
@@ -31,21 +31,17 @@ class Shell:
         self.directory = directory
         self.path = os.environ.get("PATH", os.defpath)
         self.pid = 0
-        self.replaced = False
-        self._hung_up = False
+        self.replaced = self._hung_up = self._unsure = False
         self._since = processes.now_in_ticks()
-        self._unsure = False
         self._status = 0
-        self._state: Optional[bytes] = None
         self._streams = Streams(loop, self._take_output, self._take_report)
         self._control: Optional[ControlLine] = None
         self._start_word = self._command_word = self._word = ""
-        self._behind_command = 0
-        self._running = False
         self._report: Optional[driver.Report] = None
         self._boundary = Boundary()
         self._timer: Optional[Timer] = None
-        self._plain = self._starting = self._settling = False
+        self._behind_command = 0
+        self._running = self._plain = self._starting = self._settling = False
 
     def prepare(self) -> None:
         """Make a shell take a command, an old one or a new one; ends, perhaps at once, in ``ready`` or ``failed``."""
@@ -101,9 +97,9 @@ class Shell:
         self._expect_report()
         word = self._start_word = self._command_word = self._word
         self._control.started()
-        state = None if self._plain else self._state
-        pipe = self._streams.report_path
-        self._control.send(driver.start(word, pipe, terminal.name, self.directory, state, profile=not self._plain))
+        pipes = self._streams.report_path, self._streams.state.path
+        state = None if self._plain else self._streams.state.script()
+        self._control.send(driver.start(word, *pipes, terminal.name, self.directory, state, profile=not self._plain))
         self._plan(START_SECONDS, self._start_failed)
 
     def run(self, command: str, variables: Dict[str, str]) -> None:
@@ -114,11 +110,11 @@ class Shell:
         self._running = True
         self._expect_report()
         self._command_word = self._word
-        lines = driver.exports(variables) if variables else ""
-        lines += driver.run(command, self._streams.terminal.name, self._status)
-        after = self._reporting() + driver.snapshot(self._word, self._streams.report_path).encode()
+        lines = driver.exports(variables) + driver.run(command, self._streams.terminal.name, self._status)
+        after = self._reporting() + shell_state.write_down(self._word, self._streams.state.path).encode() + b"\n"
         self._behind_command = len(after)
         self._control.send(lines.encode("utf-8") + after)
+        self._streams.hold()
 
     @property
     def is_reading(self) -> bool:
@@ -131,7 +127,9 @@ class Shell:
     def _expect_report(self) -> None:
         self._word = driver.new_word()
         # The state after the last command may still be on its way, and an exiting shell speaks with its first word.
-        self._streams.reader.expect(self._word, self._command_word, driver.exit_word(self._start_word))
+        last = driver.exit_word(self._start_word)
+        self._streams.reader.expect(self._word, last)
+        self._streams.state.expect(self._word, self._command_word, last)
         self._boundary.expect(driver.marker(self._word))
         self._report = None
 
@@ -175,7 +173,6 @@ class Shell:
         processes.kill_all(self.scope())
         self._discard_process()
         self._streams.close()
-        self._state = None
         self._status = 0
         self._running = self._starting = self._settling = False
         self._cancel_timer()
@@ -212,19 +209,21 @@ class Shell:
         elif data and self._settling:
             self._events.idle_output(data)
 
-    def _take_report(self, item: object) -> None:
-        if isinstance(item, driver.Snapshot):
-            self._state = item.script
-        elif isinstance(item, driver.Report):
-            self.directory = item.directory or self.directory
-            self.path = item.path
-            if item.word == self._word and self._report is None and (self._running or self._starting):
-                self._report = item
-                self._streams.read_terminal()
-                if self._report is not None and self._boundary.awaited:
-                    # The terminal delivers a moment later than the pipe; if it does not deliver, go on without.
-                    self._plan(MARKER_SECONDS, self._marker_missing)
-                self._check_ended()
+    def _take_report(self, report: driver.Report) -> None:
+        self.directory = processes.directory(self.pid, report.directory) or self.directory
+        self.path = report.path
+        if report.word != self._word:
+            self._streams.state.announce(report.word, at_once=True)
+        elif self._report is None and (self._running or self._starting):
+            self._report = report
+            if self._running:
+                self._streams.state.announce(report.word)
+            self._streams.read_terminal()
+            self._streams.watch()
+            if self._report is not None and self._boundary.awaited:
+                # The terminal delivers a moment later than the pipe; if it does not deliver, go on without.
+                self._plan(MARKER_SECONDS, self._marker_missing)
+            self._check_ended()
 
     def _marker_missing(self) -> None:
         self._emit(self._boundary.give_up())
@@ -255,7 +254,7 @@ class Shell:
             return
         self.replaced = True
         self.directory = program.directory
-        self._state = driver.state_with(self._state or b"", program.environment)
+        self._streams.state.replaced(program.environment)
 
     def _died(self, status: int) -> None:
         replaced = self.replaced
@@ -265,7 +264,9 @@ class Shell:
             self._control = None
         self._streams.read_reports()
         self._streams.reader.reset()
+        self._streams.state.shell_died()
         self._streams.read_terminal()
+        self._streams.watch()
         self._cancel_timer()
         if self._settling:
             self._start()

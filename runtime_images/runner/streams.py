@@ -1,4 +1,4 @@
-"""What a shell is heard through: its terminal, and the pipe of its reports."""
+"""What a shell is heard through: its terminal, the pipe of its reports, and that of its state."""
 
 from __future__ import annotations
 
@@ -6,24 +6,28 @@ import os
 from typing import Callable, List, Optional
 
 from . import driver
-from .loop import Loop
+from .loop import Loop, Timer
 from .pty import Pipe, Terminal
+from .shell_state import StatePipe
 
 _READ = 64 * 1024
 _READS_IN_A_ROW = 16
+_HOLD_SECONDS = 0.002
 
 
 class Streams:
-    """Reads both in bounded portions. They outlive a shell: the next one, and background jobs, use them on."""
+    """Reads them in bounded portions. They outlive a shell: the next one, and background jobs, use them on."""
 
-    def __init__(self, loop: Loop, output: Callable[[bytes], None], said: Callable[[object], None]) -> None:
-        """``output`` gets the terminal's bytes, ``said`` the shell's reports and snapshots."""
+    def __init__(self, loop: Loop, output: Callable[[bytes], None], said: Callable[[driver.Report], None]) -> None:
+        """``output`` gets the terminal's bytes, ``said`` the shell's reports."""
         self.reader = driver.ReportReader()
+        self.state = StatePipe(loop)
         self._loop = loop
         self._output = output
         self._said = said
         self._terminal: Optional[Terminal] = None
         self._reports: Optional[Pipe] = None
+        self._held: Optional[Timer] = None
 
     @property
     def is_open(self) -> bool:
@@ -52,16 +56,39 @@ class Streams:
             self._reports = Pipe()
             os.set_blocking(self._reports.reader, False)
             self._loop.add_reader(self._reports.reader, self.read_reports)
+        self.state.open()
         return self._terminal
 
     def close(self) -> None:
-        """Close both."""
+        """Close them, and forget the state."""
+        self.state.close()
+        self._cancel_hold()
         if self._terminal is not None:
             self._terminal.close(self._loop)
             self._terminal = None
         if self._reports is not None:
             self._reports.close(self._loop)
             self._reports = None
+
+    def hold(self) -> None:
+        """Leave the terminal alone for a moment, so that a short command's output is read once, with its report.
+
+        Being woken for each of its lines would cost more than the command.
+        """
+        if self._terminal is not None and self._held is None:
+            self._loop.remove_reader(self._terminal.master)
+            self._held = self._loop.call_later(_HOLD_SECONDS, self.watch)
+
+    def watch(self) -> None:
+        """Read the terminal whenever there is something, again."""
+        self._cancel_hold()
+        if self._terminal is not None:
+            self._loop.add_reader(self._terminal.master, self.read_terminal)
+
+    def _cancel_hold(self) -> None:
+        if self._held is not None:
+            self._held.cancel()
+            self._held = None
 
     def read_terminal(self) -> None:
         """Read what the terminal has now: everything written to it so far, unless that is very much."""

@@ -104,6 +104,23 @@ def test_exec_keeps_directory_and_environment(client: Client) -> None:
     assert client.output("pwd; echo $LATE") == "/\n1\n"
 
 
+@pytest.mark.parametrize("attack", ["PWD=/fake", "unset PWD", "declare -n PWD=other", "PWD=(/fake)"])
+def test_the_working_directory_is_the_shells_own_whatever_its_variable_says(client: Client, attack: str) -> None:
+    client.run("mkdir real; cd real")
+    assert client.run(attack)["working_dir"] == f"{client.hello['workspace']}/real"
+
+
+def test_an_enormous_path_is_survived(client: Client) -> None:
+    client.run("PATH=$(printf %03000000d 1)")
+    assert client.output("PATH=/usr/bin:/bin; type -t cat") == "file\n"
+
+
+def test_a_directory_reached_through_a_link_keeps_the_name_it_was_reached_by(client: Client) -> None:
+    workspace = client.hello["workspace"]
+    assert client.run("mkdir real; ln -s real link; cd link")["working_dir"] == f"{workspace}/link"
+    assert client.run("rmdir ../real")["working_dir"] == f"{workspace}/real"
+
+
 @pytest.mark.parametrize("number", [9, 11, 6])
 def test_a_shell_that_is_killed_is_reported_and_replaced(client: Client, number: int) -> None:
     client.run("cd /; kept=1")
@@ -112,6 +129,26 @@ def test_a_shell_that_is_killed_is_reported_and_replaced(client: Client, number:
     assert result["output"].startswith("before\n")
     assert f"signal {number}" in result["notice"]
     assert client.output("pwd; echo $kept") == "/\n1\n"
+
+
+def test_options_and_functions_written_in_their_syntax_outlive_a_killed_shell(client: Client) -> None:
+    client.run("shopt -s extglob nullglob; shopt -u sourcepath; set -f +B")
+    client.run("odd() { case $1 in +(a|b)) echo odd;; esac; }")
+    client.run("kill -9 $$")
+    after = client.run("odd ab; echo $-; shopt extglob nullglob sourcepath")
+    lines = after["output"].split("\n")
+    assert lines[0] == "odd", after
+    assert "f" in lines[1]
+    assert "B" not in lines[1]
+    assert [line.split()[1] for line in lines[2:5]] == ["on", "on", "off"]
+
+
+def test_a_state_too_large_to_keep_costs_nothing_but_itself(client: Client) -> None:
+    client.run("kept=1")
+    client.run("large=$(printf %05000000d 1); late=2")
+    assert client.output("echo ${#large}") == "5000000\n"
+    client.run("kill -9 $$")
+    assert client.output("echo $kept ${late-gone} ${#large}") == "1 gone 0\n"
 
 
 def test_a_shell_that_dies_between_two_commands_is_replaced(client: Client) -> None:

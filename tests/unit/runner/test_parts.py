@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime_images.runner import processes
-from runtime_images.runner.driver import Report, ReportReader, Snapshot, quote
+from runtime_images.runner.driver import Report, ReportReader, quote
 from runtime_images.runner.history import History
 from runtime_images.runner.keys import key, typed
 from runtime_images.runner.loop import Loop
+from runtime_images.runner.shell_state import State, StateReader
 from runtime_images.runner.workers import BusyError, Job, Workers
 
 
@@ -54,14 +55,12 @@ def test_quoted_text_is_one_word(text: str) -> None:
 
 @given(st.lists(st.integers(0, 300), max_size=6))
 def test_reports_are_found_among_noise_however_divided(cuts: list[int]) -> None:
-    data = (
-        b"noise\0w\0" + b"0\0-1\0/a\0/p\0\0" + b"real\0" + b"3\x0042\0/d\xff\0/p\0him\0" + b"state\nx\0real.state\0more"
-    )
+    data = b"noise\0w\0" + b"0\0-1\0/a\0/p\0\0" + b"real\0" + b"3\x0042\0/d\xff\0/p\0him\0" + b"more"
     reader = ReportReader()
     reader.expect("real", "other")
     edges = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
     found = [item for start, end in pairwise(edges) for item in reader.feed(data[start:end])]
-    assert found == [Report("real", 3, 42, "/d\udcff", "/p", "him"), Snapshot("real", b"state\nx")]
+    assert found == [Report("real", 3, 42, "/d\udcff", "/p", "him")]
 
 
 def test_a_flood_in_the_place_of_reports_takes_bounded_memory() -> None:
@@ -70,6 +69,28 @@ def test_a_flood_in_the_place_of_reports_takes_bounded_memory() -> None:
     for _ in range(100):
         assert reader.feed(b"x" * 100_000) == []
     assert len(reader._buffer) <= 4 * 1024 * 1024 + 100_000
+
+
+@given(st.lists(st.integers(0, 300), max_size=6))
+def test_states_are_found_among_noise_however_divided(cuts: list[int]) -> None:
+    data = b"noise\0x.state\0one\0two\0other.state\0declare -- a=1\n\0extglob\0noglob:errexit\0real.state\0more"
+    reader = StateReader()
+    edges = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
+    found = [reader.feed(data[start:end], ("real",)) for start, end in pairwise(edges)]
+    states = [state for state in found if state is not None]
+    assert states == [State("real", b"declare -- a=1\n", b"extglob", b"noglob:errexit")]
+    assert b"shopt -s extglob" in states[0].script()
+    assert b"set -o noglob" in states[0].script()
+    assert b"set -o errexit" not in states[0].script()
+
+
+def test_a_state_over_the_limit_is_left_out_and_the_next_is_found() -> None:
+    reader = StateReader()
+    whole = b"\0declarations\0\0\0real.state\0"
+    for _ in range(50):
+        assert reader.feed(b"x" * 100_000, ("real",)) is None
+    assert reader.feed(whole[13:], ("real",)) is None
+    assert reader.feed(whole, ("real",)) == State("real", b"declarations", b"", b"")
 
 
 def test_history_falls_back_to_memory(tmp_path: Path) -> None:
