@@ -21,7 +21,8 @@ def test_the_runner_says_hello(client: Client, runner: Runner) -> None:
     assert hello["protocol"] == 1
     assert hello["pid"] == runner.process.pid
     assert hello["workspace"] == str(runner.workspace)
-    assert set(hello) == {"protocol", "runner", "python", "pid", "boot", "workspace", "user", "hostname", "tunnels"}
+    facts = {"protocol", "runner", "python", "pid", "boot", "workspace", "user", "hostname", "tunnels", "programs"}
+    assert set(hello) == facts
 
 
 def test_the_socket_is_for_its_owner_only(client: Client, runner: Runner) -> None:
