@@ -14,7 +14,7 @@ import sys
 import warnings
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
-from . import globs
+from . import globs, ripgrep
 from .encoding import is_binary
 from .names import shown
 from .walk import Entry, Found, Walk
@@ -22,8 +22,7 @@ from .walk import Entry, Found, Walk
 FILES_LIMIT = 500000
 SIZE_LIMIT = 256 * 1024 * 1024
 _SAMPLE = 64 * 1024
-_LINE_LIMIT = 1024 * 1024
-_ARGUMENTS_LIMIT = 512 * 1024
+_LINE_LIMIT = 16 * 1024 * 1024
 
 
 class SearchError(Exception):
@@ -45,7 +44,7 @@ def outcome(order: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _grep(order: Dict[str, Any]) -> Dict[str, Any]:
-    pattern, strict = _regex(order["pattern"])
+    pattern = _regex(order["pattern"])
     root = _directory(order["path"])
     include: Optional[str] = _plain(order["include"]) if order["include"] else None
     walk = Walk(root, _chooser(include), lambda name: False)
@@ -60,8 +59,8 @@ def _grep(order: Dict[str, Any]) -> Dict[str, Any]:
             raise SearchError(f"There are more than {FILES_LIMIT} files below {root}; give a folder further down.")
     found.sort(key=_newest_first)
     limit = order["limit"]
-    ripgrep = None if strict or "\0" in order["pattern"] or not order["ripgrep"] else _program("rg")
-    matches = list(_first(limit + 1, _matching(found, pattern, order["pattern"], ripgrep)))
+    program = ripgrep.program() if order["ripgrep"] and ripgrep.reads_alike(order["pattern"]) else None
+    matches = list(_first(limit + 1, _matching(found, pattern, order["pattern"], program)))
     return _result(root, matches, limit, walk, passed)
 
 
@@ -100,12 +99,11 @@ def _plain(pattern: str) -> str:
     return re.sub(r"\A(?:\./)+(?=.)", "", pattern)
 
 
-def _regex(pattern: str) -> "Tuple[re.Pattern[str], bool]":
-    """Return the compiled pattern, and whether only Python's own engine would read it as Python does."""
+def _regex(pattern: str) -> "re.Pattern[str]":
     try:
-        with warnings.catch_warnings(record=True) as doubts:
-            warnings.simplefilter("always")
-            return re.compile(pattern, re.IGNORECASE), bool(doubts)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return re.compile(pattern, re.IGNORECASE)
     except (re.error, OverflowError, RecursionError) as error:
         raise SearchError(f"Invalid regex pattern: {error}") from None
 
@@ -136,46 +134,17 @@ def _names(pattern: "re.Pattern[str]", source: str, entry: Entry) -> bool:
     return pattern.fullmatch(entry.relative if "/" in source else entry.name) is not None
 
 
-def _matching(found: List[Found], pattern: "re.Pattern[str]", source: str, ripgrep: Optional[str]) -> Iterator[Found]:
+def _matching(found: List[Found], pattern: "re.Pattern[str]", source: str, program: Optional[str]) -> Iterator[Found]:
     """Yield the files with a line that matches, in the given order."""
-    if ripgrep is not None:
-        for batch in _batches(found):
-            paths = _ripgrep(ripgrep, source, batch)
-            if paths is None:
-                break  # it does not take the pattern: so all of it once more, by ourselves
-            yield from (file for file in batch if os.fsencode(file.path) in paths and not _is_binary(file.path))
-        else:
-            return
-    for file in found:
-        if _holds(file.path, pattern):
-            yield file
-
-
-def _batches(found: List[Found]) -> Iterator[List[Found]]:
-    batch: List[Found] = []
-    size = 0
-    for file in found:
-        length = len(os.fsencode(file.path)) + 9  # with its end and its pointer
-        if size + length > _ARGUMENTS_LIMIT:
-            yield batch
-            batch, size = [], 0
-        batch.append(file)
-        size += length
-    if batch:
-        yield batch
-
-
-def _ripgrep(program: str, pattern: str, files: List[Found]) -> Optional[Iterable[bytes]]:
-    """Return the paths of the files that match; None when ripgrep refuses the pattern, or fails."""
-    import subprocess  # only here: the rest of the search starts faster without it
-
-    options = ["--no-config", "--files-with-matches", "--null", "--text", "--crlf", "--ignore-case", "--no-messages"]
-    arguments = [program, *options, f"--regexp={pattern}", "--", *(file.path for file in files)]
-    done = subprocess.run(arguments, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-    # It also fails with 2 when it could not read one of the files, but then has nothing to say about the pattern.
-    if done.returncode not in (0, 1) and (done.stderr.strip() or done.returncode != 2):
-        return None
-    return set(done.stdout.split(b"\0"))
+    if program is None:
+        yield from (file for file in found if _holds(file.path, pattern))
+        return
+    for batch in ripgrep.batches(found):
+        holding, unclear = ripgrep.search(program, source, [file.path for file in batch])
+        for file in batch:
+            name = os.fsencode(file.path)
+            if _holds(file.path, pattern) if name in unclear else name in holding and not _is_binary(file.path):
+                yield file
 
 
 def _holds(path: str, pattern: "re.Pattern[str]") -> bool:
@@ -208,15 +177,6 @@ def _sample(path: str) -> Optional[bytes]:
             return file.read(_SAMPLE)
     except OSError:
         return None
-
-
-def _program(name: str) -> Optional[str]:
-    """Return the path of an installed program."""
-    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
-        path = os.path.join(folder, name)
-        if folder and os.path.isfile(path) and os.access(path, os.X_OK):
-            return path
-    return None
 
 
 def _newest_first(file: Found) -> Tuple[int, str]:

@@ -6,6 +6,7 @@ Each search by content is done twice, with ripgrep and without, and finds the sa
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime_images.runner import globs, search
+from runtime_images.runner import globs, ripgrep, search
 from runtime_images.runner.ignores import Rules
 from runtime_images.runner.walk import Walk
 
@@ -271,3 +272,91 @@ def _repository() -> Path:
 
 
 _MADE: list[Any] = []
+
+
+ATOMS = [
+    "a",
+    "K",
+    "i",
+    "-",
+    "--",
+    " ",
+    ".",
+    "^",
+    "$",
+    "|",
+    r"\b",
+    r"\B",
+    r"\d",
+    r"\w+",
+    r"\W",
+    r"\s",
+    r"\S*",
+    r"\.",
+    r"\<",
+]
+ATOMS += ["[a-c]", "[^a]", r"[^\w]", "[k]", "(a)", "(?:a|b)", "(?i:A)", "a*", "a{1,2}", "a{,2}", "a*?", "é", r"(\w)\1"]
+PIECES = [
+    "a",
+    "b",
+    "A",
+    "k",
+    "K",
+    "İ",
+    "ı",
+    "é",
+    "e\u0301",
+    "1",
+    "٣",
+    " ",
+    "\t",
+    "\r",
+    "\x1c",
+    "\u2028",
+    ".",
+    "-",
+    "<",
+    "_",
+]
+
+
+@given(
+    st.lists(st.sampled_from(ATOMS), min_size=1, max_size=4).map("".join),
+    st.lists(
+        st.tuples(st.lists(st.sampled_from(PIECES), max_size=5).map("".join), st.sampled_from(["\n", "\r\n", ""])),
+        max_size=6,
+    ),
+    st.sampled_from([b"", b"\xff", b"\xef\xbb\xbf"]),
+)
+@settings(max_examples=80, deadline=None)
+def test_with_and_without_ripgrep_every_pattern_finds_the_same_in_every_text(
+    tmp_path_factory: pytest.TempPathFactory, pattern: str, lines: list[tuple[str, str]], odd: bytes
+) -> None:
+    try:
+        re.compile(pattern)
+    except re.error:
+        return
+    root = tmp_path_factory.mktemp("tree")
+    for number, (line, end) in enumerate(lines):
+        put(root, f"f{number}", line.encode() + end.encode(), age=number)
+    put(root, "odd", odd + "".join(line + end for line, end in lines).encode())
+    grep(root, pattern)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "alike"),
+    [
+        (r"^def \w+\(self", True),
+        (r"import (os|sys)$", True),
+        ("--option", True),
+        (r"""[^\s"']{2,3}?""", True),
+        ("é", False),
+        ("a++", False),
+        (r"\<a", False),
+        ("(?=a)", False),
+        ("[[:alpha:]]", False),
+        ("a{,2}", False),
+    ],
+)
+def test_ripgrep_is_asked_only_about_patterns_that_mean_the_same_to_it(pattern: str, alike: bool) -> None:
+    assert ripgrep.reads_alike(pattern) is alike
