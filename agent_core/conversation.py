@@ -26,6 +26,7 @@ from agent_core.session import operations
 from agent_core.session.asking import Asking
 from agent_core.session.branching import Branching
 from agent_core.session.callbacks import Callback, Callbacks
+from agent_core.session.client_answers import answer_call
 from agent_core.session.conversation_loop import ConversationLoop
 from agent_core.session.conversation_state import ConversationView
 from agent_core.session.decisions import reject_pending
@@ -189,6 +190,14 @@ class Conversation(Stepping, Branching, Asking):
     def update_secrets(self, secrets: Mapping[str, GivenSecret]) -> None:
         """Add secrets, or replace those of the same names; a value that was replaced stays hidden."""
         self._do(self._work.update_secrets(dict(secrets)))
+
+    def answer_client_call(self, call_id: int, content: str, *, is_error: bool = False) -> None:
+        """Say what came of a call of a tool that this program carries out (`client_tool`), by the id of its action.
+
+        Raises:
+            ClientToolError: it does not wait for an answer, or got another one before.
+        """
+        self._do(answer_call(self._work, call_id, content, is_error=is_error))
 
     # --- acting beside the agent ---
 

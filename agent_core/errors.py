@@ -215,3 +215,15 @@ class LimitReachedError(DrydockError):
     def __init__(self, message: str, *, code: str) -> None:
         super().__init__(message)
         self.code = code
+
+
+class ClientToolError(DrydockError):
+    """A client's answer to a call was not taken.
+
+    Attributes:
+        code: why: ``unknown``, ``early``, ``late``, ``answered`` or ``loading``.
+    """
+
+    def __init__(self, message: str, *, code: str) -> None:
+        super().__init__(message)
+        self.code = code

@@ -28,6 +28,7 @@ from server.gate import Gate
 from server.page import Page, page_folder
 from server.routes import (
     branches,
+    client_tool_calls,
     conversation_events,
     conversation_files,
     conversation_git,
@@ -180,7 +181,7 @@ def _make_api(settings: Settings, lifespan: Callable[[FastAPI], object]) -> Fast
     install_error_replies(api)
     for module in (
         *(health, options, settings_routes),
-        *(new_conversation, conversations, conversation_events, branches),
+        *(new_conversation, conversations, conversation_events, client_tool_calls, branches),
         *(conversation_files, conversation_git, conversation_workspace),
     ):
         api.include_router(module.router)

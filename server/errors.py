@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from fastapi import FastAPI, Request
 from fastapi.encoders import jsonable_encoder
@@ -12,9 +12,13 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from agent_core.errors import DrydockError
+from agent_core.errors import ClientToolError, DrydockError
 
 logger = logging.getLogger(__name__)
+
+
+ANSWER_STATUS: Final = {"unknown": 404, "loading": 503}
+"""The statuses of answers to calls that were not taken, by the code of the error; all others are conflicts."""
 
 
 class ServerError(DrydockError):
@@ -53,6 +57,7 @@ def install_error_replies(app: FastAPI) -> None:
     app.add_exception_handler(ConversationNotFoundError, _not_found)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(ClientToolError, _answer_refused)
     app.add_exception_handler(DrydockError, _known)
     app.add_exception_handler(Exception, _unexpected)
 
@@ -85,6 +90,13 @@ def _problem(error: Mapping[str, Any]) -> str:
     if error["type"] == "json_invalid":
         return f"the body is no valid JSON: {error['ctx']['error']}"
     return str(error["msg"])
+
+
+async def _answer_refused(request: Request, error: Exception) -> Response:
+    if not isinstance(error, ClientToolError):
+        raise error
+    status = ANSWER_STATUS.get(error.code, 409)
+    return JSONResponse({"success": False, "error": str(error), "detail": str(error), "code": error.code}, status)
 
 
 async def _known(request: Request, error: Exception) -> Response:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from agent_core.agent import client_tool  # noqa: F401 - registers its tool
 from agent_core.agent.schema_tools import structured
 from agent_core.skills.context import AgentContext
 from agent_core.tools.definition import ToolDefinition

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from agent_core.events.event import Event, Source
 from agent_core.events.llm_events import MetricsSnapshot, UsageFigures
-from agent_core.events.messages import Frozen, Message
+from agent_core.events.messages import Frozen, ImageContent, Message, TextContent
 
 
 class AgentState(StrEnum):
@@ -245,6 +245,18 @@ class ToolServerFailed(Event):
     kind: Literal["ToolServerFailed"] = "ToolServerFailed"
     server: str
     detail: str
+
+
+class ClientToolResult(Event):
+    """What a client answers to the call of a tool that it carries out; `cause` is the action's id (agent-core 3.4).
+
+    The agent is told by the observation that follows.
+    """
+
+    kind: Literal["ClientToolResult"] = "ClientToolResult"
+    source: Source = "user"
+    content: list[TextContent | ImageContent] = Field(default_factory=list)
+    is_error: bool = False
 
 
 class ForeignEvent(Event):

@@ -12,6 +12,7 @@ from agent_core.events.branches import FilesRestored, Rewind
 from agent_core.events.control import (
     AgentStateChanged,
     ChangeAgentState,
+    ClientToolResult,
     Condensation,
     CondensationRequest,
     ConfirmationPolicyChanged,
@@ -60,6 +61,7 @@ AnyEvent = (
     | Trajectory
     | ToolServerFailed
     | HookExecutionEvent
+    | ClientToolResult
     | ForeignEvent
 )
 

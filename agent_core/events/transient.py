@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,4 +45,18 @@ class StatusNotice:
     start_failed: bool = False
 
 
-Transient = TextDelta | TextDiscarded | OutputDelta | StatusNotice
+@dataclass(frozen=True, slots=True)
+class ClientCall:
+    """A client is to carry out the call `cause` of one of its tools until `deadline`; answered by a `ClientToolResult`.
+
+    With `is_over` nobody waits for the answer any more.
+    """
+
+    cause: int
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    deadline: datetime | None = None
+    is_over: bool = False
+
+
+Transient = ClientCall | TextDelta | TextDiscarded | OutputDelta | StatusNotice

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, MessageEvent, ObservationEvent
 from agent_core.events.serialization import AnyEvent
-from agent_core.events.transient import OutputDelta, StatusNotice, TextDelta, TextDiscarded, Transient
+from agent_core.events.transient import ClientCall, OutputDelta, StatusNotice, TextDelta, TextDiscarded, Transient
 
 MAX_TEXT: Final = 32 * 1024
 """Characters kept of each text: its end."""
@@ -24,7 +24,7 @@ class Underway:
     """Remembers the notices that still tell something new, within bounds, until the log tells it.
 
     Those are: the steps of a start-up that has not ended, the output so far of each running action, and the text so
-    far of the answer that the model is giving.
+    far of the answer that the model is giving. Of the calls that clients are to carry out, none is left out.
     """
 
     def __init__(self) -> None:
@@ -32,11 +32,13 @@ class Underway:
         self._is_starting = True
         self._outputs: dict[int, OutputDelta] = {}
         self._texts: dict[str, TextDelta] = {}
+        self._calls: dict[int, ClientCall] = {}
 
     def __iter__(self) -> Iterator[Transient]:
         yield from self._steps
         yield from self._texts.values()
         yield from self._outputs.values()
+        yield from self._calls.values()
 
     def note(self, notice: Transient) -> None:
         """This was published."""
@@ -49,6 +51,10 @@ class Underway:
                 self._text(notice)
             case TextDiscarded():
                 self._texts.clear()
+            case ClientCall(is_over=False):
+                self._calls[notice.cause] = notice
+            case ClientCall():
+                self._calls.pop(notice.cause, None)
 
     def settle(self, event: AnyEvent) -> None:
         """This is in the log now."""

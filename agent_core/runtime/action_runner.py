@@ -21,6 +21,7 @@ from agent_core.runtime.hook_calls import ConversationHooks
 from agent_core.runtime.latest_results import LatestResults
 from agent_core.runtime.resource_locks import ResourceLocks
 from agent_core.security.secrets import SecretRegistry
+from agent_core.tools.clients import Clients
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.live import tool_called
 from agent_core.tools.spec import DraftModel, SandboxAccess
@@ -61,6 +62,7 @@ class ActionRunner:
         subagents: SubAgents | None,
         vision: Vision | None,
         draft_model: DraftModel | None,
+        clients: Clients | None,
     ) -> None:
         """`rules_for` gives what there is to say of a touched file that was not said before, and its names."""
         self._stream = stream
@@ -73,6 +75,7 @@ class ActionRunner:
         self._subagents = subagents
         self._vision = vision
         self._draft_model = draft_model
+        self._clients = clients
         self._locks = ResourceLocks()
 
     def _key(self, action: ActionEvent) -> str:
@@ -128,6 +131,7 @@ class ActionRunner:
             subagents=self._subagents,
             vision=self._vision,
             draft_model=self._draft_model,
+            clients=self._clients,
         )
 
     async def stopped(self, action: ActionEvent) -> AnyEvent:

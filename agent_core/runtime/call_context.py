@@ -9,6 +9,7 @@ from agent_core.events.schema import Observation
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import OutputDelta
 from agent_core.security.secrets import SecretRegistry
+from agent_core.tools.clients import Clients
 from agent_core.tools.spec import DraftModel, SandboxAccess
 from agent_core.tools.subagents import SubAgents
 from agent_core.tools.vision_inspect import Vision
@@ -27,6 +28,7 @@ class CallContext:
         subagents: SubAgents | None = None,
         vision: Vision | None = None,
         draft_model: DraftModel | None = None,
+        clients: Clients | None = None,
     ) -> None:
         self.conversation_id = stream.conversation_id
         self.action_id = action.id
@@ -36,6 +38,7 @@ class CallContext:
         self.subagents = subagents
         self.vision = vision
         self.draft_model = draft_model
+        self.clients = clients
         self._secrets = secrets
         self._stream = stream
         self._mask = StreamingMask(stream.secrets)

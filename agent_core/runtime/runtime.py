@@ -31,6 +31,7 @@ from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
 from agent_core.runtime.action_runner import ActionRunner, ActionSandbox
 from agent_core.runtime.answers import BROKEN_OFF, FAILED_ID, LOST, NOT_BEGUN, failure, interrupted, rejection
+from agent_core.runtime.client_calls import ClientCalls
 from agent_core.runtime.hook_calls import ConversationHooks
 from agent_core.runtime.latest_results import LatestResults
 from agent_core.security.secrets import SecretRegistry
@@ -55,6 +56,9 @@ _HALTED = frozenset({AgentState.STOPPED, AgentState.PAUSED, AgentState.REJECTED,
 
 class Runtime:
     """Executes one conversation's actions.
+
+    Attributes:
+        client_calls: the calls that clients carry out.
 
     `observe` takes the stored history, `recover` settles what a crash left unanswered, `run` follows the live log
     until the stream is closed.
@@ -83,6 +87,7 @@ class Runtime:
         self._unanswered: dict[int, ActionEvent] = {}
         self._decisions: dict[int, ActionDecision] = {}
         self._latest = LatestResults(tools, stream)
+        self.client_calls = ClientCalls(stream, self._unanswered, self._decisions, self._is_for_client)
         self._actions = ActionRunner(
             stream,
             tools,
@@ -94,6 +99,7 @@ class Runtime:
             subagents=subagents,
             vision=vision,
             draft_model=draft_model,
+            clients=self.client_calls,
         )
         self._queue: deque[ActionEvent] = deque()
         self._worker: asyncio.Task[None] | None = None
@@ -104,6 +110,7 @@ class Runtime:
         """Take an event into account, without executing anything."""
         self._position = event.id
         self._latest.observe(event)
+        self.client_calls.observe(event)
         match event:
             case ActionEvent():
                 self._unanswered[event.id] = event
@@ -174,6 +181,10 @@ class Runtime:
                 await self.interrupt()
             case Rewind():
                 await self.interrupt()
+
+    def _is_for_client(self, action: ActionEvent) -> bool:
+        definition = self._tools.get(action.tool_name)
+        return definition is not None and definition.waits_for_client
 
     def _waits_for_user(self, action: ActionEvent) -> bool:
         return action.awaits_confirmation and action.id not in self._decisions

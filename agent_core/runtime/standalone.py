@@ -20,6 +20,7 @@ from agent_core.runtime.local import LocalProvider
 from agent_core.runtime.local_folder import remove_tree
 from agent_core.runtime.loop_thread import library_loop
 from agent_core.runtime.sandbox import SandboxSpec
+from agent_core.tools.clients import Clients
 from agent_core.tools.spec import DraftModel, ToolContext
 from agent_core.tools.subagents import SubAgents
 from agent_core.tools.vision_inspect import Vision
@@ -126,6 +127,7 @@ class AloneContext:
     latest: Observation | None = None
     subagents: SubAgents | None = None
     vision: Vision | None = None
+    clients: Clients | None = None
     draft_model: DraftModel | None = None
 
     def __init__(self, sandbox: SandboxConnection) -> None:

@@ -9,9 +9,15 @@ from collections.abc import Callable, Iterable
 from agent_core.agent.base import FIRST_EVENTS, AgentBase
 from agent_core.controller.remarks import answers_to_invalid_calls
 from agent_core.controller.state import INTERRUPTING, ConversationState
-from agent_core.errors import DrydockError, EventStoreError, StreamClosedError
+from agent_core.errors import ClientToolError, DrydockError, EventStoreError, StreamClosedError
 from agent_core.events.branches import Rewind
-from agent_core.events.control import AgentState, AgentStateChanged, ConfirmationPolicyChanged, LoopRecovery
+from agent_core.events.control import (
+    AgentState,
+    AgentStateChanged,
+    ClientToolResult,
+    ConfirmationPolicyChanged,
+    LoopRecovery,
+)
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import EventStore
@@ -55,6 +61,7 @@ class AgentSession:
         secrets: the conversation's secrets, to which more may be added at any time; valid after `open`.
         call_context: what side calls of models are made with that this conversation pays for; valid after `open`.
         is_ready: whether `start` has succeeded.
+        client_count: says how many clients follow the conversation, where somebody knows; to be set before `start`.
     """
 
     stream: EventStream
@@ -83,6 +90,7 @@ class AgentSession:
         self.settings = settings
         self.sandbox = sandbox
         self.is_ready = False
+        self.client_count: Callable[[], int] | None = None
         self._store = store
         self._given_servers = servers
         self._report = StatusReport(on_status)
@@ -218,6 +226,7 @@ class AgentSession:
         await self.stream.add_events(answers_to_invalid_calls(state))
         await runtime.recover(resumes=state.resumable is AgentState.RUNNING, opened_at=self._opened_at)
         self._parts = parts
+        runtime.client_calls.connected = self.client_count
         self._going_back.controller, self._going_back.runtime = controller, runtime
         controller.steps_left = max_steps
         parts.wait_for(self._going_back.lock)
@@ -241,9 +250,14 @@ class AgentSession:
             StreamClosedError: the session is closed.
             EventStoreError: it could not be stored.
             NoSuchEventError, NotStuckError: it asks to go back to where one cannot.
+            ClientToolError: it answers a call that does not wait for it.
         """
         if isinstance(event, Rewind):
             return await self.rewind(event.to)
+        if isinstance(event, ClientToolResult):
+            if self._parts is None:
+                raise ClientToolError("the conversation is being loaded; send the answer again", code="loading")
+            return await self._parts.runtime.client_calls.accept(event)
         if isinstance(event, LoopRecovery):
             return await self._going_back.recover(event.option)
         return await self.stream.add_event(as_sent(event, self.agent), "user")

@@ -9,6 +9,7 @@ from agent_core.errors import ToolError
 from agent_core.events.schema import Action, Observation
 from agent_core.runtime.shared_sandbox import KeyedSandbox
 from agent_core.security.secrets import GivenSecret, SecretRegistry
+from agent_core.tools.clients import Clients
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.spec import DraftModel
 from agent_core.tools.subagents import SubAgents
@@ -22,6 +23,7 @@ class DirectContext:
     hard_timeout: float | None = None
     subagents: SubAgents | None = None
     vision: Vision | None = None
+    clients: Clients | None = None
 
     def __init__(
         self,

@@ -51,7 +51,7 @@ async def make_agent(settings: SessionSettings) -> AgentBase:
     if settings.enable_sub_agents and "enable_sub_agents" in made.model_fields:
         own["enable_sub_agents"] = True
     own |= chosen
-    return made(
+    agent = made(
         llm=settings.llm,
         condenser=settings.condenser,
         system_prompt_kwargs={
@@ -62,6 +62,9 @@ async def make_agent(settings: SessionSettings) -> AgentBase:
         mcp_config=dict(settings.mcp_config),
         **own,
     )
+    if not settings.client_tools:
+        return agent
+    return agent.model_copy(update={"tools": [*agent.tools, *settings.client_tools]})
 
 
 async def prepare_tools(tools: Iterable[ToolDefinition], sandbox: SandboxAccess) -> None:

@@ -60,6 +60,7 @@ class SessionSettings:
         mcp_config: MCP servers for an agent that is made here; one that is given brings its own.
         mcp_rules: what they may do.
         agent_options: what is chosen about the tools of an agent that is made here.
+        client_tools: tools that clients carry out, for an agent that is made here, beside all others.
         enable_browsing: whether an agent that is made here may have a browser, where its class says that it has one.
         enable_sub_agents: whether an agent that is made here can put sub-agents to work, where its class knows how.
         confirm_subagents: decides about actions of sub-agents that wait for a user's word; None agrees where the policy
@@ -88,6 +89,7 @@ class SessionSettings:
     mcp_config: Mapping[str, McpServer] = field(default_factory=dict)
     mcp_rules: McpRules = field(default_factory=McpRules)
     agent_options: AgentOptions = field(default_factory=AgentOptions)
+    client_tools: tuple[Tool, ...] = ()
     enable_sub_agents: bool = False
     enable_browsing: bool = True
     confirm_subagents: ConfirmSubagents | None = None

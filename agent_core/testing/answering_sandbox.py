@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent_core.events.schema import Observation
+from agent_core.tools.clients import Clients
 from agent_core.tools.spec import DraftModel
 from agent_core.tools.subagents import SubAgents
 from agent_core.tools.vision_inspect import Vision
@@ -72,6 +73,7 @@ class FakeCall:
     latest: Observation | None = None
     subagents: SubAgents | None = None
     vision: Vision | None = None
+    clients: Clients | None = None
     draft_model: DraftModel | None = None
     shown: list[str] = field(default_factory=list)
 

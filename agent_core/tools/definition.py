@@ -125,6 +125,11 @@ class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolC
         """Whether what the tool needs is there on this host."""
         return True
 
+    @property
+    def waits_for_client(self) -> bool:
+        """Whether a call ends with what a client of the conversation answers."""
+        return False
+
     def set_executor(self, executor: Callable[..., Any]) -> Self:
         """A copy of this definition with that executor."""
         return self.model_copy(update={"executor": executor})

@@ -12,6 +12,7 @@ from agent_core.events.messages import Frozen, Message
 from agent_core.events.schema import Observation
 
 if TYPE_CHECKING:
+    from agent_core.tools.clients import Clients
     from agent_core.tools.subagents import SubAgents
     from agent_core.tools.vision_inspect import Vision
 
@@ -149,6 +150,11 @@ class ToolContext(Protocol):
     @property
     def draft_model(self) -> DraftModel | None:
         """What writes out drafts; None where there is no conversation."""
+        ...
+
+    @property
+    def clients(self) -> Clients | None:
+        """The clients of the conversation, who may carry out calls; None where it is in no log that they follow."""
         ...
 
     @property

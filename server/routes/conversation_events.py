@@ -9,7 +9,7 @@ from fastapi import APIRouter, Body, Query
 from pydantic import BaseModel, ConfigDict
 from starlette.responses import Response, StreamingResponse
 
-from agent_core.errors import DrydockError
+from agent_core.errors import ClientToolError, DrydockError
 from agent_core.events.serialization import from_payload
 from agent_core.events.store import EventStore
 from server.dependencies import OwnConversation, Services, ServicesDependency
@@ -115,6 +115,8 @@ async def _send(services: Services, conversation_id: str, data: object) -> dict[
         raise ReplyError(400, {"success": False, "error": str(error), "detail": str(error)}) from error
     try:
         await services.manager.send(conversation_id, event)
+    except ClientToolError:
+        raise  # it has statuses of its own
     except DrydockError as error:
         raise ReplyError(500, {"success": False, "error": str(error)}) from error
     return {"success": True}

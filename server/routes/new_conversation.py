@@ -15,6 +15,7 @@ from agent_core.events.event import utc_now
 from agent_core.events.serialization import AnyEvent
 from agent_core.session.agent_options import AgentOptions
 from server.auth.identity import Identity
+from server.client_tools import CLIENT_TOOLS, ClientTools, stored_tools
 from server.conversation_manager.conversation_manager import ConversationStatus
 from server.db.conversations import ConversationRecord
 from server.db.errors import ConversationExistsError
@@ -75,6 +76,7 @@ class NewConversation(BaseModel):
     conversation_instructions: str | None = None
     mcp_config: McpConfig | None = None
     agent_options: AgentOptions | None = None
+    client_tools: ClientTools | None = None
     conversation_id: str | None = None
 
 
@@ -159,6 +161,8 @@ async def _store(services: Services, identity: Identity, wish: NewConversation, 
         options[OWN_SERVERS] = sealed_servers(services.database.secrets, conversation_id, wish.mcp_config)
     if wish.agent_options is not None:
         options[AGENT_OPTIONS] = wish.agent_options.model_dump(mode="json", exclude_none=True)
+    if wish.client_tools:
+        options[CLIENT_TOOLS] = stored_tools(wish.client_tools)
     now = utc_now()
     record = ConversationRecord(
         id=conversation_id,

@@ -21,6 +21,7 @@ from agent_core.runtime.tunnels import PortAccess
 from agent_core.session.after_close import AfterClose
 from agent_core.session.agent_session import AgentSession
 from agent_core.session.settings import SessionSettings
+from server.client_tools import declared_tools
 from server.db.conversations import ConversationRecord
 from server.db.database import Database
 from server.db.user_settings import StoredSettings
@@ -44,6 +45,7 @@ class Agent(Protocol):
     settings: SessionSettings
     call_context: CallContext
     is_ready: bool
+    client_count: Callable[[], int] | None
 
     @property
     def sandbox(self) -> PortAccess: ...
@@ -208,6 +210,7 @@ def session_settings(
         mcp_config=servers.servers,
         mcp_rules=servers.rules,
         agent_options=options_of(user, server, record),
+        client_tools=declared_tools(record.options),
         enable_sub_agents=server.enable_sub_agents,
         enable_browsing=browsing,
         snapshots=server.enable_snapshots,

@@ -220,6 +220,7 @@ class WebSession:
                 raise ConversationNotFoundError(self.conversation_id)
             await self._owner.make_room(self)
             agent = await self._agents.make(record)
+            agent.client_count = lambda: len(self.connections)
             await self._open(agent)
         finally:
             self._loading = False

@@ -15,21 +15,22 @@ from agent_core.events.llm_events import ActionDecision, AgentErrorEvent, Observ
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.events.subscription import Subscription
-from agent_core.events.transient import OutputDelta, StatusNotice, TextDelta, TextDiscarded, Transient
+from agent_core.events.transient import ClientCall, OutputDelta, StatusNotice, TextDelta, TextDiscarded, Transient
 from server.sockets.limits import SocketLimits
 from server.sockets.outlet import Outlet
 from server.sockets.ports import JoinedConversation
 from server.sockets.replay import Replay, state_before
 from server.wire.encoding import to_json
 from server.wire.envelope import to_wire
-from server.wire.frames import closed_frame, delta_frame, error_frames, notice_frames
+from server.wire.frames import client_call_frame, closed_frame, delta_frame, error_frames, notice_frames
 
 EVENT: Final = "oh_event"
 DELTA: Final = "oh_delta"
+TOOL_CALL: Final = "oh_tool_call"
 YIELD_AFTER: Final = 64
 """Frames after which other tasks get their turn: a long history must not delay everybody's live events."""
 
-Notice = TextDelta | TextDiscarded | OutputDelta | StatusNotice
+Notice = ClientCall | TextDelta | TextDiscarded | OutputDelta | StatusNotice
 
 logger = logging.getLogger(__name__)
 
@@ -148,6 +149,9 @@ class Feed:
             case StatusNotice():
                 for frame in notice_frames(notice, self._clock()):
                     await self._send(EVENT, frame)
+            case ClientCall():
+                frame = client_call_frame(notice, self._reissued.get(notice.cause, notice.cause))
+                await self._send(TOOL_CALL, frame)
             case OutputDelta() if notice.cause in self._reissued:
                 # Clients know a confirmed action under the id with which it was sent again.
                 await self._send(DELTA, delta_frame(OutputDelta(self._reissued[notice.cause], notice.text)))

@@ -9,6 +9,7 @@ from typing import Final, Literal, Self
 
 from pydantic import Field, model_validator
 
+from server.wire.client_calls import ClientToolResultArgs
 from server.wire.fields import Fields, JsonObject, NoFields, RecallType, TaskItem
 
 Risk = Literal[-1, 0, 1, 2]
@@ -211,7 +212,7 @@ class RewindArgs(Fields):
     to: int | None = Field(ge=0)
 
 
-ADDITIONS: Final[dict[str, type[Fields]]] = {"rewind": RewindArgs}
+ADDITIONS: Final[dict[str, type[Fields]]] = {"rewind": RewindArgs, "client_tool_result": ClientToolResultArgs}
 """Action types that are not the protocol's own, and their ``args``."""
 
 ACTIONS: Final[dict[str, type[Fields]]] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from agent_core.agent.client_tool import ClientToolAction
 from agent_core.events.branches import Rewind
 from agent_core.events.control import (
     ChangeAgentState,
@@ -277,7 +278,7 @@ def _any_tool(action: Action, event: ActionEvent, thought: str) -> ActionForm:
 
 
 def _arguments(action: Action) -> dict[str, Any]:
-    if isinstance(action, UnknownAction | MCPToolAction):
+    if isinstance(action, UnknownAction | MCPToolAction | ClientToolAction):
         return action.data
     return action.model_dump(mode="json", exclude={"kind"})
 

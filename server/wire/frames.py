@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Final
 
-from agent_core.events.transient import OutputDelta, StatusNotice, TextDelta, TextDiscarded
+from agent_core.events.transient import ClientCall, OutputDelta, StatusNotice, TextDelta, TextDiscarded
 from server.wire.envelope import wire_time
 
 GENERAL_ERROR: Final = "STATUS$ERROR"
@@ -57,3 +57,17 @@ def delta_frame(delta: TextDelta | TextDiscarded | OutputDelta) -> Frame:
             return {"kind": "discard", "response_id": delta.response_id}
         case OutputDelta():
             return {"kind": "output", "cause": delta.cause, "text": delta.text}
+
+
+def client_call_frame(call: ClientCall, call_id: int) -> Frame:
+    """The frame ``oh_tool_call``: a call that a client is to carry out, or that nobody waits for any more."""
+    if call.is_over:
+        return {"call_id": call_id, "name": call.name, "is_over": True}
+    deadline = wire_time(call.deadline) if call.deadline is not None else None
+    return {
+        "call_id": call_id,
+        "name": call.name,
+        "arguments": dict(call.arguments),
+        "deadline": deadline,
+        "is_over": False,
+    }

@@ -29,6 +29,7 @@ from agent_core.tools.terminal import TerminalAction, TerminalTool
 from agent_core.tools.think import ThinkAction, ThinkTool
 from server.wire import action_fields as args_of
 from server.wire.browsing import user_browsing
+from server.wire.client_calls import ClientToolResultArgs, result_event
 from server.wire.errors import WireError
 from server.wire.fields import Fields, NoFields
 from server.wire.forms import RISK_NUMBERS
@@ -189,6 +190,10 @@ def _rewind(args: args_of.RewindArgs, timeout: float | None) -> AnyEvent:
     return Rewind(to=-1 if args.to is None else args.to)
 
 
+def _client_tool_result(args: ClientToolResultArgs, timeout: float | None) -> AnyEvent:
+    return result_event(args.call_id, args)
+
+
 def _loop_recovery(args: args_of.LoopRecoveryArgs, timeout: float | None) -> AnyEvent:
     return LoopRecovery(option=args.option)
 
@@ -276,6 +281,7 @@ _TRANSLATIONS: Final[dict[str, Callable[[Any, float | None], AnyEvent]]] = {
     "recall": _recall,
     "rewind": _rewind,
     "loop_recovery": _loop_recovery,
+    "client_tool_result": _client_tool_result,
     "condensation_request": _condensation_request,
     "run": _run,
     "read": _read,

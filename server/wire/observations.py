@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
+from agent_core.agent.client_tool import ClientToolObservation
 from agent_core.events.branches import FilesRestored
 from agent_core.events.control import AgentState, AgentStateChanged, LoopDetected, RecallObservation, ToolServerFailed
 from agent_core.events.llm_events import AgentErrorEvent, ObservationEvent, UserRejectObservation
@@ -203,6 +204,7 @@ _RESULT_FORMS: Final[dict[type[Observation], _Translation]] = {
     ListDirectoryObservation: _edit_or_read,
     ThinkObservation: _think,
     MCPToolObservation: _mcp,
+    ClientToolObservation: _mcp,
     TaskTrackerObservation: _task_tracking,
     DelegateObservation: _delegate,
     TaskObservation: _task,

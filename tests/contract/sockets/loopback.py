@@ -168,6 +168,8 @@ class Client:
         self._transports = list(transports)
         self.socket.on("oh_event", self.frames.append)
         self.socket.on("oh_delta", self.deltas.append)
+        self.calls: list[Frame] = []
+        self.socket.on("oh_tool_call", self.calls.append)
         self.socket.on("disconnect", self.goodbyes.append)
 
     async def __aenter__(self) -> Self:

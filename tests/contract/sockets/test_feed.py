@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import random
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from agent_core.agent.client_tool import ClientToolAction
 from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState, ForeignEvent, RecallAction
 from agent_core.events.llm_events import ActionDecision, ActionEvent, MessageEvent, ObservationEvent
 from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
-from agent_core.events.transient import OutputDelta, StatusNotice, TextDelta, TextDiscarded
+from agent_core.events.transient import ClientCall, OutputDelta, StatusNotice, TextDelta, TextDiscarded
 from agent_core.tools.terminal import TerminalAction, TerminalObservation
 from server.sockets.limits import SocketLimits
 from tests.contract.sockets.loopback import Client, Frame, Loopback, serving, until
@@ -317,6 +319,28 @@ async def test_a_client_that_comes_in_the_middle_is_told_what_is_under_way() -> 
             {"kind": "message", "response_id": "r1", "text": "Hello"},
             {"kind": "output", "cause": 1, "text": "one\ntwo\n"},
             {"kind": "output", "cause": 1, "text": "three\n"},
+        ]
+
+
+async def test_clients_are_told_of_the_calls_that_they_are_to_carry_out_also_those_that_come_later() -> None:
+    async with serving() as loopback:
+        stream = stream_of(loopback)
+        call = ActionEvent(action=ClientToolAction(data={"x": 1}), tool_name="ask", awaits_confirmation=True)
+        asked = await stream.add_event(call)
+        assert isinstance(asked, ActionEvent)
+        again = await stream.add_event(ActionDecision(cause=asked.id, decision="confirmed", action=asked))
+        deadline = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+        stream.publish(ClientCall(asked.id, "ask", {"x": 1}, deadline))
+        stream.publish(ClientCall(77, "ask", {}, deadline))
+        stream.publish(ClientCall(77, "ask", is_over=True))
+        async with loopback.client() as client:
+            await until(lambda: len(client.calls) == 1)
+            stream.publish(ClientCall(asked.id, "ask", is_over=True))
+            await until(lambda: len(client.calls) == 2)
+        when = "2026-01-02T03:04:05.000000Z"
+        assert client.calls == [
+            {"call_id": again.id, "name": "ask", "arguments": {"x": 1}, "deadline": when, "is_over": False},
+            {"call_id": again.id, "name": "ask", "is_over": True},
         ]
 
 

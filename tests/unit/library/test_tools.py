@@ -15,6 +15,7 @@ from agent_core.errors import ToolNotFoundError
 from agent_core.events.messages import ImageContent, TextContent
 from agent_core.events.schema import Action, Observation
 from agent_core.tools import registry
+from agent_core.tools.clients import Clients
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.execution import Call, ToolExecutor, present_call
 from agent_core.tools.file_editor import FileEditorTool
@@ -306,6 +307,7 @@ async def test_an_executor_that_is_built_from_another_uses_its_conversation() ->
         subagents: SubAgents | None = None
         vision: Vision | None = None
         draft_model: Any = None
+        clients: Clients | None = None
 
         async def secrets_for(self, command: str) -> dict[str, str]:
             raise AssertionError(command)

@@ -48,6 +48,7 @@ class FakeAgent:
         self.sandbox = sandbox
         self.runtime_status = "STATUS$STARTING_RUNTIME"
         self.is_ready = False
+        self.client_count: Callable[[], int] | None = None
         self.agent_state = AgentState.LOADING
         self.closed_with: tuple[bool, AfterClose] | None = None
         self.stream: EventStream
