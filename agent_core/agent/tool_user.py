@@ -10,10 +10,20 @@ from pydantic import Field, PrivateAttr, field_validator
 
 from agent_core.agent.shown_tools import shown_to_model
 from agent_core.agent.tool_specs import ToolSpecs
-from agent_core.agent.toolbox import DEFAULT_TOOL_NAMES, builtin_tool_classes, checked_toolset, end_tools, toolset
+from agent_core.agent.toolbox import (
+    DEFAULT_TOOL_NAMES,
+    builtin_tool_classes,
+    checked_toolset,
+    end_tools,
+    skill_tools,
+    toolset,
+)
 from agent_core.events.schema import Tagged
 from agent_core.skills.context import AgentContext
+from agent_core.skills.skill import Skill
 from agent_core.tools.definition import ToolDefinition
+from agent_core.tools.invoke_skill import InvokeSkillTool
+from agent_core.tools.registry import canonical_name
 
 
 class ToolUser(Tagged):
@@ -108,6 +118,18 @@ class ToolUser(Tagged):
         self._tools_map = checked_toolset(others, definitions, self.filter_tools_regex)
         if client:
             self._brought = {**self._brought, client: frozenset(self._tools_map.keys() - others.keys())}
+
+    def attach_skills(self, found: Sequence[Skill]) -> None:
+        """Have the tool for reading skills serve these too, which the workspace has; it is added where it is needed.
+
+        A tool of that name which was configured stays as it is.
+
+        Raises:
+            RuntimeError: the agent has no tools yet.
+        """
+        if not any(canonical_name(tool.name) == InvokeSkillTool.tool_name for tool in self.tools):
+            context = (self.agent_context or AgentContext()).merged(project=found)
+            self._tools_map = {**self.tools_map, **skill_tools(context)}
 
     def tools_brought_by(self, client: str) -> frozenset[str]:
         """The names of the tools that this client has added."""

@@ -51,7 +51,7 @@ def toolset(
     defaults = resolve_tools(named, conv_state)
     if doubled := own.keys() & defaults.keys():
         raise ValueError(f"tools {sorted(doubled)} are given twice: they are among the default tools already")
-    return {**own, **defaults, **_for_skills(context, taken=own.keys() | defaults.keys())}
+    return {**own, **defaults, **skill_tools(context, taken=own.keys() | defaults.keys())}
 
 
 def checked_toolset(
@@ -84,7 +84,8 @@ def end_tools(tools: Iterable[ToolDefinition]) -> None:
             logger.exception("an executor could not be closed")
 
 
-def _for_skills(context: AgentContext | None, *, taken: Collection[str]) -> dict[str, ToolDefinition]:
+def skill_tools(context: AgentContext | None, *, taken: Collection[str] = ()) -> dict[str, ToolDefinition]:
+    """The tool to read the skills of this context, where there are any that an agent may ask for."""
     if context is None or not context.invocable_skills or InvokeSkillTool.tool_name in taken:
         return {}
     listed = [skill for skill in context.active_skills if skill.is_listed]

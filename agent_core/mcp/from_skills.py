@@ -19,14 +19,14 @@ _FORMER = ("stdio_servers", "sse_servers", "shttp_servers")
 def servers_with_skills(
     own: Mapping[str, McpServer], skills: Iterable[Skill]
 ) -> tuple[dict[str, McpServer], dict[str, str]]:
-    """The agent's `own` servers with those of its always-on `skills`, and those that cannot be used with the reason.
+    """The agent's `own` servers with those of `skills` that nothing triggers, and the unusable ones with the reason.
 
     Of two with the same name the agent's own is taken, then the first skill's.
     """
     found = dict(own)
     unusable: dict[str, str] = {}
     for skill in skills:
-        if not skill.is_always_on or not skill.mcp_tools:
+        if skill.trigger is not None or not skill.mcp_tools:
             continue
         try:
             brought = _servers_of(skill.mcp_tools)

@@ -72,17 +72,23 @@ class Knowledge:
         return "\n\n".join(f"From {skill.source}:\n{skill.content}" for skill in self._project if skill.is_always_on)
 
     def servers_of_workspace(self) -> list[tuple[str, str]]:
-        """The MCP servers that always-on skills of the workspace want: skill and server."""
+        """The MCP servers that skills of the workspace want which nothing triggers: skill and server."""
         return [
             (skill.name, server)
             for skill in self._project
-            if skill.is_always_on
+            if skill.trigger is None
             for server in skill.mcp_server_names[:MAX_SERVERS]
         ]
 
-    def at_hand(self) -> str:
-        """The list of what else the workspace has; "" without any."""
-        return available_skills(self._project, can_invoke=False)
+    @property
+    def invocable(self) -> list[Skill]:
+        """The skills of the workspace that an agent may ask for; none where none of them has the AgentSkills format."""
+        listed = [skill for skill in self._project if skill.is_listed]
+        return listed if any(skill.is_agentskills_format for skill in listed) else []
+
+    def at_hand(self, *, can_invoke: bool) -> str:
+        """The list of what else the workspace has, and how the agent gets it; "" without any."""
+        return available_skills(self._project, can_invoke=can_invoke)
 
     def triggered(self, message: str) -> list[RecalledKnowledge]:
         """What this message brings up and was not told yet."""

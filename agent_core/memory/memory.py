@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import chain, repeat
 from typing import Any
@@ -19,6 +19,7 @@ from agent_core.events.transient import StatusNotice
 from agent_core.memory.knowledge import Knowledge
 from agent_core.skills.context import AgentContext
 from agent_core.skills.notes import MAX_NOTES_CHARS, NOTES_FILE
+from agent_core.skills.skill import Skill
 from agent_core.tools.spec import SandboxAccess
 
 logger = logging.getLogger(__name__)
@@ -52,11 +53,13 @@ class Memory:
         remarks: Callable[[Mapping[str, Any]], Awaitable[str]] | None = None,
         left_out: frozenset[str] = frozenset(),
         is_silent: bool = False,
+        attach: Callable[[Sequence[Skill]], None] | None = None,
     ) -> None:
         """`context` has the agent's own skills, `model` is for whom, `secrets` are descriptions by name.
 
         `remarks` is what else there is to say about the facts of a workspace, `left_out` names skills that are not
-        used. A memory that `is_silent` answers, and tells nothing.
+        used. A memory that `is_silent` answers, and tells nothing. `attach` is given the skills of the workspace that
+        the agent may ask for by name; without it the agent is told to read their files.
         """
         self._is_silent = is_silent
         self._remarks = remarks
@@ -65,7 +68,8 @@ class Memory:
         self._instructions = instructions
         self._reads_notes = context is not None and context.load_memory
         self._knowledge = Knowledge(context, model=model, left_out=left_out)
-        self._has_seen_workspace = False
+        self._has_seen_workspace = self._has_told_workspace = False
+        self._attach = attach
         self._secrets = dict(secrets or {})
         self._open: dict[int, RecallAction] = {}
         self.going_back = asyncio.Lock()
@@ -87,6 +91,7 @@ class Memory:
             self._open[event.id] = event
         elif isinstance(event, RecallObservation):
             self._open.pop(event.cause, None)
+            self._has_told_workspace = self._has_told_workspace or event.recall_type == "workspace_context"
         self._knowledge.observe(event)
 
     async def rejoin(self) -> None:
@@ -101,6 +106,11 @@ class Memory:
             async for event in read_branch(self._stream, self._branches):
                 self._note(event)
             self._is_stale = False
+
+    async def look_again(self) -> None:
+        """Where an earlier process has told of the workspace: know of its skills again, before anybody asks for one."""
+        if self._has_told_workspace and not self._is_silent:
+            await self._facts()
 
     async def run(self) -> None:
         """Answer what an earlier process left open, then follow the log until the stream is closed."""
@@ -180,7 +190,7 @@ class Memory:
             repo_branch=_text(git.get("branch")),
             repo_instructions=self._knowledge.of_workspace(),
             additional_agent_instructions="\n\n".join(
-                filter(None, [_machine(facts), self._knowledge.at_hand(), await self._notes(), remarks])
+                filter(None, [_machine(facts), self._at_hand(), await self._notes(), remarks])
             ),
             date=datetime.now(UTC).strftime("%Y-%m-%d"),
             custom_secrets_descriptions=self._secrets,
@@ -213,7 +223,13 @@ class Memory:
             return {}
         self._knowledge.take_workspace(facts)
         self._has_seen_workspace = True
+        if self._attach is not None and (skills := self._knowledge.invocable):
+            self._attach(skills)
         return facts
+
+    def _at_hand(self) -> str:
+        can_invoke = self._attach is not None and bool(self._knowledge.invocable)
+        return self._knowledge.at_hand(can_invoke=can_invoke)
 
 
 def _text(value: Any) -> str:

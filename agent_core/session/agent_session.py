@@ -224,6 +224,7 @@ class AgentSession:
         if HookEvent.SESSION_START in self._hook_events:
             await parts.hooks.session_started()
         await self.stream.add_events(answers_to_invalid_calls(state))
+        await parts.memory.look_again()
         await runtime.recover(resumes=state.resumable is AgentState.RUNNING, opened_at=self._opened_at)
         self._parts = parts
         runtime.client_calls.connected = self.client_count

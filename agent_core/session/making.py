@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -23,8 +23,10 @@ from agent_core.session.context import completed
 from agent_core.session.settings import SessionSettings
 from agent_core.session.subagents import Parent, told_of_kinds
 from agent_core.skills.context import AgentContext
+from agent_core.skills.skill import Skill
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.execution import ToolExecutor
+from agent_core.tools.live import LiveTools
 from agent_core.tools.spec import SandboxAccess
 from agent_core.version import VERSION
 
@@ -100,9 +102,19 @@ def make_secrets(
 
 
 def make_memory(
-    settings: SessionSettings, agent: AgentBase, secrets: SecretRegistry, stream: EventStream, sandbox: SandboxAccess
+    settings: SessionSettings,
+    agent: AgentBase,
+    tools: LiveTools,
+    secrets: SecretRegistry,
+    stream: EventStream,
+    sandbox: SandboxAccess,
 ) -> Memory:
     """The memory of the conversation; it knows the secrets that there are now."""
+
+    def attach(skills: Sequence[Skill]) -> None:
+        agent.attach_skills(skills)
+        tools.replace(agent.tools_map)
+
     return Memory(
         stream,
         sandbox,
@@ -113,6 +125,7 @@ def make_memory(
         remarks=partial(told_of_kinds, agent),
         left_out=agent.skills_left_out,
         is_silent=not agent.is_told_of_workspace,
+        attach=attach,
     )
 
 

@@ -31,6 +31,7 @@ from agent_core.session.making import make_memory, reading_files
 from agent_core.session.settings import SessionSettings
 from agent_core.session.subagents import Shared
 from agent_core.tools.definition import ToolDefinition
+from agent_core.tools.live import LiveTools
 
 
 class Observer(Protocol):
@@ -90,12 +91,12 @@ async def make_hooks(
     return hooks
 
 
-async def make_parts(shared: Shared, tools: Mapping[str, ToolDefinition]) -> Parts:
+async def make_parts(shared: Shared, tools: LiveTools) -> Parts:
     """The parts of a session whose sandbox is there; they have seen nothing of the log yet."""
     settings, agent, step, stream, sandbox = shared.settings, shared.agent, shared.step, shared.stream, shared.sandbox
     state = ConversationState(Limits(settings.max_iterations, settings.max_budget, per_run=settings.limits_per_run))
     hooks = await make_hooks(settings, agent, tools, step, stream, sandbox)
-    memory = make_memory(settings, agent, shared.secrets, stream, sandbox)
+    memory = make_memory(settings, agent, tools, shared.secrets, stream, sandbox)
     check = shared.parent.purse.check if shared.parent is not None else check_limits
     controller = AgentController(stream, agent, state, step, hooks, check=check)
     delegation = shared.delegation(lambda: controller.state)

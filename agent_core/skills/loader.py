@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from agent_core.errors import SkillValidationError
 from agent_core.skills.files import SKILL_FILE, THIRD_PARTY, skill_from_text, third_party_skill
@@ -14,6 +16,8 @@ logger = logging.getLogger(__name__)
 
 PROJECT_FOLDERS = (".agents/skills", ".openhands/skills", ".openhands/microagents")
 USER_FOLDERS = (*PROJECT_FOLDERS, ".openhands/skills/installed")
+MCP_FILE = ".mcp.json"
+"""Says the MCP servers of an AgentSkills skill, beside its ``SKILL.md``."""
 MAX_FILE_BYTES = 256 * 1024
 MAX_FILES = 500
 
@@ -33,8 +37,7 @@ def load_skill(path: Path) -> Skill:
         raise SkillValidationError(f"{path}: cannot be read: {error}") from None
     if path.name.lower() in THIRD_PARTY:
         return third_party_skill(path.name, text).model_copy(update={"source": str(path)})
-    skill = skill_from_text(str(path), text)
-    return _completed(skill)
+    return _completed(skill_from_text(str(path), text))
 
 
 def load_skills_from_folder(folder: Path) -> dict[str, Skill]:
@@ -43,7 +46,7 @@ def load_skills_from_folder(folder: Path) -> dict[str, Skill]:
     Of two with the same name the first one, by path, is taken. A folder with a ``SKILL.md`` is one skill.
     """
     found = skills_in_folder(_texts(_markdown_files(folder)), str(folder))
-    return {name: _completed(skill) for name, skill in found.items()}
+    return {name: _completed_if_possible(skill) for name, skill in found.items()}
 
 
 def load_user_skills(home: Path | None = None) -> list[Skill]:
@@ -57,7 +60,7 @@ def load_project_skills(working_dir: Path, *, git_root: Path | None = None, mode
     roots = list(dict.fromkeys(root for root in (working_dir, git_root) if root is not None))
     places = [path for root in roots for path in _third_party_files(root)]
     places += [path for root in roots for folder in PROJECT_FOLDERS for path in _markdown_files(root / folder)]
-    return [_completed(skill) for skill in project_skills(_texts(places), map(str, roots), model=model)]
+    return [_completed_if_possible(skill) for skill in project_skills(_texts(places), map(str, roots), model=model)]
 
 
 def project_skills(files: Mapping[str, str], roots: Iterable[str], *, model: str = "") -> list[Skill]:
@@ -164,8 +167,20 @@ def _read(path: Path) -> str:
     return data.decode("utf-8")
 
 
+def _completed_if_possible(skill: Skill) -> Skill:
+    try:
+        return _completed(skill)
+    except SkillValidationError as error:
+        logger.warning("the skill %r has no servers: %s", skill.name, error)
+        return skill
+
+
 def _completed(skill: Skill) -> Skill:
-    """The skill with the files beside it, where its format has such files."""
+    """The skill with the files beside it, where its format has such files.
+
+    Raises:
+        SkillValidationError: the file that says its servers cannot be used.
+    """
     if not skill.is_agentskills_format or skill.source is None:
         return skill
     folder = Path(skill.source).parent
@@ -174,4 +189,19 @@ def _completed(skill: Skill) -> Skill:
         for kind in _RESOURCES
         if (folder / kind).is_dir()
     }
-    return skill.model_copy(update={"resources": SkillResources(**listed)})
+    beside: dict[str, Any] = {"resources": SkillResources(**listed)}
+    if skill.mcp_tools is None and (servers := _servers(folder / MCP_FILE)) is not None:
+        beside["mcp_tools"] = servers
+    return skill.model_copy(update=beside)
+
+
+def _servers(path: Path) -> dict[str, Any] | None:
+    if not path.is_file():
+        return None
+    try:
+        found = json.loads(_read(path))
+    except (OSError, ValueError) as error:
+        raise SkillValidationError(f"{path}: cannot be read: {error}") from None
+    if not isinstance(found, dict):
+        raise SkillValidationError(f"{path}: must be a JSON object, with mcpServers in it, not {type(found).__name__}")
+    return found

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent_core.errors import SkillValidationError
+from agent_core.mcp.from_skills import servers_with_skills
 from agent_core.skills.loader import (
     load_project_skills,
     load_skill,
@@ -35,6 +36,43 @@ def test_a_folder_gives_its_markdown_files_without_readmes_and_broken_ones(
     with caplog.at_level(logging.WARNING):
         assert set(load_skills_from_folder(tmp_path)) == {"a", "deep/b"}
     assert {name for name in ("bad.md", "binary.md") if name in caplog.text} == {"bad.md", "binary.md"}
+
+
+SERVERS = '{"mcpServers": {"press": {"command": "press"}}}'
+
+
+def test_a_skill_md_may_have_its_servers_beside_it(tmp_path: Path) -> None:
+    write(tmp_path, {"pdf/SKILL.md": "Read.", "pdf/.mcp.json": SERVERS, "plain.md": "P", ".mcp.json": SERVERS})
+    write(tmp_path, {"own/SKILL.md": "---\nmcp_tools: {mcpServers: {mine: {url: 'http://x/'}}}\n---\n"})
+    write(tmp_path, {"own/.mcp.json": SERVERS, "none/SKILL.md": "N"})
+    found = load_skills_from_folder(tmp_path)
+    assert {name: skill.mcp_server_names for name, skill in found.items()} == {
+        "pdf": ["press"],
+        "plain": [],
+        "own": ["mine"],
+        "none": [],
+    }
+    assert load_skill(tmp_path / "pdf/SKILL.md").mcp_tools == {"mcpServers": {"press": {"command": "press"}}}
+    servers, unusable = servers_with_skills({}, found.values())
+    assert (set(servers), unusable) == ({"press", "mine"}, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"), [("{", "cannot be read"), ("[]", "must be a JSON object, with mcpServers")]
+)
+def test_servers_beside_a_skill_that_cannot_be_read_are_an_error_that_names_their_file(
+    tmp_path: Path, text: str, problem: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(tmp_path, {"pdf/SKILL.md": "Read.", "pdf/.mcp.json": text})
+    with pytest.raises(SkillValidationError, match=rf"pdf/\.mcp\.json: {problem}"):
+        load_skill(tmp_path / "pdf/SKILL.md")
+    assert load_skills_from_folder(tmp_path)["pdf"].mcp_tools is None
+    assert f"pdf/.mcp.json: {problem}" in caplog.text
+
+
+def test_servers_of_a_skill_that_waits_for_its_word_are_not_used(tmp_path: Path) -> None:
+    write(tmp_path, {"pdf/SKILL.md": "---\ntriggers: [pdf]\n---\n", "pdf/.mcp.json": SERVERS})
+    assert servers_with_skills({}, load_skills_from_folder(tmp_path).values()) == ({}, {})
 
 
 def test_one_broken_or_missing_file_asked_for_is_an_error_that_names_it(tmp_path: Path) -> None:
