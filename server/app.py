@@ -26,6 +26,10 @@ from server.dotted_path import class_at
 from server.errors import install_error_replies
 from server.gate import Gate
 from server.page import Page, page_folder
+from server.preview.access import Passes
+from server.preview.addresses import PreviewAddresses
+from server.preview.links import PreviewLinks
+from server.preview.preview import Preview
 from server.routes import (
     branches,
     client_tool_calls,
@@ -37,6 +41,7 @@ from server.routes import (
     health,
     new_conversation,
     options,
+    ports,
 )
 from server.routes import (
     settings as settings_routes,
@@ -55,7 +60,7 @@ ChooseProvider = Callable[[], Awaitable[Choice]]
 
 
 class Application:
-    """The server as one ASGI application: gate, then Socket.IO or the routes, then the page.
+    """The server as one ASGI application: previews, else the gate, then Socket.IO or the routes, then the page.
 
     Its parts are made when its lifespan begins and are gone when that ends; `services` is valid in between.
     """
@@ -105,11 +110,14 @@ class Application:
                 self.failure = error
                 raise
             api.state.services = self.services
-            self._handler = Gate(
-                gateway.asgi_app(api),
-                settings=self.settings,
+            origins = OriginPolicy.from_settings(self.settings)
+            gate = Gate(gateway.asgi_app(api), settings=self.settings, authenticator=authenticator, origins=origins)
+            self._handler = Preview(
+                gate,
+                links=self.services.previews,
+                manager=self.services.manager,
                 authenticator=authenticator,
-                origins=OriginPolicy.from_settings(self.settings),
+                origins=origins,
             )
             stack.callback(setattr, self, "_handler", _not_started)
             yield
@@ -157,7 +165,9 @@ class Application:
         gateway = SocketGateway(manager, authenticator, limits=self.socket_limits)
         await stack.enter_async_context(gateway)
         announcements.add(gateway)
-        return Services(settings, authenticator, database, sandboxes, manager), gateway
+        addresses = PreviewAddresses.from_setting(settings.preview_domain)
+        previews = PreviewLinks(addresses, Passes(database.secrets, self.token))
+        return Services(settings, authenticator, database, sandboxes, manager, previews), gateway
 
 
 def create_app(
@@ -182,7 +192,7 @@ def _make_api(settings: Settings, lifespan: Callable[[FastAPI], object]) -> Fast
     for module in (
         *(health, options, settings_routes),
         *(new_conversation, conversations, conversation_events, client_tool_calls, branches),
-        *(conversation_files, conversation_git, conversation_workspace),
+        *(conversation_files, conversation_git, conversation_workspace, ports),
     ):
         api.include_router(module.router)
     api.mount("/", Page(page_folder(settings)))

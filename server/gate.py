@@ -20,6 +20,7 @@ API_PREFIXES: Final = ("/api/", "/docs", "/openapi.json", "/server_info")
 UPLOADS: Final = "/upload-files"
 """How the paths end whose bodies are passed on as they come, and may therefore be large."""
 
+SOCKET_PREFIX: Final = "/socket.io"
 BURST_SECONDS: Final = 4.0
 MAX_TRACKED_CLIENTS: Final = 10_000
 logger = logging.getLogger(__name__)
@@ -87,7 +88,7 @@ class Gate:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = _headers(scope)
         path: str = scope["path"]
-        guarded_send = _with_headers(send, path, headers.get("host", ""))
+        guarded_send = _with_headers(send, path, self._policy(headers.get("host", "")))
         refusal = self._refuse(scope, path, headers)
         if refusal is not None:
             status, body, extra = refusal
@@ -123,6 +124,8 @@ class Gate:
         if refusal is not None:
             return 403, {"detail": refusal}, []
         is_api = path.startswith(API_PREFIXES) or path == "/api"
+        if (is_api or path.startswith(SOCKET_PREFIX)) and _is_embedded_elsewhere(headers):
+            return 403, {"detail": "Pages of other origins may not use this server."}, []
         if is_api:
             client = scope.get("client")
             if not self._limiter.allows(client[0] if client else "", time.monotonic()):
@@ -136,6 +139,9 @@ class Gate:
             return 413, self._too_large(path), []
         return None
 
+    def _policy(self, host: str) -> str:
+        return content_security_policy(host, self._origins.previews.frame_sources(host))
+
     def _limit(self, path: str) -> tuple[str, int]:
         """The setting that bounds the body of a request, and its value."""
         return self._max_upload if path.endswith(UPLOADS) else self._max_body
@@ -144,6 +150,12 @@ class Gate:
         name, limit = self._limit(path)
         text = f"The request is larger than the {limit} bytes that this server takes ({name})."
         return {"detail": text, "message": text}
+
+
+def _is_embedded_elsewhere(headers: Mapping[str, str]) -> bool:
+    """Whether a browser asks for another site's page without saying whose: as a script or a picture of it."""
+    is_foreign = headers.get("sec-fetch-site") in {"cross-site", "same-site"}
+    return is_foreign and "origin" not in headers and headers.get("sec-fetch-mode") != "navigate"
 
 
 def _headers(scope: Scope) -> dict[str, str]:
@@ -169,16 +181,19 @@ async def _reply(send: Send, status: int, body: object, headers: list[tuple[byte
     await send({"type": "http.response.body", "body": content})
 
 
-def content_security_policy(host: str) -> str:
-    """What the page may do. Sockets are named with their host: older browsers do not count them as ``'self'``."""
+def content_security_policy(host: str, frames: str = "'self'") -> str:
+    """What the page may do, and what it may show in frames (sources of previews).
+
+    Sockets are named with their host: older browsers do not count them as ``'self'``.
+    """
     return (
         "default-src 'self'; img-src 'self' data: blob:; style-src 'self' 'unsafe-inline'; "
         f"connect-src 'self' ws://{host} wss://{host}; object-src 'none'; base-uri 'none'; form-action 'self'; "
-        "frame-ancestors 'none'"
+        f"frame-ancestors 'none'; frame-src {frames}"
     )
 
 
-def _with_headers(send: Send, path: str, host: str) -> Send:
+def _with_headers(send: Send, path: str, policy: str) -> Send:
     cache = FOREVER if path.startswith("/assets/") else b"no-store"
 
     async def send_with_headers(message: Message) -> None:
@@ -189,7 +204,7 @@ def _with_headers(send: Send, path: str, host: str) -> Send:
                 (b"cache-control", b"no-store" if is_missing else cache),
                 (b"x-content-type-options", b"nosniff"),
                 (b"referrer-policy", b"no-referrer"),
-                (b"content-security-policy", content_security_policy(host).encode("latin-1")),
+                (b"content-security-policy", policy.encode("latin-1")),
             ]
             message = {
                 **message,

@@ -17,6 +17,7 @@ from server.app import Application, create_app
 from server.db.database import Database
 from server.errors import ConfigurationError
 from server.logging import configure_logging
+from server.preview.preview import broke_off
 from server.settings import DEMO_MODEL, Settings
 
 logger = logging.getLogger(__name__)
@@ -53,8 +54,11 @@ def serve(settings: Settings, out: TextIO) -> int:
     )
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     server = AnnouncingServer(config, app, listener, out)
-    # uvicorn reports what it breaks off itself too, when it is told to end a second time, as if that were a fault.
-    logging.getLogger("uvicorn.error").addFilter(lambda record: app.failure is None and not server.force_exit)
+    # uvicorn reports what it breaks off itself too, when it is told to end a second time, as if that were a fault; and
+    # an answer of a preview that the sandbox breaks off.
+    logging.getLogger("uvicorn.error").addFilter(
+        lambda record: app.failure is None and not server.force_exit and not broke_off.get()
+    )
     # uvicorn raises the signal that ended it once more when it is done; to have ended as told is no failure.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)

@@ -6,6 +6,7 @@ Each field's description is what `docs/configuration.md` shows; a test keeps the
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -18,6 +19,8 @@ AUTO_TOKEN = "auto"  # noqa: S105 - a word that asks for a token, not a token
 DEMO_MODEL = "demo/tour"
 MEGABYTE = 1024 * 1024
 MIN_TOKEN_LENGTH = 8
+
+_DOMAIN = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 
 SandboxChoice = Literal["auto", "docker", "local", "unconfined"]
 
@@ -87,6 +90,12 @@ class Settings(BaseModel):
         (),
         description="Further origins (such as `https://tools.example.com`) whose pages may use the server; a page "
         "that the server delivered itself always may.",
+    )
+    preview_domain: str = Field(
+        "localhost",
+        description="Domain whose names below it (`*.localhost`) all lead to this server: each preview of a sandbox's "
+        "port gets one, and with it an origin of its own. `localhost` serves browsers on this machine; for others, and "
+        "with `none` for all, previews are paths with sandboxed documents, in which not every program works.",
     )
 
     # Limits
@@ -226,6 +235,14 @@ class Settings(BaseModel):
             if origin != "*" and not origin.startswith(("http://", "https://")):
                 raise ValueError(f"{origin!r} is no origin: write it with its scheme, such as https://{origin}")
         return tuple(origin.rstrip("/").lower() for origin in value)
+
+    @field_validator("preview_domain")
+    @classmethod
+    def _preview_domain_is_a_name(cls, value: str) -> str:
+        name = value.strip().lower().removeprefix("*.")
+        if not _DOMAIN.fullmatch(name) or len(name) > 200:
+            raise ValueError(f"{value!r} is no domain: write a name such as preview.example.com, or none")
+        return name
 
     @field_validator("token")
     @classmethod

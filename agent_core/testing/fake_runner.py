@@ -166,6 +166,8 @@ class FakeRunner:
 
     def _take(self, stream: _Stream, frame: wire.Frame) -> None:
         message = frame.message
+        if "stream" in message:
+            return  # nothing listens here
         ident, op, args, key = message["id"], message["op"], message["args"], message.get("key")
         self._forget(message.get("forget", ()))
         if op == "ping":

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 
 from server.errors import ConfigurationError
+from server.preview.addresses import NO_PREVIEWS, PreviewAddresses
 from server.settings import Settings
 
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -43,12 +44,18 @@ class OriginPolicy:
     hosts: frozenset[str]
     origins: frozenset[str]
     any_ip_address: bool = False
+    previews: PreviewAddresses = NO_PREVIEWS
 
     @classmethod
     def from_settings(cls, settings: Settings) -> OriginPolicy:
         """The policy of a server that listens as `settings` say."""
         hosts = _LOOPBACK_NAMES | {settings.host.lower().strip("[]")} | {h.lower() for h in settings.allowed_hosts}
-        return cls(hosts, frozenset(settings.allowed_origins), any_ip_address=settings.listens_on_all)
+        return cls(
+            hosts,
+            frozenset(settings.allowed_origins),
+            any_ip_address=settings.listens_on_all,
+            previews=PreviewAddresses.from_setting(settings.preview_domain),
+        )
 
     def refusal(self, host: str | None, origin: str | None) -> str | None:
         """Why a request with these headers is refused; None lets it pass. Programs send no origin."""
@@ -60,6 +67,8 @@ class OriginPolicy:
                 f"This server does not answer for the host {host!r}. If that is its name, add it to the setting "
                 "allowed_hosts (DRYDOCK_ALLOWED_HOSTS)."
             )
+        if origin is not None and self.previews.is_preview_origin(origin):
+            return "This page comes out of a sandbox: it may not use this server."
         if origin is None or self._origin_is_ours(origin.lower(), host.lower()):
             return None
         return (

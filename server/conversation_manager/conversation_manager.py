@@ -120,6 +120,10 @@ class ConversationManager(ABC):
         """The sandbox of a running conversation; None while it does not run, or only starts."""
 
     @abstractmethod
+    def touch(self, conversation_id: str) -> None:
+        """Somebody uses this conversation's sandbox: it is not idle."""
+
+    @abstractmethod
     async def announce_title(self, conversation_id: str, title: str) -> None:
         """Tell its clients, wherever they are connected, its new title."""
 

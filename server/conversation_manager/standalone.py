@@ -154,6 +154,11 @@ class StandaloneConversationManager(ConversationManager):
         session = self._sessions.get(conversation_id)
         return session.sandbox if session is not None else None
 
+    def touch(self, conversation_id: str) -> None:
+        session = self._sessions.get(conversation_id)
+        if session is not None:
+            session.last_activity = time.monotonic()
+
     async def announce_title(self, conversation_id: str, title: str) -> None:
         await self.parts.announcements.announce_title(conversation_id, title)
 

@@ -19,9 +19,3 @@ async def read_config(record: OwnConversation) -> dict[str, str | None]:
 async def read_vscode_url(record: OwnConversation) -> dict[str, str | None]:
     """No editor runs in the sandbox."""
     return {"vscode_url": None}
-
-
-@router.get("/web-hosts")
-async def read_web_hosts(record: OwnConversation) -> dict[str, dict[str, int]]:
-    """No port of the sandbox is published."""
-    return {"hosts": {}}

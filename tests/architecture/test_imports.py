@@ -40,6 +40,8 @@ HOMES = {
     "fastapi": {"server"},
     "starlette": {"server"},
     "uvicorn": {"server"},
+    "h11": {"server/preview"},
+    "websockets": {"server/preview"},
     "jinja2": {"agent_core/templates.py"},
     "yaml": {"agent_core/skills/frontmatter.py"},
     "cryptography": {"server/auth"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -13,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agent_core.runtime.channel import RunnerChannel
+from agent_core.runtime.sandbox import Attachment
 from runtime_images.runner.wire import Decoder, Frame, Message, encode
 
 PYTHON = os.environ.get("RUNNER_PYTHON", sys.executable)
@@ -203,6 +206,16 @@ def connect(path: Path) -> socket.socket:
             time.sleep(0.002)
         else:
             return stream
+
+
+async def attached(path: Path) -> RunnerChannel:
+    """Return a channel to the runner that is about to listen there."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while True:
+            try:
+                return await RunnerChannel.open(Attachment(*await asyncio.open_unix_connection(str(path))))
+            except OSError:
+                await asyncio.sleep(0.005)
 
 
 def until(condition: Callable[[], bool], what: str) -> None:

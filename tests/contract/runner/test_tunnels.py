@@ -12,11 +12,10 @@ import pytest
 
 from agent_core.errors import SandboxError
 from agent_core.runtime.channel import RunnerChannel
-from agent_core.runtime.sandbox import Attachment
 from agent_core.runtime.tunnels import MAX_TUNNELS, PortError
 from agent_core.testing.fake_runner import FakeRunner
 from runtime_images.runner.wire import TUNNEL_WINDOW, encode
-from tests.contract.runner.client import PATIENCE_SECONDS, Runner
+from tests.contract.runner.client import PATIENCE_SECONDS, Runner, attached
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 MEGABYTE = 1024 * 1024
@@ -24,11 +23,7 @@ MEGABYTE = 1024 * 1024
 
 @pytest.fixture
 async def channel(runner: Runner) -> AsyncIterator[RunnerChannel]:
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not runner.socket.exists():  # noqa: ASYNC110 - another process makes it
-            await asyncio.sleep(0.005)
-    reader, writer = await asyncio.open_unix_connection(str(runner.socket))
-    channel = await RunnerChannel.open(Attachment(reader, writer))
+    channel = await attached(runner.socket)
     try:
         yield channel
     finally:
@@ -39,19 +34,26 @@ async def channel(runner: Runner) -> AsyncIterator[RunnerChannel]:
 async def serving(handler: Handler) -> AsyncIterator[int]:
     """Serve on a free port, and return it."""
 
-    async def guarded(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             await handler(reader, writer)
-        except OSError:
-            pass
+        except (OSError, asyncio.CancelledError):
+            return  # the other end has gone, or the test is over
         finally:
             writer.close()
 
-    server = await asyncio.start_server(guarded, "127.0.0.1", 0, backlog=512)
+    server = await asyncio.start_server(
+        lambda reader, writer: tasks.add(asyncio.create_task(serve(reader, writer))), "127.0.0.1", 0, backlog=512
+    )
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
         server.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

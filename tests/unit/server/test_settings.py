@@ -35,6 +35,7 @@ TWO_VALUES: dict[str, tuple[object, object]] = {
     "data_dir": ("a", "b"),
     "page": ("a", "b"),
     "token": ("first-token", "second-token"),
+    "preview_domain": ("a.example", "none"),
     "allowed_hosts": (["a.example"], ["b.example", "c.example"]),
     "allowed_origins": (["https://a.example"], ["https://b.example", "http://c.example"]),
     "conversation_manager_class": ("a.A", "b.B"),

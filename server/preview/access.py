@@ -1,0 +1,104 @@
+"""Who may look into a preview: sealed passes, which nobody else can make or change.
+
+The page gets a *ticket* in the address of a preview; the preview's own host exchanges it for a *cookie* that counts for
+that host alone. Under a path, where a sandboxed document has no cookies, the address holds the pass itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable
+from http.cookies import CookieError, SimpleCookie
+from typing import Final, Literal, NamedTuple
+
+from server.auth.secrets import SecretBox, SecretUnreadableError
+
+TICKET_SECONDS: Final = 600
+PASS_SECONDS: Final = 12 * 3600
+COOKIE_NAMES: Final = ("__Host-drydock_preview", "drydock_preview")
+"""The cookie's name where the browser counts the connection as safe, and elsewhere."""
+
+Kind = Literal["ticket", "cookie", "path"]
+
+
+class PreviewPass(NamedTuple):
+    """What may be looked at, by whom, and from where."""
+
+    conversation_id: str
+    port: int
+    user_id: str
+    page: str
+    """The origin of the page that asked for it, which may show the preview in a frame."""
+
+
+class Passes:
+    """Makes passes and reads them.
+
+    Args:
+        box: seals them; what it sealed is worth nothing under another key.
+        token: the server's access token; with a new one all passes end.
+        now: seconds since the epoch.
+    """
+
+    def __init__(self, box: SecretBox, token: str | None, *, now: Callable[[], float] = time.time) -> None:
+        self._box = box
+        self._purpose = f"preview {hashlib.sha256((token or '').encode()).hexdigest()}"
+        self._now = now
+
+    def make(self, kind: Kind, given: PreviewPass, *, seconds: float) -> str:
+        """A pass of this kind that ends after so many seconds."""
+        text = json.dumps([*given, int(self._now() + seconds)])
+        return self._box.encrypt(text, purpose=f"{self._purpose} {kind}").replace("=", "").removeprefix("v1:")
+
+    def read(self, kind: Kind, sealed: str) -> PreviewPass | None:
+        """The pass, if it is one of this kind and has not ended."""
+        padded = f"v1:{sealed}{'=' * (-len(sealed) % 4)}"
+        try:
+            *fields, ends = json.loads(self._box.decrypt(padded, purpose=f"{self._purpose} {kind}"))
+        except (SecretUnreadableError, UnicodeEncodeError):
+            return None
+        return PreviewPass(*fields) if self._now() < ends else None
+
+    def cookie(self, sealed: str, *, is_safe: bool) -> str:
+        """The header value that sets the cookie. Safe: over TLS, or on names that lead to the browser's own machine.
+
+        It has no ``Domain``, so that it is sent to this host only. A safe one cannot be set from another host either
+        (``__Host-``), and is also sent where the preview stands in a frame, to the page that it was made for only
+        (``Partitioned``).
+        """
+        name, rest = (COOKIE_NAMES[0], "; Secure; SameSite=None; Partitioned") if is_safe else (COOKIE_NAMES[1], "")
+        return f"{name}={sealed}; Path=/; HttpOnly; Max-Age={PASS_SECONDS}{rest or '; SameSite=Lax'}"
+
+
+def cookie_in(header: str) -> str | None:
+    """The pass in a ``Cookie`` header."""
+    for name, value in _pairs(header):
+        if name in COOKIE_NAMES:
+            return value
+    return None
+
+
+def without_cookie(header: str) -> str:
+    """A ``Cookie`` header without the pass: it is not the sandbox's to see."""
+    return "; ".join(f"{name}={value}" if value else name for name, value in _pairs(header) if name not in COOKIE_NAMES)
+
+
+def sets_pass(set_cookie: str) -> bool:
+    """Whether a ``Set-Cookie`` header would change the pass."""
+    try:
+        parsed = SimpleCookie(set_cookie)
+    except CookieError:
+        parsed = SimpleCookie()
+    name = set_cookie.partition("=")[0].strip()
+    return name in COOKIE_NAMES or any(known in parsed for known in COOKIE_NAMES)
+
+
+def _pairs(header: str) -> list[tuple[str, str]]:
+    found = []
+    for part in header.split(";"):
+        name, _, value = part.strip().partition("=")
+        if name or value:
+            found.append((name.strip(), value.strip()))
+    return found

@@ -1,0 +1,104 @@
+"""Where a preview is: a host name of its own for each conversation and port, or a path where there can be none.
+
+Both keep what a sandbox serves away from Drydock's own origin. A host name is another origin by itself. Under a path
+the same is reached by the header that sandboxes a document: it has an origin that equals no other one.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+from urllib.parse import quote
+
+LOCAL_DOMAIN = "localhost"
+PATH_PREFIX = "/preview/"
+TICKET = "drydock_ticket"
+_LABEL_BYTES = 16
+_LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[^:\[\]]+)(?P<port>:\d{1,5})?", re.ASCII)
+_LABEL = re.compile(r"(?P<port>[1-9]\d{0,4})-(?P<mark>[a-z2-7]{26})", re.ASCII)
+
+Mode = Literal["origin", "path"]
+
+
+class PreviewHost(NamedTuple):
+    """What the name of a preview's host says."""
+
+    port: int
+    mark: str
+
+
+def mark_of(conversation_id: str) -> str:
+    """The part of a host's name that stands for a conversation. It gives no access: see `server.preview.access`."""
+    digest = hashlib.sha256(b"drydock preview " + conversation_id.encode()).digest()
+    return base64.b32encode(digest[:_LABEL_BYTES]).decode().rstrip("=").lower()
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewAddresses:
+    """The addresses of previews below a domain; without one they are all paths.
+
+    Attributes:
+        domain: every name below it leads to this server; `LOCAL_DOMAIN` leads each browser to its own machine.
+    """
+
+    domain: str | None
+
+    @classmethod
+    def from_setting(cls, preview_domain: str) -> PreviewAddresses:
+        """The addresses for the setting ``preview_domain``."""
+        return cls(None if preview_domain == "none" else preview_domain)
+
+    def mode(self, host: str) -> Mode:
+        """How the previews of a page are served that was asked for under this ``Host``."""
+        if self.domain is None or (self.domain == LOCAL_DOMAIN and _name(host) not in _LOOPBACK_HOSTS):
+            return "path"
+        return "origin"
+
+    def origin(self, scheme: str, host: str, conversation_id: str, port: int) -> str:
+        """The origin of a preview, for a page under this ``Host``."""
+        match = _HOST.fullmatch(host.lower())
+        served_at = (match["port"] or "") if match is not None else ""
+        return f"{scheme}://{port}-{mark_of(conversation_id)}.{self.domain}{served_at}"
+
+    def parse(self, host: str) -> PreviewHost | None:
+        """What a ``Host`` header says, if it names a preview."""
+        match = _HOST.fullmatch(host.lower())
+        if self.domain is None or match is None or not match["name"].endswith(f".{self.domain}"):
+            return None
+        label = _LABEL.fullmatch(match["name"].removesuffix(f".{self.domain}"))
+        return None if label is None or int(label["port"]) > 65535 else PreviewHost(int(label["port"]), label["mark"])
+
+    def is_preview_origin(self, origin: str) -> bool:
+        """Whether pages of this origin come out of a sandbox."""
+        _, _, host = origin.lower().partition("://")
+        return self.parse(host) is not None
+
+    def frame_sources(self, host: str) -> str:
+        """What the page may show in a frame, as sources of its content security policy."""
+        if self.mode(host) == "path":
+            return "'self'"
+        match = _HOST.fullmatch(host.lower())
+        served_at = (match["port"] or "") if match is not None else ""
+        return f"http://*.{self.domain}{served_at} https://*.{self.domain}{served_at}"
+
+
+NO_PREVIEWS = PreviewAddresses(None)
+
+
+def ticket_url(origin: str, ticket: str) -> str:
+    """The address that lets a browser in, once, to the preview of this origin."""
+    return f"{origin}/?{TICKET}={quote(ticket, safe='')}"
+
+
+def path_url(scheme: str, host: str, pass_: str) -> str:
+    """The address of a preview under a path."""
+    return f"{scheme}://{host}{PATH_PREFIX}{quote(pass_, safe='')}/"
+
+
+def _name(host: str) -> str:
+    match = _HOST.fullmatch(host.lower())
+    return match["name"] if match is not None else ""

@@ -1,0 +1,190 @@
+"""Previews as a browser meets them: a real HTTP server before a real runner, with programs that a test scripts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+from starlette.responses import PlainTextResponse
+from starlette.types import Receive, Scope, Send
+
+from agent_core.runtime.tunnels import PortAccess
+from server.auth.identity import OneTokenAuthenticator
+from server.auth.origin import OriginPolicy
+from server.auth.secrets import SecretBox
+from server.preview.access import COOKIE_NAMES, Passes
+from server.preview.addresses import PreviewAddresses, mark_of
+from server.preview.links import PreviewLinks
+from server.preview.preview import Preview
+from server.preview.upstream import PreviewLimits
+from server.settings import Settings
+from tests.contract.runner.client import PATIENCE_SECONDS, Runner, attached
+
+CONVERSATION = "c0ffee"
+TOKEN = "a token of eight"
+Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+async def drydock(scope: Scope, receive: Receive, send: Send) -> None:
+    """What stands behind previews: everything that is none."""
+    if scope["type"] == "http":
+        await PlainTextResponse("this is Drydock")(scope, receive, send)
+    elif scope["type"] == "websocket":
+        await receive()
+        await send({"type": "websocket.close", "code": 4000})
+
+
+@dataclass
+class Sandboxes:
+    """The sandboxes of one conversation that runs, or does not."""
+
+    found: PortAccess | None
+    touched: int = 0
+
+    def sandbox(self, conversation_id: str) -> PortAccess | None:
+        return self.found if conversation_id == CONVERSATION else None
+
+    def touch(self, conversation_id: str) -> None:
+        self.touched += 1
+
+
+@dataclass
+class Site:
+    """The server under test."""
+
+    port: int
+    links: PreviewLinks
+    sandboxes: Sandboxes
+    runner: Runner
+    client: httpx.AsyncClient
+    programs: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
+    serving: set[asyncio.Task[None]] = field(default_factory=set)
+
+    @property
+    def host(self) -> str:
+        return f"localhost:{self.port}"
+
+    def host_of(self, port: int) -> str:
+        """The host of a preview."""
+        return f"{port}-{mark_of(CONVERSATION)}.{self.host}"
+
+    def link(self, port: int, *, host: str | None = None) -> str:
+        return self.links.link("http", host or self.host, CONVERSATION, port, "")
+
+    async def serve(self, handler: Handler) -> int:
+        """Run a program that does this with each connection; returns its port."""
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            try:
+                await handler(reader, writer)
+            except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+                return  # the other end has gone, or the test is over
+            finally:
+                writer.close()
+
+        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.create_task(serve(reader, writer))
+            self.serving.add(task)
+
+        server = await asyncio.start_server(accept, "127.0.0.1", 0, backlog=512)
+        self.programs.callback(server.close)
+        found: int = server.sockets[0].getsockname()[1]
+        return found
+
+    async def answering(self, answer: bytes) -> int:
+        """Run a program that gives each request this answer and closes."""
+
+        async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(answer)
+            await writer.drain()
+
+        return await self.serve(handler)
+
+    async def enter(self, port: int) -> dict[str, str]:
+        """Use a link as a browser does; returns the headers of later requests."""
+        response = await self.ask(self.link(port))
+        assert response.status_code == 303, response.text
+        pair = response.headers["set-cookie"].split(";")[0]
+        assert pair.split("=")[0] in COOKIE_NAMES
+        return {"cookie": pair, "host": self.host_of(port)}
+
+    async def ask(self, url: str, method: str = "GET", **options: Any) -> httpx.Response:
+        """Ask this server whatever the name in the address is; like a browser, which knows where localhost is."""
+        parsed = httpx.URL(url)
+        headers = {"host": parsed.netloc.decode(), **options.pop("headers", {})}
+        target = parsed.copy_with(host="127.0.0.1", port=self.port, scheme="http")
+        return await self.client.request(method, target, headers=headers, **options)
+
+    async def get(self, port: int, path: str = "/", method: str = "GET", **options: Any) -> httpx.Response:
+        """Ask a preview, having been let in."""
+        headers = {**await self.enter(port), **options.pop("headers", {})}
+        return await self.client.request(method, f"http://127.0.0.1:{self.port}{path}", headers=headers, **options)
+
+    async def raw(self, request: bytes) -> bytes:
+        """The whole answer to some bytes."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        try:
+            writer.write(request)
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                return await reader.read()
+        finally:
+            writer.close()
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> Iterator[Runner]:
+    runner = Runner(tmp_path)
+    try:
+        yield runner
+    finally:
+        runner.close()
+
+
+@pytest.fixture
+def limits() -> PreviewLimits:
+    return PreviewLimits(answer_seconds=PATIENCE_SECONDS, idle_seconds=PATIENCE_SECONDS)
+
+
+@pytest.fixture
+async def site(runner: Runner, limits: PreviewLimits) -> AsyncIterator[Site]:
+    channel = await attached(runner.socket)
+    listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
+    links = PreviewLinks(PreviewAddresses("localhost"), Passes(SecretBox(bytes(32)), TOKEN))
+    sandboxes = Sandboxes(channel)  # type: ignore[arg-type] # a channel has no folder, which previews do not use
+    app = Preview(
+        drydock,
+        links=links,
+        manager=sandboxes,
+        authenticator=OneTokenAuthenticator(TOKEN),
+        origins=OriginPolicy.from_settings(Settings(allowed_hosts=("drydock.example.com",))),
+        limits=limits,
+    )
+    config = uvicorn.Config(
+        app, http="httptools", ws="websockets-sansio", ws_per_message_deflate=False, lifespan="off", log_config=None,
+        server_header=False, timeout_graceful_shutdown=1,
+    )  # fmt: skip
+    server = uvicorn.Server(config)
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    async with httpx.AsyncClient(timeout=PATIENCE_SECONDS, limits=httpx.Limits(max_connections=None)) as client:
+        site = Site(listener.getsockname()[1], links, sandboxes, runner, client)
+        try:
+            async with site.programs:
+                yield site
+        finally:
+            for task in site.serving:
+                task.cancel()
+            await asyncio.gather(*site.serving, return_exceptions=True)
+            await client.aclose()
+            server.should_exit = True
+            await serving
+            await channel.close()
+            listener.close()
