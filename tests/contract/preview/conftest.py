@@ -87,11 +87,10 @@ class Site:
                 await handler(reader, writer)
             except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
                 return  # the other end has gone, or the test is over
-            finally:
-                writer.close()
 
         def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = asyncio.create_task(serve(reader, writer))
+            task.add_done_callback(lambda _: writer.close())
             self.serving.add(task)
 
         server = await asyncio.start_server(accept, "127.0.0.1", 0, backlog=512)

@@ -41,12 +41,13 @@ async def serving(handler: Handler) -> AsyncIterator[int]:
             await handler(reader, writer)
         except (OSError, asyncio.CancelledError):
             return  # the other end has gone, or the test is over
-        finally:
-            writer.close()
 
-    server = await asyncio.start_server(
-        lambda reader, writer: tasks.add(asyncio.create_task(serve(reader, writer))), "127.0.0.1", 0, backlog=512
-    )
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(serve(reader, writer))
+        task.add_done_callback(lambda _: writer.close())
+        tasks.add(task)
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0, backlog=512)
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
