@@ -15,6 +15,7 @@ from agent_core.llm.llm import AnyLLM
 from agent_core.skills.context import AgentContext
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.finish import FinishTool
+from agent_core.tools.ipython import AgentSkillsRequirement, IPythonTool, JupyterRequirement
 from agent_core.tools.presets import get_default_tools, get_delegating_tools
 from agent_core.tools.registry import canonical_name, list_registered_tools
 from agent_core.tools.spec import Tool
@@ -30,7 +31,7 @@ _BY_FLAG: Final = {
     "enable_cmd": _TERMINAL,
     "enable_condensation_request": "request_condensation",
     "enable_browsing": _BROWSER,
-    "enable_jupyter": "execute_ipython_cell",
+    "enable_jupyter": IPythonTool.tool_name,
     "enable_plan_mode": TaskTrackerTool.tool_name,
     "enable_llm_editor": _LLM_EDITOR,
     "enable_editor": "file_editor",
@@ -57,6 +58,11 @@ class CodeActAgent(Agent):
 
     VERSION: ClassVar[str] = "2.2"
     leaves_on_exit: ClassVar[bool] = True
+    sandbox_plugins: ClassVar[tuple[AgentSkillsRequirement | JupyterRequirement, ...]] = (
+        AgentSkillsRequirement(),
+        JupyterRequirement(),
+    )
+    """What it wants of its sandbox, in the order in which it is set up: a kernel's cells find the skills there."""
 
     tools: ToolSpecs = Field(default_factory=get_default_tools)
     enable_cmd: bool = True

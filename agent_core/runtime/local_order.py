@@ -7,7 +7,6 @@ import shutil
 from typing import Any
 
 from agent_core.runtime import local_guard, local_view
-from agent_core.runtime.browser_library import PLACE, VARIABLE, library_folder
 from agent_core.runtime.cgroups import ControlGroup
 from agent_core.runtime.injection import boot_command
 from agent_core.runtime.local_filter import filter_program
@@ -15,6 +14,7 @@ from agent_core.runtime.local_folder import SandboxFolder
 from agent_core.runtime.naming import SERVE, SOCKET, STATE_DIR, WORKSPACE
 from agent_core.runtime.processes import identify
 from agent_core.runtime.sandbox import SandboxSpec
+from agent_core.runtime.shown_libraries import shown_libraries
 
 MARK = "DRYDOCK_SANDBOX"
 """Variable by which the processes of an unconfined sandbox are told from others; its value is the sandbox's name."""
@@ -66,10 +66,12 @@ def _guard(spec: SandboxSpec, folder: SandboxFolder, joins: list[str]) -> dict[s
 
 def _confined(spec: SandboxSpec, folder: SandboxFolder, uid: int | None, bwrap: str, counted: bool) -> dict[str, Any]:
     places = [path for path in _MOUNT_POINTS if os.path.isdir(path)] if uid is not None else []
-    wanted = [path for path in (str(folder.path), spec.workspace, library_folder()) if path]
+    folders = dict.fromkeys(library.folder for library in shown_libraries())
+    wanted = [path for path in (str(folder.path), spec.workspace, *folders) if path]
     mounts = dict(zip(wanted, places, strict=False))
     # A user of the sandbox's own may not walk the way to the server's files.
-    library = library_folder() if uid is None else mounts.get(library_folder(), "")
+    seen_at = {path: path if uid is None else mounts.get(path, "") for path in folders}
+    libraries = [(seen_at[library.folder], library) for library in shown_libraries() if seen_at[library.folder]]
     seen = mounts.get(str(folder.path), str(folder.path))
     workspace = mounts.get(spec.workspace, spec.workspace) or f"{seen}/workspace"
     program = filter_program(os.uname().machine)
@@ -83,10 +85,12 @@ def _confined(spec: SandboxSpec, folder: SandboxFolder, uid: int | None, bwrap: 
         "view": [
             *local_view.isolation(seen),
             *(local_view.without_kernel_files() if uid is None and os.geteuid() == 0 else ()),
-            *local_view.places(seen, (workspace, inside), spec.limits, filtered=bool(program), library=library),
+            *local_view.places(seen, (workspace, inside), spec.limits, filtered=bool(program), libraries=libraries),
         ],
         "filter": program.hex(),
-        "env": local_view.environment(local_view.HOME, {**_browser(PLACE if library else ""), **spec.environment}),
+        "env": local_view.environment(
+            local_view.HOME, {**{library.variable: library.place for _, library in libraries}, **spec.environment}
+        ),
         "mounts": mounts,
         "network": network_program(spec) or "",
     }
@@ -95,18 +99,15 @@ def _confined(spec: SandboxSpec, folder: SandboxFolder, uid: int | None, bwrap: 
 def _unconfined(spec: SandboxSpec, folder: SandboxFolder) -> dict[str, Any]:
     places = {SOCKET: folder.bindable_socket(), STATE_DIR: str(folder.path / "state"), WORKSPACE: str(folder.workspace)}
     boot = boot_command(local_view.interpreter().path, root=str(folder.path))
+    libraries = {library.variable: library.folder for library in shown_libraries()}
     return {
         "argv": [*boot, *(places.get(word, word) for word in SERVE)],
         "view": [],
         "filter": "",
         "env": {
-            **local_view.environment(str(folder.path / "home"), {**_browser(library_folder()), **spec.environment}),
+            **local_view.environment(str(folder.path / "home"), {**libraries, **spec.environment}),
             MARK: folder.name,
         },
         "mounts": {},
         "network": "",
     }
-
-
-def _browser(place: str) -> dict[str, str]:
-    return {VARIABLE: place} if place else {}

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from agent_core.runtime.browser_library import shown_from
 from agent_core.runtime.local_launch import FILTER_MARK, INFO_MARK
 from agent_core.runtime.naming import RUNNER_ROOT, STATE_DIR
 from agent_core.runtime.sandbox import SandboxLimits
+from agent_core.runtime.shown_libraries import Shown
 
 HOME = "/home/agent"
 INNER_UID = 1000
@@ -119,24 +119,37 @@ def without_kernel_files() -> list[str]:
 
 
 def places(
-    folder: str, workspace: tuple[str, str], limits: SandboxLimits, *, filtered: bool, library: str = ""
+    folder: str,
+    workspace: tuple[str, str],
+    limits: SandboxLimits,
+    *,
+    filtered: bool,
+    libraries: Sequence[tuple[str, Shown]] = (),
 ) -> list[str]:
     """Arguments for the sandbox's own folders and the bounds of those in memory, and for a filter of system calls.
 
-    `workspace`: where bubblewrap sees it, and where the sandbox shall. `library`: where bubblewrap sees the packages of
-    `browser_library`, if at all.
+    `workspace`: where bubblewrap sees it, and where the sandbox shall. `libraries`: packages, and where it sees those.
     """
     return [
         *("--size", str(limits.tmp_size), "--perms", "1777", "--tmpfs", "/tmp"),  # noqa: S108 - inside the sandbox
         *("--size", str(_SHARED_MEMORY), "--perms", "1777", "--tmpfs", "/dev/shm"),  # noqa: S108
         *("--ro-bind", f"{folder}/runner", f"{RUNNER_ROOT}/runner"),
-        *shown_from(library),
+        *_packages(libraries),
         *("--bind", f"{folder}/state", STATE_DIR),
         *("--bind", f"{folder}/home", HOME),
         *("--bind", *workspace),
         *("--remount-ro", "/dev", "--remount-ro", "/"),  # both are in memory and would be without a bound
         *("--chdir", RUNNER_ROOT, "--info-fd", INFO_MARK),
         *(("--seccomp", FILTER_MARK) if filtered else ()),
+    ]
+
+
+def _packages(libraries: Sequence[tuple[str, Shown]]) -> list[str]:
+    return [
+        word
+        for seen, library in libraries
+        for name in library.names
+        for word in ("--ro-bind", f"{seen}/{name}", f"{library.place}/{name}")
     ]
 
 

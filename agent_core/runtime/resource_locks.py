@@ -10,7 +10,7 @@ from typing import Final
 from agent_core.errors import ToolError
 from agent_core.tools.spec import DeclaredResources
 
-LOCK_SECONDS: Final = {"file": 30.0, "terminal": 300.0, "browser": 300.0, "mcp": 300.0, "tool": 60.0}
+LOCK_SECONDS: Final = {"file": 30.0, "terminal": 300.0, "ipython": 300.0, "browser": 300.0, "mcp": 300.0, "tool": 60.0}
 OTHER_SECONDS: Final = 30.0
 
 

@@ -65,6 +65,14 @@ if TYPE_CHECKING:
     from agent_core.tools.finish import FinishAction, FinishObservation, FinishTool
     from agent_core.tools.glob import GlobAction, GlobExecutor, GlobObservation, GlobTool
     from agent_core.tools.grep import GrepAction, GrepExecutor, GrepObservation, GrepTool
+    from agent_core.tools.ipython import (
+        AgentSkillsRequirement,
+        IPythonAction,
+        IPythonExecutor,
+        IPythonObservation,
+        IPythonTool,
+        JupyterRequirement,
+    )
     from agent_core.tools.llm_edit import LLMBasedFileEditTool, LLMEditAction, LLMEditExecutor, LLMEditObservation
     from agent_core.tools.plan_editor import (
         PlanningFileEditorAction,
@@ -112,6 +120,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AgentDelegateAction",
     "AgentDelegateObservation",
+    "AgentSkillsRequirement",
     "ApplyPatchAction",
     "ApplyPatchExecutor",
     "ApplyPatchObservation",
@@ -173,6 +182,11 @@ __all__ = [
     "GrepExecutor",
     "GrepObservation",
     "GrepTool",
+    "IPythonAction",
+    "IPythonExecutor",
+    "IPythonObservation",
+    "IPythonTool",
+    "JupyterRequirement",
     "LLMBasedFileEditTool",
     "LLMEditAction",
     "LLMEditExecutor",
@@ -230,6 +244,10 @@ _MODULES = {
     "finish": ("FinishAction", "FinishObservation", "FinishTool"),
     "glob": ("GlobAction", "GlobExecutor", "GlobObservation", "GlobTool"),
     "grep": ("GrepAction", "GrepExecutor", "GrepObservation", "GrepTool"),
+    "ipython": (
+        *("AgentSkillsRequirement", "IPythonAction", "IPythonExecutor", "IPythonObservation", "IPythonTool"),
+        "JupyterRequirement",
+    ),
     "llm_edit": ("LLMBasedFileEditTool", "LLMEditAction", "LLMEditExecutor", "LLMEditObservation"),
     "plan_editor": (
         *("PlanningFileEditorAction", "PlanningFileEditorExecutor", "PlanningFileEditorObservation"),

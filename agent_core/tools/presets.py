@@ -15,6 +15,7 @@ from agent_core.tools.finish import FinishTool
 from agent_core.tools.gemini_files import GEMINI_FILE_TOOLS
 from agent_core.tools.glob import GlobTool
 from agent_core.tools.grep import GrepTool
+from agent_core.tools.ipython import IPythonTool
 from agent_core.tools.plan_editor import PlanningFileEditorTool
 from agent_core.tools.registry import register_tool
 from agent_core.tools.spec import Tool
@@ -27,14 +28,19 @@ BROWSER_TOOLS = BrowserToolSet.name
 _PLANNING_TOOLS: tuple[type[ToolDefinition], ...] = (GlobTool, GrepTool, PlanningFileEditorTool)
 
 
-def get_default_tools(enable_browser: bool = True, enable_sub_agents: bool = False) -> list[Tool]:
+def get_default_tools(
+    enable_browser: bool = True, enable_sub_agents: bool = False, enable_jupyter: bool = False
+) -> list[Tool]:
     """What a coding agent works with, with `enable_browser` the browser's tools too.
 
-    With `enable_sub_agents` it can have sub-agents do tasks (`task`).
+    With `enable_sub_agents` it can have sub-agents do tasks (`task`), with `enable_jupyter` it can run cells in an
+    IPython kernel (`execute_ipython_cell`).
     """
     names = [TerminalTool.tool_name, FileEditorTool.tool_name, TaskTrackerTool.tool_name]
     if enable_browser:
         names.append(BROWSER_TOOLS)
+    if enable_jupyter:
+        names.append(IPythonTool.tool_name)
     if enable_sub_agents:
         names.append(TaskToolSet.tool_name)
     return [Tool(name=name) for name in names]

@@ -22,6 +22,9 @@ Registrable = ToolDefinition | type[ToolDefinition] | ToolFactory
 _FORMER_NAMES = {
     "bash": "terminal",
     "execute_bash": "terminal",
+    "i_python": "execute_ipython_cell",  # the class, IPythonTool
+    "ipython": "execute_ipython_cell",
+    "jupyter": "execute_ipython_cell",
     "llm_based_file_edit": "edit_file",
     "str_replace_editor": "file_editor",
     "vision_inspect": "inspect_image_with_vision",

@@ -9,6 +9,7 @@ import os
 from typing import Any, Dict, List, Optional
 
 from .browser import BrowserOrder
+from .cell import CellOrder
 from .command import Order
 from .editor import Edit
 from .ranges import Ranges, Span
@@ -19,6 +20,8 @@ _SESSION_NAME_LIMIT = 100
 _COMMAND_LIMIT = 8 * 1024 * 1024
 _OUTPUT_LIMIT = 4 * 1024 * 1024
 _CALLS_LIMIT = 100
+_CODE_LIMIT = 8 * 1024 * 1024
+_CELL_OUTPUT_LIMIT = 64 * 1024
 _LONGEST_SECONDS = 7 * 24 * 3600.0
 
 
@@ -79,6 +82,21 @@ def browser_order(arguments: Dict[str, Any]) -> BrowserOrder:
         navigation_seconds=_seconds_or(arguments, "navigation_seconds", 30.0),
         idle_seconds=_seconds_or(arguments, "idle_seconds", 1800.0),
         allowed_domains=[] if domains is None else texts(arguments, "allowed_domains"),
+    )
+
+
+def cell_order(arguments: Dict[str, Any]) -> CellOrder:
+    """Check the arguments of ``kernel.run``; what is wrong with the code is the kernel's to say.
+
+    Raises:
+        BadRequestError: one is missing, of the wrong type or out of its range.
+    """
+    return CellOrder(
+        code=characters(arguments, "code", _CODE_LIMIT),
+        timeout=_seconds_or(arguments, "timeout", 120.0),
+        max_output=integer(arguments, "max_output", 30000, 0, _CELL_OUTPUT_LIMIT),
+        env=variables(arguments, "env"),
+        init_code=_text_or_none(arguments, "init_code") or "",
     )
 
 

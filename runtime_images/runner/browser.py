@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections import deque
-from typing import Any, Deque, Dict, List, NamedTuple, Optional
+from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional
 
-from .browser_process import BrowserProcess, Message
 from .command import Asker
+from .driver_process import DriverProcess, Message
 from .loop import Loop, Timer
+from .ports import OWN_MARK
+
+_OWN_PYTHON = "/opt/drydock-browser/bin/python3"
+_LIBRARY = "DRYDOCK_BROWSER_LIBRARY"  # variable: a folder with the library, where the sandbox's own Python has none
+_BOOT = (
+    "import sys, runpy; sys.path.insert(0, sys.argv.pop(1)); sys.path += [p for p in [sys.argv.pop(1)] if p];"
+    " runpy.run_module('browser_driver', run_name='__main__', alter_sys=True)"
+)
 
 _QUEUE_LIMIT = 64
 _BOOT_SECONDS = 30.0
@@ -45,7 +54,7 @@ class Browser:
         self._loop = loop
         self._workspace = workspace
         self._log = os.path.join(state_directory, "browser.log")
-        self._process: Optional[BrowserProcess] = None
+        self._process: Optional[DriverProcess] = None
         self._is_ready = False
         self._queue: Deque[_Turn] = deque()
         self._turn: Optional[_Turn] = None
@@ -95,7 +104,7 @@ class Browser:
             return
         self._is_ready = False
         try:
-            self._process = BrowserProcess(self._loop, self._workspace, self._log, self._told, self._gone)
+            self._process = _start(self._loop, self._workspace, self._log, self._told, self._gone)
         except OSError as error:
             self._answer(_result("unavailable", f"The browser cannot be started: {error}."))
             return
@@ -167,6 +176,17 @@ class Browser:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _start(
+    loop: Loop, workspace: str, log: str, told: Callable[[Message], None], gone: Callable[[], None]
+) -> DriverProcess:
+    python = _OWN_PYTHON if os.access(_OWN_PYTHON, os.X_OK) else sys.executable
+    folder, library = os.path.dirname(os.path.abspath(__file__)), os.environ.get(_LIBRARY, "")
+    environment = dict(os.environ, PW_TEST_SCREENSHOT_NO_FONTS_READY="1", NODE_OPTIONS="")
+    environment[OWN_MARK] = "browser"
+    command = [python, "-I", "-c", _BOOT, folder, library, workspace]
+    return DriverProcess(loop, command, environment, log, told, gone)
 
 
 def _result(status: str, error: str, fix: str = "") -> Dict[str, Any]:

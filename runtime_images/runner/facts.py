@@ -35,10 +35,10 @@ def username() -> str:
     return _names[uid]
 
 
-def find_python(path: str) -> Optional[str]:
+def find_python(path: str, names: Tuple[str, ...] = ("python", "python3")) -> Optional[str]:
     """Return the first python (or python3) on a search path, as a shell with that PATH would find it."""
     folders = [folder for folder in path.split(":") if folder.startswith("/")]
-    for name in ("python", "python3"):
+    for name in names:
         for folder in folders:
             candidate = f"{folder}/{name}"
             if os.access(candidate, os.X_OK) and os.path.isfile(candidate):

@@ -76,6 +76,10 @@ class Transcript:
         if len(self._tail) > 512:  # many short pieces: one long one costs less
             self._tail = deque(["".join(self._tail)])
 
+    def leave_out(self, count: int) -> None:
+        """Count characters that stood here and are not at hand; as much as the limit must come before and after."""
+        self._total += count
+
     def take(self, limit: Optional[int] = None) -> Cut:
         """Return what was appended since the last call, cut to the limit, and begin anew."""
         limit = self._limit if limit is None else min(limit, self._limit)

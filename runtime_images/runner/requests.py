@@ -14,6 +14,7 @@ from .disk import FileError
 from .file_requests import FileRequests
 from .files import Reply
 from .journal import Answer, Journal
+from .kernel import Kernel
 from .linting import Lints
 from .loop import Loop
 from .ports import Ports
@@ -30,6 +31,7 @@ _SESSION_LIMIT = 64
 _SESSION_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,64}\Z")
 _CARRIED_OUT_ONCE = (
     "browser.run",
+    "kernel.run",
     "shell.run",
     "shell.kill",
     "file.edit",
@@ -56,6 +58,7 @@ class Requests:
         searches: Searches,
         lints: Lints,
         browser: Browser,
+        kernel: Kernel,
         snapshots: Snapshots,
         more: Mapping[str, Operation],
     ) -> None:
@@ -66,14 +69,18 @@ class Requests:
         self._searches = searches
         self._lints = lints
         self._browser = browser
+        self._kernel = kernel
+        kernel.follow(self._shell_directory)
         self._snapshots = snapshots
         self._sessions: Dict[str, Session] = {}
         self._under_way: Dict[int, Request] = {}
         self._operations: Dict[str, Operation] = {
-            "browser.run": self._browser_run,
+            "browser.run": lambda request, given, _: self._take(self._browser, arguments.browser_order(given), request),
             "cancel": self._cancel,
             "journal.ack": self._journal_ack,
             "journal.lookup": self._journal_lookup,
+            "kernel.restart": lambda request, _, __: request.finish(self._kernel.restart()),
+            "kernel.run": lambda request, given, _: self._take(self._kernel, arguments.cell_order(given), request),
             "ping": self._ping,
             "ports.list": lambda request, _given, _: files.work(
                 request, "ports.list", lambda: Reply(Ports(mark).listening())
@@ -126,15 +133,16 @@ class Requests:
         self._collect_orphans()
 
     def close(self) -> None:
-        """Kill what runs in the terminals, the browser, and processes on the side."""
+        """Kill what runs in the terminals, the browser, the kernel, and processes on the side."""
         self._searches.close()
         self._lints.close()
         self._browser.close()
+        self._kernel.close()
         for session in self._sessions.values():
             session.close("The runner has ended.")
 
     def _collect_orphans(self) -> None:
-        shells = {session.shell_pid for session in self._sessions.values()}
+        shells = {session.shell.pid for session in self._sessions.values()}
         while True:
             try:
                 ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -208,16 +216,17 @@ class Requests:
                 return
         request.finish({"cancelled": False})
 
-    def _browser_run(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
-        order = arguments.browser_order(given)
-        request.cancel = lambda: self._browser.cancel(request)
-        self._browser.run(order, request)
+    def _take(self, program: Any, order: Any, request: Request) -> None:
+        request.cancel = lambda: program.cancel(request)
+        program.run(order, request)
+
+    def _shell_directory(self) -> str:
+        session = self._sessions.get("default")
+        return self._workspace if session is None else session.shell.directory
 
     def _shell_run(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
         order = arguments.shell_order(given)
-        session = self._session(given)
-        request.cancel = lambda: session.cancel(request)
-        session.run(order, request)
+        self._take(self._session(given), order, request)
 
     def _shell_interrupt(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
         session = self._sessions.get(self._session_name(given))

@@ -13,6 +13,7 @@ from .files import Files
 from .git_requests import GitRequests
 from .history import History
 from .journal import Journal
+from .kernel import Kernel
 from .linting import Lints
 from .loop import Loop
 from .patcher import Patcher
@@ -43,12 +44,12 @@ def serve(socket_path: str, state_directory: str, workspace: str, idle_exit_seco
     history = History(os.path.join(state_directory, "history"))
     files = Files(workers, Editor(history), Patcher(workspace, history), WholeFiles(history), Ranges(history))
     searches, lints = Searches(loop, workspace), Lints(loop, workspace)
-    browser = Browser(loop, workspace, state_directory)
+    browser, kernel = Browser(loop, workspace, state_directory), Kernel(loop, workspace, state_directory, boot)
     snapshots = Snapshots(loop, files, workspace, state_directory)
     transfers, repositories = Transfers(loop, files, workspace), GitRequests(loop, workspace)
     asked = FileRequests(files, workspace)
     more = {**transfers.operations, **repositories.operations}
-    requests = Requests(loop, workspace, boot, journal, asked, searches, lints, browser, snapshots, more)
+    requests = Requests(loop, workspace, boot, journal, asked, searches, lints, browser, kernel, snapshots, more)
     tunnels = Tunnels(loop, Ports(boot), partial(ProgramTunnel, workspace=workspace))
     server = Server(loop, requests, tunnels, workspace, boot, idle_exit_seconds)
     watch_signals(loop, requests)

@@ -105,9 +105,9 @@ class Session(ShellEvents):
             self._queue.popleft()[1].finish(self._result("not_executed", -1, _NOTHING, [notice]))
 
     @property
-    def shell_pid(self) -> int:
-        """The shell's process id, 0 when there is none."""
-        return self._shell.pid
+    def shell(self) -> Shell:
+        """The shell; its process id is 0 when none runs."""
+        return self._shell
 
     def child_changed(self) -> None:
         """Look whether the shell has stopped or ended; to be called on SIGCHLD."""

@@ -25,6 +25,7 @@ from agent_core.tools.delegate import DelegateAction
 from agent_core.tools.file_editor import FileEditorAction
 from agent_core.tools.finish import FinishAction
 from agent_core.tools.gemini_files import EditAction, ListDirectoryAction, ReadFileAction, WriteFileAction
+from agent_core.tools.ipython import IPythonAction
 from agent_core.tools.llm_edit import LLMEditAction
 from agent_core.tools.plan_editor import PlanningFileEditorAction
 from agent_core.tools.task import TaskAction
@@ -34,6 +35,7 @@ from agent_core.tools.think import ThinkAction
 from server.wire.action_fields import Confirmation
 from server.wire.browsing import browser_call_form
 from server.wire.forms import RISK_NUMBERS, ActionForm, task_list_form
+from server.wire.ipython import cell_form
 
 _Translation = Callable[[Any, ActionEvent, str], ActionForm]
 
@@ -285,6 +287,7 @@ def _arguments(action: Action) -> dict[str, Any]:
 
 _TOOL_FORMS: Final[dict[type[Action], _Translation]] = {
     TerminalAction: _run,
+    IPythonAction: cell_form,
     FileEditorAction: _edit_or_read,
     PlanningFileEditorAction: _edit_or_read,
     LLMEditAction: _drafted,

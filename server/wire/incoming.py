@@ -33,6 +33,7 @@ from server.wire.client_calls import ClientToolResultArgs, result_event
 from server.wire.errors import WireError
 from server.wire.fields import Fields, NoFields
 from server.wire.forms import RISK_NUMBERS
+from server.wire.ipython import user_cell
 from server.wire.json_data import MAX_CHARS, check_json, json_type
 from server.wire.observation_fields import OBSERVATIONS
 
@@ -288,10 +289,11 @@ _TRANSLATIONS: Final[dict[str, Callable[[Any, float | None], AnyEvent]]] = {
     "write": _write,
     "edit": _edit,
     "think": _think,
+    "run_ipython": user_cell,
     "browse": user_browsing,
     "browse_interactive": user_browsing,
     "task_tracking": _task_tracking,
 }
 
-_NOT_EXECUTABLE: Final = frozenset({"run_ipython", "call_tool_mcp", "delegate"})
+_NOT_EXECUTABLE: Final = frozenset({"call_tool_mcp", "delegate"})
 """Types that a client would wait in vain for an answer to."""

@@ -25,6 +25,7 @@ from agent_core.tools.gemini_files import (
     ReadFileObservation,
     WriteFileObservation,
 )
+from agent_core.tools.ipython import IPythonObservation
 from agent_core.tools.llm_edit import LLMEditObservation
 from agent_core.tools.plan_editor import PlanningFileEditorObservation
 from agent_core.tools.task import TaskObservation
@@ -33,6 +34,7 @@ from agent_core.tools.terminal import TerminalObservation
 from agent_core.tools.think import ThinkObservation
 from server.wire.browsing import browser_result_form
 from server.wire.forms import ObservationForm, task_list_form
+from server.wire.ipython import cell_result_form
 
 _Translation = Callable[[Any, ObservationEvent], ObservationForm]
 _REJECTED_BY: Final = {"user": "the user", "hook": "a hook"}
@@ -194,6 +196,7 @@ def _any_tool(observation: Observation, event: ObservationEvent) -> ObservationF
 _RESULT_FORMS: Final[dict[type[Observation], _Translation]] = {
     TerminalObservation: _run,
     BrowserObservation: browser_result_form,
+    IPythonObservation: cell_result_form,
     FileEditorObservation: _edit_or_read,
     PlanningFileEditorObservation: _edit_or_read,
     LLMEditObservation: _edit_or_read,

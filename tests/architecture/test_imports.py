@@ -47,6 +47,12 @@ HOMES = {
     "cryptography": {"server/auth"},
     "playwright": {"runtime_images/runner/browser_driver"},
     "tokenizers": {"agent_core/llm/tokens.py"},
+    "ipykernel": {"runtime_images/runner/kernel_driver"},
+    "IPython": {"runtime_images/runner/kernel_driver"},
+    "jupyter_client": {"runtime_images/runner/kernel_driver"},
+    "traitlets": {"runtime_images/runner/kernel_driver"},
+    "zmq": {"runtime_images/runner/kernel_driver"},
+    "pypdf": {"runtime_images/runner/agent_skills"},
     "orjson": {"server", "agent_core/llm", "agent_core/runtime", "agent_core/testing"},
 }
 """Each third-party library and the only places that import it."""

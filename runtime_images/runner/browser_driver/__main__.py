@@ -1,4 +1,4 @@
-"""Start with ``python -c BOOT`` (see ``runner.browser_process``): says what it has, then serves until its input ends.
+"""Start with ``python -c BOOT`` (see ``runner.browser``): says what it has, then serves until its input ends.
 
 The first line of output is ``{"ready": true}``, or ``{"unavailable": WHY}`` when there is no browser to be had here.
 """

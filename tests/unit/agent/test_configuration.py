@@ -19,6 +19,7 @@ from agent_core.events.llm_events import ActionEvent, MessageEvent, SystemPrompt
 from agent_core.events.messages import Message, TextContent
 from agent_core.llm.llm import LLM
 from agent_core.skills.context import AgentContext
+from agent_core.tools.ipython import AgentSkillsRequirement, JupyterRequirement
 from agent_core.tools.spec import Tool
 
 MODEL = LLM(model="openai/x")
@@ -256,15 +257,27 @@ def test_on_request_only_tools_that_were_used_must_be_there() -> None:
 
 def test_flags_choose_the_tools_of_a_code_act_agent() -> None:
     assert [tool.name for tool in CodeActAgent(llm=MODEL).tools][:1] == ["terminal"]
-    bare = CodeActAgent(llm=MODEL, enable_cmd=False, enable_finish=False, enable_plan_mode=False, enable_browsing=False)
+    off = {"enable_finish": False, "enable_plan_mode": False, "enable_browsing": False, "enable_jupyter": False}
+    bare = CodeActAgent(llm=MODEL, enable_cmd=False, **off)
     assert next(iter(bare.initialize())) == "think"
     assert "file_editor" in bare.initialize()
+    assert "execute_ipython_cell" not in bare.initialize()
+    python = CodeActAgent(llm=MODEL, enable_cmd=False, **{**off, "enable_jupyter": True})
+    assert [name for name in python.initialize() if name in ("execute_ipython_cell", "file_editor")] == [
+        "execute_ipython_cell",
+        "file_editor",
+    ]
     assert "browser" in CodeActAgent(llm=MODEL).initialize()
     blind = CodeActAgent(llm=MODEL, enable_som_visual_browsing=False)
     assert {tool.name: tool.params for tool in blind.tools}["browser"] == {"set_of_marks": False}
     assert blind.initialize()["browser"].name == "browser"
     assert "file_editor" in CodeActAgent(llm=MODEL, tools=[EDITOR], enable_editor=False).initialize()
     assert CodeActAgent.VERSION == "2.2"
+
+
+def test_the_skills_are_in_the_sandbox_before_the_kernel() -> None:
+    assert CodeActAgent.sandbox_plugins == (AgentSkillsRequirement(), JupyterRequirement())
+    assert [plugin.name for plugin in CodeActAgent.sandbox_plugins] == ["agent_skills", "jupyter"]
 
 
 def test_no_description_is_too_long_for_the_models_that_take_short_ones_only() -> None:

@@ -68,5 +68,5 @@ async def test_a_call_does_not_wait_for_ever(key: str, monkeypatch: pytest.Monke
 
 
 def test_the_limits_are_those_of_each_kind() -> None:
-    limits = {"file": 30.0, "terminal": 300.0, "browser": 300.0, "mcp": 300.0, "tool": 60.0}
+    limits = {"file": 30.0, "terminal": 300.0, "ipython": 300.0, "browser": 300.0, "mcp": 300.0, "tool": 60.0}
     assert (limits, 30.0) == (resource_locks.LOCK_SECONDS, resource_locks.OTHER_SECONDS)

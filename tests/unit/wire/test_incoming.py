@@ -213,7 +213,7 @@ REFUSED: list[tuple[Any, str]] = [
     ({"action": "change_agent_state", "args": {"agent_state": "asleep"}}, "args.agent_state 'asleep' is unknown; "),
     ({"action": "run", "args": {"command": "ls", "cwd": "/"}}, "args.cwd is not supported: "),
     ({"action": "run", "args": {"command": "ls", "is_static": True}}, "args.is_static is not supported: "),
-    ({"action": "run_ipython", "args": {"code": "1"}}, "action: 'run_ipython' cannot be executed for a user"),
+    ({"action": "delegate", "args": {"agent": "A", "inputs": {}}}, "action: 'delegate' cannot be executed for a user"),
     (
         {"action": "edit", "args": {"path": "/a", "content": "x"}},
         "args.command '' is not supported for 'edit'; send one",

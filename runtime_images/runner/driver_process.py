@@ -1,37 +1,32 @@
-"""The process of the program that owns the browser (``browser_driver``), and the lines that go to and fro."""
+"""The process of a program beside the runner that owns what needs a library: a browser, a kernel; and lines to and fro.
+
+Such a program is told everything on its standard input, in lines of JSON, and answers likewise. It ends with its input.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
-import sys
 from typing import Any, Callable, Dict, List
 
 from . import processes
 from .loop import Loop
-from .ports import OWN_MARK
 
 _LINE_LIMIT = 64 * 1024 * 1024
 _CHUNK = 1024 * 1024
 _LOG_SHOWN = 300
-_OWN_PYTHON = "/opt/drydock-browser/bin/python3"
-_LIBRARY = "DRYDOCK_BROWSER_LIBRARY"  # variable: a folder with the library, where the sandbox's own Python has none
-_BOOT = (
-    "import sys, runpy; sys.path.insert(0, sys.argv.pop(1)); sys.path += [p for p in [sys.argv.pop(1)] if p];"
-    " runpy.run_module('browser_driver', run_name='__main__', alter_sys=True)"
-)
-
 Message = Dict[str, Any]
 
 
-class BrowserProcess:
+class DriverProcess:
     """One run of the program. ``told`` gets its messages; ``gone`` is called once, when it has ended by itself."""
 
     def __init__(
         self,
         loop: Loop,
-        workspace: str,
+        command: List[str],
+        environment: Dict[str, str],
         log_path: str,
         told: Callable[[Message], None],
         gone: Callable[[], None],
@@ -47,7 +42,7 @@ class BrowserProcess:
         self._log_path = log_path
         self._buffer = bytearray()
         self._pending = bytearray()
-        self._input, self._output, self.pid = _start(workspace, log_path)
+        self._input, self._output, self.pid = _start(command, environment, log_path)
         loop.add_reader(self._output, self._read)
 
     def send(self, message: Message) -> None:
@@ -98,10 +93,13 @@ class BrowserProcess:
             self._gone()
             return
         self._buffer += data
-        while b"\n" in data:
-            line, _, rest = bytes(self._buffer).partition(b"\n")
-            self._buffer[:] = data = rest
-            self._told(json.loads(line))
+        if b"\n" not in data:
+            return
+        *lines, rest = bytes(self._buffer).split(b"\n")
+        self._buffer[:] = rest
+        for line in lines:
+            if self.pid:  # it may have been ended because of what it said before
+                self._told(json.loads(line))
 
     def _close(self) -> None:
         for descriptor in (self._input, self._output):
@@ -112,13 +110,8 @@ class BrowserProcess:
         self._input = self._output = -1
 
 
-def _start(workspace: str, log_path: str) -> "tuple[int, int, int]":
+def _start(command: List[str], environment: Dict[str, str], log_path: str) -> "tuple[int, int, int]":
     """Start the program; returns what it reads from, what it writes to (our ends), and its process id."""
-    python = _OWN_PYTHON if os.access(_OWN_PYTHON, os.X_OK) else sys.executable
-    library = os.environ.get(_LIBRARY, "")
-    command = [python, "-I", "-c", _BOOT, os.path.dirname(os.path.abspath(__file__)), library, workspace]
-    environment = dict(os.environ, PW_TEST_SCREENSHOT_NO_FONTS_READY="1", NODE_OPTIONS="")
-    environment[OWN_MARK] = "browser"
     log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     its_input, our_input = os.pipe()
     our_output, its_output = os.pipe()
@@ -128,7 +121,7 @@ def _start(workspace: str, log_path: str) -> "tuple[int, int, int]":
             (os.POSIX_SPAWN_DUP2, its_output, 1),
             (os.POSIX_SPAWN_DUP2, log, 2),
         ]
-        pid = os.posix_spawn(python, command, environment, file_actions=actions, setpgroup=0, setsigdef=_DEFAULTS)
+        pid = os.posix_spawn(command[0], command, environment, file_actions=actions, setpgroup=0, setsigdef=_DEFAULTS)
     except OSError:
         os.close(our_input)
         os.close(our_output)

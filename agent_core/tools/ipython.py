@@ -1,0 +1,199 @@
+"""The IPython tool: cells in a kernel that is kept, in the conversation's sandbox (agent-core 4.4)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from agent_core.events.messages import ImageContent, TextContent
+from agent_core.events.schema import Action, Observation, parameters_of
+from agent_core.tools.definition import ToolDefinition
+from agent_core.tools.registry import register_tool
+from agent_core.tools.sandbox_executor import SandboxExecutor
+from agent_core.tools.spec import DeclaredResources, ToolAnnotations, ToolContext
+
+TIMEOUT_SECONDS = 120.0
+MAX_OUTPUT_CHARS = 30_000
+RESOURCE = "ipython:kernel"
+_OUTER_MARGIN_SECONDS = 150.0  # a kernel may take 120 s to start
+_PRINTED_IMAGE = re.compile(r"^!\[[^\]\n]*\]\(data:image/[a-z+.-]+;base64,[^)\n]*\)?.*$", re.MULTILINE)
+
+IPythonStatus = Literal["completed", "error", "timeout", "interrupted", "kernel_died", "unavailable"]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSkillsRequirement:
+    """Stands for the functions that a kernel's cells find ready to use; they are there before the kernel."""
+
+    name: str = "agent_skills"
+
+
+@dataclass(frozen=True, slots=True)
+class JupyterRequirement:
+    """Stands for the kernel."""
+
+    name: str = "jupyter"
+
+
+class IPythonAction(Action):
+    """One cell. The model gives its code; the rest is for programs.
+
+    Attributes:
+        include_extra: whether the result ends with the kernel's directory and interpreter.
+        kernel_init_code: code to run before the first cell of each kernel.
+    """
+
+    code: str = Field(
+        description="The Python code of the cell. Magic commands work, such as %pip install, and !command for a shell."
+    )
+    include_extra: bool = True
+    kernel_init_code: str = ""
+
+
+class IPythonObservation(Observation):
+    """What a cell printed and showed. `content` is what a model reads; pictures are beside it.
+
+    Code that fails is no error of the tool: its traceback is the result.
+
+    Attributes:
+        code: the cell.
+        status: how it went; ``unavailable``: there is no kernel to be had in this sandbox.
+        image_urls: the pictures that it showed, as data URLs; None without any.
+        working_dir: the kernel's directory after it.
+        python: the path of the Python that runs it.
+        omitted: characters of the output that were left out in its middle.
+    """
+
+    code: str = ""
+    status: IPythonStatus = "completed"
+    image_urls: list[str] | None = None
+    working_dir: str = ""
+    python: str = ""
+    omitted: int = 0
+
+    @property
+    def to_llm_content(self) -> Sequence[TextContent | ImageContent]:
+        """The text, in which printed pictures are named and not repeated, and the pictures that were shown."""
+        text = _PRINTED_IMAGE.sub("[A picture was printed here; it is not repeated as text.]", self.text)
+        shown = [ImageContent(image_urls=self.image_urls)] if self.image_urls else []
+        return [TextContent(text=text), *shown]
+
+
+class IPythonExecutor(SandboxExecutor[IPythonAction, IPythonObservation]):
+    """Runs cells in the one kernel of a sandbox, which is started with the first of them.
+
+    Args:
+        timeout_seconds: after which a cell is interrupted, unless its action has a limit of its own.
+        working_dir: folder for a sandbox of its own; the present one if empty. A conversation's sandbox has its own.
+
+    Raises:
+        ValueError: the time is not above zero.
+    """
+
+    def __init__(self, *, timeout_seconds: float = TIMEOUT_SECONDS, working_dir: str = "") -> None:
+        super().__init__(working_dir)
+        if not timeout_seconds > 0:
+            raise ValueError(f"timeout_seconds is {timeout_seconds}; it must be above zero")
+        self._timeout = timeout_seconds
+
+    async def carry_out(self, action: IPythonAction, context: ToolContext, key: str | None) -> IPythonObservation:
+        limit = self._timeout if context.hard_timeout is None else context.hard_timeout
+        arguments: dict[str, Any] = {"code": action.code, "timeout": limit, "max_output": MAX_OUTPUT_CHARS}
+        if secrets := await context.secrets_for(action.code):
+            arguments["env"] = secrets
+        if action.kernel_init_code:
+            arguments["init_code"] = action.kernel_init_code
+        reply = await context.sandbox.request(
+            "kernel.run", arguments, key=key, limit_seconds=limit + _OUTER_MARGIN_SECONDS, on_output=context.emit_output
+        )
+        return _observed(action, reply.result, limit)
+
+
+def _observed(action: IPythonAction, result: dict[str, Any], limit: float) -> IPythonObservation:
+    status: IPythonStatus = result["status"]
+    return IPythonObservation.from_text(
+        _text(result, limit, include_extra=action.include_extra),
+        is_error=status == "unavailable",
+        code=action.code,
+        status=status,
+        image_urls=result["images"] or None,
+        working_dir=result["working_dir"],
+        python=result["python"],
+        omitted=result["omitted"],
+    )
+
+
+def _text(result: dict[str, Any], limit: float, *, include_extra: bool) -> str:
+    output = str(result["output"]).removesuffix("\n")
+    lines = [output] if output else []
+    if result["status"] == "timeout":
+        lines.append(f"[Execution timed out ({limit:g} seconds).]")
+    elif not output and not result["images"] and result["status"] == "completed":
+        lines.append("[Code executed successfully with no output]")
+    if result["notice"]:
+        lines.append(f"[{result['notice']}]")
+    if include_extra and result["working_dir"]:
+        lines.append(f"[Jupyter current working directory: {result['working_dir']}]")
+        lines.append(f"[Jupyter Python interpreter: {result['python']}]")
+    return "\n".join(lines)
+
+
+class IPythonTool(ToolDefinition[IPythonAction, IPythonObservation]):
+    """The `execute_ipython_cell` tool."""
+
+    journaled: ClassVar[bool] = True
+    tool_name: ClassVar[str] = "execute_ipython_cell"
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The JSON schema of what a model gives: the code alone."""
+        schema = parameters_of(self.action_type)
+        return {**schema, "properties": {"code": schema["properties"]["code"]}}
+
+    def declared_resources(self, action: Action) -> DeclaredResources:
+        return DeclaredResources(keys=(RESOURCE,), declared=True)
+
+    @classmethod
+    def create(
+        cls,
+        conv_state: Any = None,
+        *,
+        executor: IPythonExecutor | None = None,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        **params: Any,
+    ) -> Sequence[ToolDefinition]:
+        """The one tool.
+
+        Raises:
+            TypeError: a parameter is unknown.
+        """
+        if params:
+            raise TypeError(
+                f"{cls.tool_name} takes no parameter {sorted(params)}; it takes timeout_seconds and executor"
+            )
+        definition = cls(
+            name=cls.tool_name,
+            description=_DESCRIPTION,
+            action_type=IPythonAction,
+            observation_type=IPythonObservation,
+            annotations=ToolAnnotations(title="IPython"),
+        )
+        return [definition.set_executor(executor or IPythonExecutor(timeout_seconds=timeout_seconds))]
+
+
+_DESCRIPTION = """Run a cell of Python code in an IPython kernel inside the sandbox.
+
+The kernel is kept: variables, imports and functions are there for the next cell. The terminal does not see them; its
+working directory is followed. Install packages with %pip; %restart starts a new kernel.
+
+- The result is what the cell prints, its last value, and its pictures (matplotlib: plt.show()).
+- A cell is interrupted at its time limit; input() cannot be answered.
+- Ready to use: open_file(path, line_number=1, context_lines=100), goto_line, scroll_down, scroll_up, search_dir(term,
+  dir), search_file(term, file), find_file(name, dir), parse_pdf(path), parse_docx, parse_latex, parse_pptx,
+  file_editor(command, path, ...). help(name) tells more."""
+
+register_tool(IPythonTool.tool_name, IPythonTool)

@@ -1,0 +1,34 @@
+"""Functions that a kernel's cells find ready to use (agent-core 4.4).
+
+They print what they have to say, errors too, as a person at a terminal would want to read it. A cell finds them by
+their names; no other module of the sandbox is in the way of its own.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Callable, Dict, List
+
+from .documents import parse_docx, parse_latex, parse_pdf, parse_pptx
+from .editing import file_editor
+from .finding import find_file, search_dir, search_file
+from .media import parse_audio, parse_image, parse_video
+from .viewing import goto_line, open_file, scroll_down, scroll_up
+
+KEY = "OPENAI_API_KEY"
+
+
+def available() -> Dict[str, Callable[..., Any]]:
+    """The functions by their names, in the order in which they are described; some only where a key is at hand."""
+    always: List[Callable[..., Any]] = [
+        open_file,
+        goto_line,
+        scroll_down,
+        scroll_up,
+        search_dir,
+        search_file,
+        find_file,
+    ]
+    documents: List[Callable[..., Any]] = [parse_pdf, parse_docx, parse_latex, parse_pptx]
+    media: List[Callable[..., Any]] = [parse_audio, parse_video, parse_image] if os.environ.get(KEY) else []
+    return {function.__name__: function for function in [*always, *documents, *media, file_editor]}

@@ -1,0 +1,187 @@
+"""Runs cells in a kernel, one at a time, and says what they show as soon as they show it."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import time
+from typing import Any, Callable, Dict
+
+import zmq
+
+from .launch import Launched
+from .outputs import shown
+
+_ASK_AGAIN_SECONDS = 0.2
+_LOOK_MILLISECONDS = 500
+_LATE_SECONDS = 1.0
+_READ = 1024 * 1024
+
+Message = Dict[str, Any]
+
+
+class KernelError(Exception):
+    """There can be no kernel here; the message says why."""
+
+
+class Driver:
+    """One kernel, and what the runner wants of it."""
+
+    def __init__(self, tell: Callable[[Message], None], workspace: str, library: str, folder: str) -> None:
+        """Start the kernel and wait until it answers, for as long as it lives.
+
+        Raises:
+            KernelError: it ended instead.
+        """
+        self._tell = tell
+        self._poller = zmq.Poller()
+        self._orders = bytearray()
+        self._is_open = True
+        self._cell = ""
+        self._number = 0
+        self._replied_at = 0.0
+        self._is_idle = self._exits = False
+        self._silent: Dict[str, bool] = {}
+        self._kernel = self._start(workspace, library, folder)
+
+    def serve(self) -> None:
+        """Serve until the runner closes our input, or the kernel ends."""
+        while self._is_open:
+            for ready, _ in self._poller.poll(self._patience()):
+                if ready == 0:
+                    self._read_orders()
+                elif ready == self._kernel.words:
+                    self._kernel.read_words()
+                else:
+                    self._receive(ready)
+            self._check_late()
+            code = self._kernel.exit_code()
+            if code is not None:
+                self._receive(self._kernel.client.iopub_channel.socket)
+                self._tell({"died": {"code": code, "words": self._kernel.last_words()}})
+                return
+
+    def close(self) -> None:
+        """End the kernel."""
+        self._kernel.close()
+
+    # The start
+
+    def _start(self, workspace: str, library: str, folder: str) -> Launched:
+        kernel = Launched(workspace, library, folder)
+        if library and not self._answers(kernel):  # what the user has installed may not fit together
+            kernel.close()
+            kernel = Launched(workspace, library, folder, library_first=True)
+        if not self._answers(kernel):
+            words, code = kernel.last_words(), kernel.exit_code()
+            kernel.close()
+            raise KernelError(f"the kernel ended with exit code {code} as it started ({words or 'without a word'})")
+        client = kernel.client
+        for source in (0, kernel.words, client.shell_channel.socket, client.iopub_channel.socket):
+            self._poller.register(source, zmq.POLLIN)
+        self._tell({"ready": {"pid": kernel.pid}})
+        return kernel
+
+    def _answers(self, kernel: Launched) -> bool:
+        """Ask it until we hear it on both channels: then nothing that a cell shows is lost."""
+        client = kernel.client
+        shell, shown_on = client.shell_channel.socket, client.iopub_channel.socket
+        shown_on.rcvhwm = 0
+        has_replied = has_shown = False
+        poller = zmq.Poller()
+        poller.register(shell, zmq.POLLIN)
+        poller.register(shown_on, zmq.POLLIN)
+        poller.register(kernel.words, zmq.POLLIN)
+        asked_at = 0.0
+        while not (has_replied and has_shown):
+            if kernel.exit_code() is not None:
+                return False
+            if not asked_at or (has_replied and time.monotonic() - asked_at > _ASK_AGAIN_SECONDS):
+                client.kernel_info()
+                asked_at = time.monotonic()
+            ready = dict(poller.poll(100))
+            if kernel.words in ready:
+                kernel.read_words()
+                if select.select([kernel.words], [], [], 0)[0]:  # closed: it is ending
+                    time.sleep(0.01)
+            if shell in ready:
+                client.session.recv(shell, zmq.NOBLOCK)
+                has_replied = True
+            if shown_on in ready:
+                _, message = client.session.recv(shown_on, zmq.NOBLOCK)
+                has_shown = has_shown or message["parent_header"].get("msg_type") == "kernel_info_request"
+        return True
+
+    # Orders
+
+    def _read_orders(self) -> None:
+        data = os.read(0, _READ)
+        if not data:
+            self._is_open = False
+            return
+        self._orders += data
+        *lines, rest = bytes(self._orders).split(b"\n")
+        self._orders[:] = rest
+        for line in lines:
+            self._begin(json.loads(line))
+
+    def _begin(self, order: Message) -> None:
+        """Run what prepares the kernel, unseen, and then the cell."""
+        client = self._kernel.client
+        for code in order["prepare"]:
+            self._silent[client.execute(code, silent=True, store_history=False, allow_stdin=False)] = True
+        self._number = order["run"]
+        self._replied_at, self._is_idle, self._exits = 0.0, False, False
+        self._cell = client.execute(order["code"], allow_stdin=False, stop_on_error=False)
+
+    # What the kernel says
+
+    def _receive(self, socket: Any) -> None:
+        """Take all that is there now."""
+        session, replies = self._kernel.client.session, self._kernel.client.shell_channel.socket
+        while True:
+            try:
+                _, message = session.recv(socket, zmq.NOBLOCK)
+            except ValueError:  # not one of its messages
+                continue
+            if message is None:
+                return
+            parent = message["parent_header"].get("msg_id", "")
+            if socket is replies:
+                self._replied(parent, message["content"])
+            elif parent not in self._silent:
+                self._shown(parent, message)
+
+    def _replied(self, parent: str, content: Message) -> None:
+        self._silent.pop(parent, None)
+        if parent != self._cell:
+            return
+        self._replied_at = time.monotonic()
+        self._exits = any(item.get("source") == "ask_exit" for item in content.get("payload", ()))
+        self._finish_if_done()
+
+    def _shown(self, parent: str, message: Message) -> None:
+        number = self._number if parent == self._cell else 0
+        kind, content = message["msg_type"], message["content"]
+        if kind == "status":
+            if number and content["execution_state"] == "idle":
+                self._is_idle = True
+                self._finish_if_done()
+            return
+        for item in shown(kind, content):
+            self._tell({"cell": number, **item})
+
+    def _finish_if_done(self) -> None:
+        """The reply and the last of what was shown come on two ways: the cell is done when both are here."""
+        if self._cell and self._is_idle and self._replied_at:
+            self._cell = ""
+            self._tell({"cell": self._number, "done": True, "exits": self._exits})
+
+    def _check_late(self) -> None:
+        if self._cell and self._replied_at and time.monotonic() - self._replied_at > _LATE_SECONDS:
+            self._is_idle = True  # the word was lost
+            self._finish_if_done()
+
+    def _patience(self) -> int:
+        return 50 if self._cell and self._replied_at else _LOOK_MILLISECONDS

@@ -1,0 +1,110 @@
+"""What runs in the kernel's own process before the first cell: plain text, bounded output, helpers for cells."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any, Dict
+
+from ipykernel.kernelapp import IPKernelApp
+from IPython import version_info
+from jupyter_client.jsonutil import json_default
+from traitlets.config import Config
+
+from .. import agent_skills
+from .streams import BoundedStream
+
+_SHOWN = ["text/plain", "image/png", "image/jpeg"]
+_TEXT_LIMIT = 1024 * 1024
+_MESSAGES_LIMIT = 100_000
+_FIRST_TO_GO = "600"  # when memory runs out it shall be the kernel's or its children's turn, not ours
+
+
+class Kernel(IPKernelApp):  # type: ignore[misc] # the library has no types
+    """ipykernel's program, with room for many messages on their way."""
+
+    def init_iopub(self, context: Any) -> None:
+        context.sndhwm = _MESSAGES_LIMIT
+        super().init_iopub(context)
+
+
+def prepare(directory: str, variables: Dict[str, str]) -> None:
+    """Before a cell: go where the terminal is, and take over the variables that it is given."""
+    os.environ.update(variables)
+    if directory:
+        try:
+            os.chdir(directory)
+        except OSError:
+            return  # it is gone: the terminal's user has removed it
+
+
+def main() -> None:
+    """Run the kernel until it is told to end."""
+    _go_first()
+    app = Kernel.instance(config=_config())
+    app.initialize(sys.argv[1:])
+    shell: Any = app.shell
+    shell.events.register("post_run_cell", _release_streams)
+    shell.register_magic_function(lambda _line: shell.ask_exit(), "line", "restart")
+    _bound_displays(shell)
+    shell.push(agent_skills.available(), interactive=False)
+    _warm(shell)
+    app.start()
+
+
+def _config() -> Any:
+    config = Config()
+    config.IPKernelApp.outstream_class = f"{BoundedStream.__module__}.{BoundedStream.__name__}"
+    config.Session.packer = f"{__name__}.pack"
+    config.IPKernelApp.log_level = "ERROR"
+    config.IPythonKernel._execute_sleep = 0.0
+    config.InteractiveShell.colors = "nocolor" if version_info[0] >= 9 else "NoColor"
+    config.InteractiveShell.banner1 = ""
+    config.HistoryManager.hist_file = ":memory:"
+    config.DisplayFormatter.active_types = _SHOWN
+    config.Completer.use_jedi = False
+    return config
+
+
+def _release_streams(*_: Any) -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, BoundedStream):
+            stream.release()
+
+
+def _bound_displays(shell: Any) -> None:
+    """Let no single value's text fill the memory of those that it is sent to."""
+    plain = shell.display_formatter.format
+
+    def bounded(*args: Any, **options: Any) -> Any:
+        _release_streams()
+        data, metadata = plain(*args, **options)
+        text = data.get("text/plain")
+        if isinstance(text, str) and len(text) > _TEXT_LIMIT:
+            left_out = f"[… {len(text) - _TEXT_LIMIT} characters left out here …]"
+            data["text/plain"] = f"{text[: _TEXT_LIMIT // 2]} {left_out} {text[-_TEXT_LIMIT // 2 :]}"
+        return data, metadata
+
+    shell.display_formatter.format = bounded
+
+
+def pack(message: Any) -> bytes:
+    """A message as JSON that can be sent whatever is in it, also half characters."""
+    return json.dumps(message, default=json_default, ensure_ascii=True, allow_nan=False).encode("ascii")
+
+
+def _warm(shell: Any) -> None:
+    """Have IPython load now what it needs to tell of an error, so that an interrupted cell is told of at once."""
+    try:
+        raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        shell.InteractiveTB.structured_traceback(*sys.exc_info())
+
+
+def _go_first() -> None:
+    try:
+        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+            file.write(_FIRST_TO_GO)
+    except OSError:
+        return  # not every sandbox lets us
