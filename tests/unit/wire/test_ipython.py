@@ -35,7 +35,9 @@ def test_a_cell_is_a_run_ipython() -> None:
 @pytest.mark.parametrize("images", [None, ["data:image/png;base64,AAAA"]])
 def test_a_result_carries_its_text_and_its_pictures(images: list[str] | None) -> None:
     observation = IPythonObservation.from_text("2", code="1+1", image_urls=images)
-    event = ObservationEvent(cause=8, observation=observation, tool_name="execute_ipython_cell", tool_call_id="t")
+    event = ObservationEvent(
+        source="agent", cause=8, observation=observation, tool_name="execute_ipython_cell", tool_call_id="t"
+    )
     frame = to_wire(event.model_copy(update={"id": 9}), live=True)
     assert frame is not None
     assert (frame["observation"], frame["message"]) == ("run_ipython", "Code executed in IPython cell.")
