@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 
 from agent_core.agent.base import FIRST_EVENTS, AgentBase
 from agent_core.controller.remarks import answers_to_invalid_calls
-from agent_core.controller.state import INTERRUPTING, ConversationState
 from agent_core.errors import ClientToolError, DrydockError, EventStoreError, StreamClosedError
 from agent_core.events.branches import Rewind
 from agent_core.events.control import (
@@ -36,23 +35,20 @@ from agent_core.session.after_close import AfterClose, let_go
 from agent_core.session.going_back import GoingBack
 from agent_core.session.making import as_sent, make_agent, make_secrets, make_step, prepare_tools
 from agent_core.session.parts import Parts, make_hooks, make_parts
+from agent_core.session.session_facts import SessionFacts
 from agent_core.session.settings import SessionSettings
 from agent_core.session.status_report import StatusReport
 from agent_core.session.subagents import Parent, Shared
 from agent_core.session.subscribers import Subscribers
 from agent_core.session.tool_servers import ToolServers, make_servers
 from agent_core.tools.spec import ToolMakerState, WorkspacePlace
-from agent_core.tools.vision_inspect import VisionInspectTool
 
 logger = logging.getLogger(__name__)
 
 CLOSE_SECONDS = 10.0
 
-AT_REST = INTERRUPTING | {AgentState.ERROR, AgentState.AWAITING_USER_CONFIRMATION}
-"""States in which an agent waits for its user."""
 
-
-class AgentSession:
+class AgentSession(SessionFacts):
     """Runs one conversation: call `open`, `start` once, `send` as often as you like, and `close`.
 
     Attributes:
@@ -102,39 +98,6 @@ class AgentSession:
         self._subscribers = Subscribers()
         self._parent = parent
         self._warming: asyncio.Task[None] | None = None
-
-    @property
-    def runtime_status(self) -> str:
-        """State of the sandbox as the public protocol names it (wire-protocol section 5)."""
-        return self._report.status
-
-    @property
-    def agent_state(self) -> AgentState:
-        """What the agent is doing, as far as the log was read; loading before the session is ready."""
-        return self._state.agent_state if self._state is not None else AgentState.LOADING
-
-    @property
-    def has_images_inspected(self) -> bool:
-        """Whether the agent can have a stored model look at images that its own does not see; valid after `open`."""
-        return VisionInspectTool.tool_name in self._tools
-
-    @property
-    def is_confirmation_mode_active(self) -> bool:
-        """Whether actions are analyzed and may wait for the user (agent-core 6.3); valid after `open`."""
-        return self._step.gate(self._state).is_confirmation_mode_active
-
-    @property
-    def _state(self) -> ConversationState | None:
-        return self._parts.controller.state if self._parts is not None else None
-
-    @property
-    def failure(self) -> Exception | None:
-        """What the agent failed with the last time in this session; None where it did not."""
-        return self._parts.controller.failure if self._parts is not None else None
-
-    def has_hooks(self, event: HookEvent) -> bool:
-        """Whether any hook wants to know of such an event; valid after `start`."""
-        return self._parts is not None and self._parts.hooks.has(event)
 
     async def open(self) -> None:
         """Become the owner of the log, and write that it is loading (in a new log also what the agent is told).
@@ -234,15 +197,6 @@ class AgentSession:
         for name, run in parts.runs().items():
             self._subscribers.begin(name, run, self.stream, self._report.trouble)
         await controller.begin([as_sent(initial_message, self.agent)] if initial_message is not None else [])
-
-    @property
-    def is_at_rest(self) -> bool:
-        """Whether the agent has read the whole log and does nothing until its user does something."""
-        state = self._state
-        if state is None:
-            return False
-        waits = state.agent_state in AT_REST and (state.agent_state is AgentState.ERROR or not state.wants_attention)
-        return waits and state.last_event_id >= self.stream.last_id
 
     async def send(self, event: AnyEvent) -> AnyEvent:
         """Store an event of the user; returns it as stored. The subscribers take it from there.

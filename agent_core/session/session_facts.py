@@ -1,0 +1,68 @@
+"""What can be asked of a session at any moment (agent-core 8.1, 8.5)."""
+
+from __future__ import annotations
+
+from agent_core.controller.state import INTERRUPTING, ConversationState
+from agent_core.controller.step import Step
+from agent_core.events.control import AgentState
+from agent_core.events.stream import EventStream
+from agent_core.security.hooks import HookEvent
+from agent_core.session.parts import Parts
+from agent_core.session.status_report import StatusReport
+from agent_core.tools.live import LiveTools
+from agent_core.tools.vision_inspect import VisionInspectTool
+
+AT_REST = INTERRUPTING | {AgentState.ERROR, AgentState.AWAITING_USER_CONFIRMATION}
+"""States in which an agent waits for its user."""
+
+
+class SessionFacts:
+    """The part of an `AgentSession` that only tells."""
+
+    stream: EventStream
+    _report: StatusReport
+    _parts: Parts | None
+    _step: Step
+    _tools: LiveTools
+
+    @property
+    def runtime_status(self) -> str:
+        """State of the sandbox as the public protocol names it (wire-protocol section 5)."""
+        return self._report.status
+
+    @property
+    def agent_state(self) -> AgentState:
+        """What the agent is doing, as far as the log was read; loading before the session is ready."""
+        return self._state.agent_state if self._state is not None else AgentState.LOADING
+
+    @property
+    def has_images_inspected(self) -> bool:
+        """Whether the agent can have a stored model look at images that its own does not see; valid after `open`."""
+        return VisionInspectTool.tool_name in self._tools
+
+    @property
+    def is_confirmation_mode_active(self) -> bool:
+        """Whether actions are analyzed and may wait for the user (agent-core 6.3); valid after `open`."""
+        return self._step.gate(self._state).is_confirmation_mode_active
+
+    @property
+    def _state(self) -> ConversationState | None:
+        return self._parts.controller.state if self._parts is not None else None
+
+    @property
+    def failure(self) -> Exception | None:
+        """What the agent failed with the last time in this session; None where it did not."""
+        return self._parts.controller.failure if self._parts is not None else None
+
+    def has_hooks(self, event: HookEvent) -> bool:
+        """Whether any hook wants to know of such an event; valid after `start`."""
+        return self._parts is not None and self._parts.hooks.has(event)
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether the agent has read the whole log and does nothing until its user does something."""
+        state = self._state
+        if state is None:
+            return False
+        waits = state.agent_state in AT_REST and (state.agent_state is AgentState.ERROR or not state.wants_attention)
+        return waits and state.last_event_id >= self.stream.last_id
