@@ -54,7 +54,7 @@ class FilesRestored(Event):
     """
 
     kind: Literal["FilesRestored"] = "FilesRestored"
-    source: Source = "environment"
+    source: Source = "user"
     cause: int
     files_of: int | None = None
     note: str = ""
