@@ -8,6 +8,9 @@ import { ApprovalBar } from "../src/components/conversation/ApprovalBar";
 import { Composer } from "../src/components/conversation/Composer";
 import { Notices } from "../src/components/conversation/Notices";
 import { StatusBar } from "../src/components/conversation/StatusBar";
+import { GoingBackContext } from "../src/components/conversation/goingBack";
+import { isStretch, rowsOf } from "../src/components/conversation/rows";
+import { UndoneLine } from "../src/components/items/RewindLine";
 import { TimelineRow } from "../src/components/items/TimelineRow";
 import { check, toChange, toText } from "../src/components/settings/form";
 import { isAction } from "../src/protocol/events";
@@ -252,6 +255,45 @@ describe("rows", () => {
   });
 });
 
+describe("what was undone", () => {
+  const log = [
+    userMessage(1, "Build a boat"),
+    run(2, "make boat"),
+    ran(3, 2, "done"),
+    action(4, "rewind", { to: 1, note: "" }, { source: "user" }),
+    observation(5, "rewind", "", { files_of: 1 }, { cause: 4 }),
+    run(6, "make ship"),
+  ];
+
+  it("is told in words that a person understands, with what became of the files", () => {
+    showItems(...log);
+    expect(screen.getByTestId("rewind-line").textContent).toBe(
+      "The conversation was taken back to right after your message “Build a boat”. The files are as they were then.",
+    );
+  });
+
+  it("is one line that opens, and brings it back", async () => {
+    const { timeline } = liveModel(...log);
+    const folds = new Folds();
+    const goBack = vi.fn();
+    const rows = () => rowsOf(timeline.items, folds);
+    expect(rows().map((row) => row.key)).toEqual(["e1", "undone:e2", "e4", "e6"]);
+    const stretch = rows().find(isStretch);
+    if (stretch === undefined) throw new Error("nothing is undone");
+    folds.set(stretch.key, true);
+    expect(rows().map((row) => row.key)).toEqual(["e1", "undone:e2", "e2", "e4", "e6"]);
+    render(
+      <FoldsContext.Provider value={folds}>
+        <GoingBackContext.Provider value={{ goBack, fork: vi.fn() }}>
+          <UndoneLine stretch={stretch} />
+        </GoingBackContext.Provider>
+      </FoldsContext.Provider>,
+    );
+    await userEvent.click(screen.getByTestId("bring-back"));
+    expect(goBack.mock.calls).toEqual([[3]]);
+  });
+});
+
 describe("the writing box", () => {
   const box = (onSend: (text: string) => void, disabled = false) => (
     <Composer draftKey="draft" label="Message" placeholder="" disabled={disabled} onSend={onSend} />
@@ -340,9 +382,11 @@ describe("approval", () => {
     await userEvent.click(screen.getByTestId("reject-button"));
     fireEvent.keyDown(window, { key: "Enter", ctrlKey: true });
     fireEvent.keyDown(window, { key: "Backspace", metaKey: true, shiftKey: true });
-    expect(onAnswer.mock.calls).toEqual([["approve"], ["reject"], ["approve"], ["reject"]]);
+    expect(onAnswer.mock.calls).toEqual([["approve", ""], ["reject", ""], ["approve", ""], ["reject", ""]]);
     fireEvent.click(screen.getByTestId("approve-for-good-button"));
-    expect(onAnswer).toHaveBeenLastCalledWith("approve-for-good");
+    expect(onAnswer).toHaveBeenLastCalledWith("approve-for-good", "");
+    await userEvent.type(screen.getByTestId("reject-reason"), "Use make clean{Enter}");
+    expect(onAnswer).toHaveBeenLastCalledWith("reject", "Use make clean");
   });
 });
 

@@ -76,6 +76,19 @@ describe("the timeline", () => {
     expect(model.timeline.awaiting).toEqual([]);
   });
 
+  it("marks what a rewind undoes, and what another one brings back, also when history is put in front", () => {
+    const undone = (model: ReturnType<typeof liveModel>) => model.timeline.items.filter((item) => item.undone).map((item) => item.key);
+    const back = (id: number, to: number | null) => action(id, "rewind", { to, note: "" }, { source: "user" });
+    const model = liveModel(run(2, "ls"), ran(3, 2, "a"), run(4, "pwd"), back(5, 3), run(6, "cd"), back(7, 2), run(8, "id"));
+    expect(undone(model)).toEqual(["e4", "e5", "e6"]);
+    receive(model, back(9, 6));
+    expect(undone(model)).toEqual(["e4", "e7", "e8"]);
+    receive(model, back(10, null));
+    dispatch(model, { type: "history", events: [frame(userMessage(1, "hi"))], hasMore: false });
+    expect(undone(model)).toEqual(["e1", "e2", "e4", "e5", "e6", "e7", "e8", "e9"]);
+    expect(model.timeline.undone).toBe(8);
+  });
+
   it("shows each action of a batch once when the batch was decided on", () => {
     const asked = { confirmation_state: "awaiting_confirmation" };
     const call = (id: string) => ({ tool_call_metadata: { tool_call_id: id } });
@@ -94,7 +107,7 @@ describe("the timeline", () => {
   it("asks nothing any more of what the conversation was taken back from", () => {
     const model = liveModel(run(1, "rm x", { confirmation_state: "awaiting_confirmation" }), action(2, "rewind", { to: 0 }));
     expect(awaitedActions(model.timeline)).toEqual([]);
-    expect(shape(model)[1]).toEqual(["e2", "notice", null]);
+    expect(shape(model)[1]).toEqual(["e2", "rewind", null]);
   });
 
   it("pairs an answer with an action that is loaded later", () => {

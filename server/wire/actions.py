@@ -109,7 +109,8 @@ def condensation_request_form(event: CondensationRequest) -> ActionForm:
 def rewind_form(event: Rewind) -> ActionForm:
     """The conversation was taken back: an addition to the protocol."""
     to = event.to if event.to >= 0 else None
-    return ActionForm("rewind", {"to": to, "note": event.note, "thought": ""})
+    forked = {"forked_from": event.forked_from} if event.forked_from else {}
+    return ActionForm("rewind", {"to": to, "note": event.note, "thought": "", **forked})
 
 
 def loop_recovery_form(event: LoopRecovery) -> ActionForm:

@@ -46,6 +46,8 @@ def _condensation(args: Fields) -> str:
 
 
 def _task_tracking(args: Fields) -> str:
+    if args["command"] == "view":
+        return "Looking at the task list."
     count = len(args["task_list"])
     if count == 0:
         return "Clearing the task list."
@@ -60,7 +62,9 @@ def _call_tool_mcp(args: Fields) -> str:
 
 
 def _rewind(args: Fields) -> str:
-    place = "its beginning" if args["to"] is None else f"event {args['to']}"
+    if args.get("forked_from"):
+        return "The conversation branches off here."
+    place = "its beginning" if args["to"] is None else f"an earlier point (event {args['to']})"
     return f"The conversation was taken back to {place}. {args['note']}".rstrip()
 
 

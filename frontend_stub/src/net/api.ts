@@ -170,6 +170,17 @@ export class Api {
     await this.#request("POST", `${conversationPath(id)}/stop`);
   }
 
+  /** Has the conversation go on behind this event (null: from its beginning), with the files as they were then. */
+  async rewind(id: string, eventId: number | null): Promise<void> {
+    await this.#request("POST", `${conversationPath(id)}/rewind`, { event_id: eventId });
+  }
+
+  /** Makes a conversation that begins like this one up to this event; returns its id. */
+  async fork(id: string, eventId: number): Promise<string> {
+    const fields = asFields(await this.#request("POST", `${conversationPath(id)}/fork`, { event_id: eventId }));
+    return stringField(fields, "conversation_id");
+  }
+
   async events(id: string, query: EventQuery): Promise<EventPage> {
     const parameters = new URLSearchParams({ limit: String(query.limit) });
     if (query.startId !== undefined) parameters.set("start_id", String(query.startId));

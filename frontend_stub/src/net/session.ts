@@ -105,6 +105,34 @@ export class ConversationSession {
     this.#sendNow(lastingApproval());
   }
 
+  /** Refuses what waits and says why: a message is a refusal, which the agent then reads. */
+  rejectSaying(reason: string): void {
+    this.#sendNow(messageAction(reason));
+  }
+
+  /** Goes on behind this event of the history; where the conversation sleeps it wakes up. */
+  async goBack(eventId: number | null): Promise<void> {
+    try {
+      await this.#parts.api.rewind(this.#id, eventId);
+    } catch (error) {
+      this.#notice(`The conversation could not be taken back. ${errorText(error)}`);
+      return;
+    }
+    if (this.#closed) return;
+    await this.#refreshInfo();
+    this.#connect();
+  }
+
+  /** Makes a conversation that begins like this one; returns its id, or null when that failed. */
+  async fork(eventId: number): Promise<string | null> {
+    try {
+      return await this.#parts.api.fork(this.#id, eventId);
+    } catch (error) {
+      this.#notice(`The other conversation could not be made. ${errorText(error)}`);
+      return null;
+    }
+  }
+
   #sendNow(action: ClientAction): void {
     if (this.#line?.connected === true) this.#line.send(action);
     else this.#notice("There is no connection to the server just now. Try again when it is back.");

@@ -4,10 +4,12 @@ import { useLocation } from "wouter";
 import { useDocumentTitle } from "../app/hooks";
 import { useServices } from "../app/services";
 import type { Services } from "../app/services";
+import { ConfirmDialog } from "../components/common/ConfirmDialog";
 import { Folds, FoldsContext } from "../components/common/folds";
 import { ApprovalBar } from "../components/conversation/ApprovalBar";
 import type { Answer } from "../components/conversation/ApprovalBar";
 import { Composer } from "../components/conversation/Composer";
+import { GoingBackContext } from "../components/conversation/goingBack";
 import { ConversationHeader } from "../components/conversation/ConversationHeader";
 import { Notices } from "../components/conversation/Notices";
 import { StatusBar } from "../components/conversation/StatusBar";
@@ -115,11 +117,27 @@ function OpenConversation({ id, store, session }: OpenConversationProps) {
     session.retryNow();
   }, [session]);
   const answer = useCallback(
-    (reply: Answer) => {
+    (reply: Answer, reason: string) => {
       if (reply === "approve-for-good") session.approveForGood();
+      else if (reply === "reject" && reason !== "") session.rejectSaying(reason);
       else session.request(reply === "approve" ? "user_confirmed" : "user_rejected");
     },
     [session],
+  );
+
+  const [target, setTarget] = useState<number | null | undefined>(undefined);
+  const going = useMemo(
+    () => ({
+      goBack: setTarget,
+      fork: (eventId: number) => {
+        void session.fork(eventId).then((made) => {
+          if (made === null) return;
+          void services.conversations.refresh();
+          navigate(`/conversations/${made}`);
+        });
+      },
+    }),
+    [session, services, navigate],
   );
 
   if (phase === "missing") return <NotFoundPage what="conversation" />;
@@ -132,57 +150,74 @@ function OpenConversation({ id, store, session }: OpenConversationProps) {
 
   return (
     <FoldsContext.Provider value={folds}>
-      <div className="conversation-page" data-testid="conversation-page" data-phase={phase}>
-        <ConversationHeader
-          model={model}
-          phase={phase}
-          onRename={(title) => {
-            session.showTitle(title);
-          }}
-          onSleep={() => void session.sleep()}
-          onDeleted={() => {
-            navigate("/");
-          }}
-        />
-        <TimelineView
-          items={model.timeline.items}
-          output={model.streams.output}
-          awake={!DORMANT.has(phase)}
-          prepends={model.prepends}
-          older={model.older}
-          onLoadOlder={() => void session.loadOlder()}
-          sent={sent}
-        >
-          <Pending messages={model.pending.filter((message) => message.state === "created")} />
-          <Streaming streams={model.streams.responses} />
-          {model.retry !== "" && RETRYING.has(phase) && <Retry message={model.retry} />}
-          {launching && <StartProgress steps={model.progress} since={startOf(model)} />}
-          <Pending messages={model.pending.filter((message) => message.state !== "created")} />
-        </TimelineView>
-        <div className="dock">
-          <Notices
-            notices={model.notices}
-            onDismiss={(key) => {
-              session.dismiss(key);
+      <GoingBackContext.Provider value={phase === "archived" ? null : going}>
+        <div className="conversation-page" data-testid="conversation-page" data-phase={phase}>
+          <ConversationHeader
+            model={model}
+            phase={phase}
+            onRename={(title) => {
+              session.showTitle(title);
+            }}
+            onSleep={() => void session.sleep()}
+            onDeleted={() => {
+              navigate("/");
             }}
           />
-          <div className={`dock-box ${phase}`}>
-            <StatusBar model={model} phase={phase} onRequest={request} onRetry={retry} />
-            {phase === "confirming" && <ApprovalBar actions={awaitedActions(model.timeline)} onAnswer={answer} />}
-            <Composer
-              draftKey={`drydock.draft.${id}`}
-              label="Message to the agent"
-              placeholder={PLACEHOLDERS[phase] ?? "Write a message"}
-              disabled={!acceptsMessage(phase) && phase !== "starting"}
-              hint={HINTS[phase] ?? ""}
-              onSend={send}
-            >
-              <Usage metrics={model.metrics} />
-            </Composer>
+          <TimelineView
+            items={model.timeline.items}
+            undone={model.timeline.undone}
+            output={model.streams.output}
+            awake={!DORMANT.has(phase)}
+            prepends={model.prepends}
+            older={model.older}
+            onLoadOlder={() => void session.loadOlder()}
+            sent={sent}
+          >
+            <Pending messages={model.pending.filter((message) => message.state === "created")} />
+            <Streaming streams={model.streams.responses} />
+            {model.retry !== "" && RETRYING.has(phase) && <Retry message={model.retry} />}
+            {launching && <StartProgress steps={model.progress} since={startOf(model)} />}
+            <Pending messages={model.pending.filter((message) => message.state !== "created")} />
+          </TimelineView>
+          <div className="dock">
+            <Notices
+              notices={model.notices}
+              onDismiss={(key) => {
+                session.dismiss(key);
+              }}
+            />
+            <div className={`dock-box ${phase}`}>
+              <StatusBar model={model} phase={phase} onRequest={request} onRetry={retry} />
+              {phase === "confirming" && <ApprovalBar actions={awaitedActions(model.timeline)} onAnswer={answer} />}
+              <Composer
+                draftKey={`drydock.draft.${id}`}
+                label="Message to the agent"
+                placeholder={PLACEHOLDERS[phase] ?? "Write a message"}
+                disabled={!acceptsMessage(phase) && phase !== "starting"}
+                hint={HINTS[phase] ?? ""}
+                onSend={send}
+              >
+                <Usage metrics={model.metrics} />
+              </Composer>
+            </div>
           </div>
+          <Announcer phase={phase} model={model} />
+          {target !== undefined && (
+            <ConfirmDialog
+              title="Go back?"
+              text="What came after that place counts no more, and the files in the workspace become as they were then. All of it stays in the history and can be brought back."
+              confirmLabel="Go back"
+              onCancel={() => {
+                setTarget(undefined);
+              }}
+              onConfirm={() => {
+                setTarget(undefined);
+                void session.goBack(target);
+              }}
+            />
+          )}
         </div>
-        <Announcer phase={phase} model={model} />
-      </div>
+      </GoingBackContext.Provider>
     </FoldsContext.Provider>
   );
 }

@@ -6,7 +6,9 @@
  */
 import type { ActionEvent, ConversationEvent, ObservationEvent } from "../protocol/events";
 import { isAction } from "../protocol/events";
-import { booleanField, stringField } from "../protocol/fields";
+import { booleanField, numberField, stringField } from "../protocol/fields";
+import { Branches } from "./branches";
+import { placeUpTo } from "./places";
 
 export type ItemKind =
   | "user"
@@ -25,6 +27,7 @@ export type ItemKind =
   | "recall"
   | "system"
   | "notice"
+  | "rewind"
   | "generic";
 
 export interface TimelineItem {
@@ -33,6 +36,10 @@ export interface TimelineItem {
   readonly kind: ItemKind;
   readonly action: ActionEvent | null;
   readonly observation: ObservationEvent | null;
+  /** Whether the conversation was taken back to before it. */
+  readonly undone: boolean;
+  /** Of a rewind: what the history goes on after, in words. */
+  readonly place?: string;
 }
 
 export interface Timeline {
@@ -41,10 +48,13 @@ export interface Timeline {
   readonly positions: Map<number, number>;
   /** Ids of the actions that wait for approval, in their order: a batch is decided on as a whole. */
   awaiting: readonly number[];
+  readonly branches: Branches;
+  /** How many items are undone. */
+  undone: number;
 }
 
 export function createTimeline(): Timeline {
-  return { items: [], positions: new Map(), awaiting: [] };
+  return { items: [], positions: new Map(), awaiting: [], branches: new Branches(), undone: 0 };
 }
 
 const HIDDEN_ACTIONS: ReadonlySet<string> = new Set(["null", "recall", "change_agent_state", "loop_recovery"]);
@@ -61,7 +71,7 @@ const ACTION_KINDS: Readonly<Record<string, ItemKind>> = {
   think: "think",
   finish: "finish",
   reject: "notice",
-  rewind: "notice",
+  rewind: "rewind",
   system: "system",
   condensation: "condensation",
   condensation_request: "condensation",
@@ -112,10 +122,26 @@ function addAction(timeline: Timeline, event: ActionEvent): void {
   }
   // Going back leaves questions behind that nobody will answer.
   if (event.action === "rewind") timeline.awaiting = [];
+  const place = event.action === "rewind" ? { place: takeBack(timeline, event) } : {};
   const position = timeline.items.length;
-  timeline.items.push({ key: `e${event.id}`, kind: actionKind(event), action: event, observation: null });
+  timeline.items.push({ key: `e${event.id}`, kind: actionKind(event), action: event, observation: null, undone: false, ...place });
   timeline.positions.set(event.id, position);
   if (awaitsApproval(event)) timeline.awaiting = [...timeline.awaiting, event.id];
+}
+
+/** Marks what counts no more, or counts again; the only step here that looks at all items. Returns the place in words. */
+function takeBack(timeline: Timeline, event: ActionEvent): string {
+  const to = numberField(event.args, "to") ?? -1;
+  timeline.branches.rewind(event.id, to);
+  const counts = timeline.branches.counting();
+  timeline.undone = 0;
+  timeline.items.forEach((item, index) => {
+    // What was asked and approved has the id of the approval: its first id says where it stands.
+    const undone = !counts(Number(item.key.slice(1)));
+    if (undone) timeline.undone += 1;
+    if (undone !== item.undone) timeline.items[index] = { ...item, undone };
+  });
+  return to < 0 ? "" : placeUpTo(timeline.items, to);
 }
 
 function awaited(timeline: Timeline, id: number): ActionEvent | null {
@@ -171,5 +197,6 @@ function addObservation(timeline: Timeline, event: ObservationEvent): void {
     kind: OBSERVATION_KINDS[event.observation] ?? "generic",
     action: null,
     observation: event,
+    undone: false,
   });
 }

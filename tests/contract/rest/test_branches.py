@@ -53,7 +53,7 @@ async def test_a_conversation_is_taken_back_and_the_log_says_so(server: Server) 
     after = await server.events(conversation_id, start_id=answer["id"])
     assert after[0]["action"] == "rewind"
     assert after[0]["args"]["to"] == place
-    assert after[0]["message"].startswith(f"The conversation was taken back to event {place}.")
+    assert after[0]["message"].startswith(f"The conversation was taken back to an earlier point (event {place}).")
     assert after[-1]["extras"]["agent_state"] == "awaiting_user_input"
     assert (await server.events(conversation_id))[: len(before)] == before
 

@@ -4,6 +4,10 @@ import { createContext, useContext, useSyncExternalStore } from "react";
 export class Folds {
   readonly #open = new Map<string, boolean>();
   readonly #listeners = new Set<() => void>();
+  #changes = 0;
+
+  /** How often anything was opened or closed. */
+  readonly changes = (): number => this.#changes;
 
   readonly subscribe = (listener: () => void): (() => void) => {
     this.#listeners.add(listener);
@@ -18,6 +22,7 @@ export class Folds {
 
   set(key: string, open: boolean): void {
     this.#open.set(key, open);
+    this.#changes += 1;
     for (const listener of this.#listeners) listener();
   }
 }

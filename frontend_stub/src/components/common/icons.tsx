@@ -37,6 +37,12 @@ export const MenuIcon = (props: IconProps) => (
   </Icon>
 );
 
+export const BackIcon = (props: IconProps) => (
+  <Icon {...props}>
+    <path d="M7 5 3.5 8.5 7 12M4 8.5h8a4 4 0 0 1 0 8H9" />
+  </Icon>
+);
+
 export const CloseIcon = (props: IconProps) => (
   <Icon {...props}>
     <path d="m5 5 10 10M15 5 5 15" />

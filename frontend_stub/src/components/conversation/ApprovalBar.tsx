@@ -1,5 +1,5 @@
 /** The agent asks before it acts: what it wants to do, and the two answers. */
-import { useEffect } from "react";
+import { useEffect, useState } from "react";
 import type { ActionEvent } from "../../protocol/events";
 import { HIGH_RISK } from "../../protocol/events";
 import { numberField, stringField } from "../../protocol/fields";
@@ -28,15 +28,17 @@ export type Answer = "approve" | "approve-for-good" | "reject";
 interface ApprovalBarProps {
   /** Everything that one answer decides on. */
   readonly actions: readonly ActionEvent[];
-  readonly onAnswer: (answer: Answer) => void;
+  /** `reason` is what the user says of a refusal; empty: nothing. */
+  readonly onAnswer: (answer: Answer, reason: string) => void;
 }
 
 export function ApprovalBar({ actions, onAnswer }: ApprovalBarProps) {
+  const [reason, setReason] = useState("");
   useEffect(() => {
     const onKeyDown = (event: KeyboardEvent) => {
       if (!event.metaKey && !event.ctrlKey) return;
-      if (event.key === "Enter") onAnswer("approve");
-      else if (event.key === "Backspace" && event.shiftKey) onAnswer("reject");
+      if (event.key === "Enter") onAnswer("approve", "");
+      else if (event.key === "Backspace" && event.shiftKey) onAnswer("reject", reason.trim());
       else return;
       event.preventDefault();
     };
@@ -44,7 +46,7 @@ export function ApprovalBar({ actions, onAnswer }: ApprovalBarProps) {
     return () => {
       window.removeEventListener("keydown", onKeyDown);
     };
-  }, [onAnswer]);
+  }, [onAnswer, reason]);
 
   const deeds = actions.map(describe);
   const [first] = deeds;
@@ -68,8 +70,20 @@ export function ApprovalBar({ actions, onAnswer }: ApprovalBarProps) {
           </div>
         ))}
       </div>
+      <input
+        type="text"
+        className="approval-reason"
+        data-testid="reject-reason"
+        aria-label="Why not"
+        placeholder="Why not? The agent reads it when you reject (optional)"
+        value={reason}
+        onChange={(event) => { setReason(event.target.value); }}
+        onKeyDown={(event) => {
+          if (event.key === "Enter" && !event.ctrlKey && !event.metaKey && !event.nativeEvent.isComposing && reason.trim() !== "") onAnswer("reject", reason.trim());
+        }}
+      />
       <div className="approval-actions">
-        <button type="button" className="button" data-testid="reject-button" title="Ctrl+Shift+Backspace" onClick={() => { onAnswer("reject"); }}>
+        <button type="button" className="button" data-testid="reject-button" title="Ctrl+Shift+Backspace" onClick={() => { onAnswer("reject", reason.trim()); }}>
           {deeds.length > 1 ? "Reject all" : "Reject"}
         </button>
         <button
@@ -77,11 +91,11 @@ export function ApprovalBar({ actions, onAnswer }: ApprovalBarProps) {
           className="button"
           data-testid="approve-for-good-button"
           title="In this conversation nothing waits for you any more"
-          onClick={() => { onAnswer("approve-for-good"); }}
+          onClick={() => { onAnswer("approve-for-good", ""); }}
         >
           Approve and don’t ask again
         </button>
-        <button type="button" className="button primary" data-testid="approve-button" title="Ctrl+Enter" onClick={() => { onAnswer("approve"); }}>
+        <button type="button" className="button primary" data-testid="approve-button" title="Ctrl+Enter" onClick={() => { onAnswer("approve", ""); }}>
           {deeds.length > 1 ? "Approve all" : "Approve"}
         </button>
       </div>

@@ -1,15 +1,20 @@
 /** The history as a scrolled list that draws only what is near the window, and stays at its end while it grows. */
-import { useDeferredValue, useEffect } from "react";
+import { useContext, useDeferredValue, useEffect, useSyncExternalStore } from "react";
 import type { ReactNode } from "react";
 import { Virtualizer } from "virtua";
 import type { TimelineItem } from "../../state/timeline";
+import { FoldsContext } from "../common/folds";
 import { DownIcon } from "../common/icons";
+import { UndoneLine } from "../items/RewindLine";
 import { TimelineRow } from "../items/TimelineRow";
 import { Spinner } from "../common/Spinner";
+import { isStretch, rowsOf } from "./rows";
 import { useStickToEnd } from "./useStickToEnd";
 
 interface TimelineViewProps {
   readonly items: readonly TimelineItem[];
+  /** How many of them are undone. */
+  readonly undone: number;
   readonly output: ReadonlyMap<number, string>;
   readonly awake: boolean;
   /** How often older history was put in front: the view then stays where it is. */
@@ -26,8 +31,11 @@ interface TimelineViewProps {
 const OLDER_MARGIN = 800;
 
 export function TimelineView(props: TimelineViewProps) {
-  const { items, output, awake, prepends, older, onLoadOlder, sent, children } = props;
+  const { items, undone, output, awake, prepends, older, onLoadOlder, sent, children } = props;
   const { scroller, content, atEnd, toEnd } = useStickToEnd();
+  const folds = useContext(FoldsContext);
+  useSyncExternalStore(folds.subscribe, folds.changes);
+  const rows = undone === 0 ? items : rowsOf(items, folds);
   // Lags one rendering behind, so `shift` is true exactly for the rendering in which items came in front.
   const settledPrepends = useDeferredValue(prepends);
 
@@ -47,15 +55,19 @@ export function TimelineView(props: TimelineViewProps) {
       {/* eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- a scrollable region must take focus */}
       <div ref={scroller} className="timeline" role="log" aria-label="Conversation" aria-live="off" tabIndex={0} data-testid="timeline" onScroll={askForOlder}>
         <div ref={content} className="timeline-content">
-          <Virtualizer scrollRef={scroller} data={items} shift={prepends !== settledPrepends} bufferSize={600}>
-            {(item) => (
-              <TimelineRow
-                key={item.key}
-                item={item}
-                awake={awake || item.observation !== null}
-                liveOutput={item.observation === null && item.action !== null ? (output.get(item.action.id) ?? "") : ""}
-              />
-            )}
+          <Virtualizer scrollRef={scroller} data={rows} shift={prepends !== settledPrepends} bufferSize={600}>
+            {(row) =>
+              isStretch(row) ? (
+                <UndoneLine key={row.key} stretch={row} />
+              ) : (
+                <TimelineRow
+                  key={row.key}
+                  item={row}
+                  awake={!row.undone && (awake || row.observation !== null)}
+                  liveOutput={row.observation === null && row.action !== null ? (output.get(row.action.id) ?? "") : ""}
+                />
+              )
+            }
           </Virtualizer>
           {children}
         </div>

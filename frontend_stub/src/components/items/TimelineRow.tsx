@@ -7,6 +7,7 @@ import { DelegateCard } from "./DelegateCard";
 import { EditCard, ReadCard } from "./FileCards";
 import { AgentMessage, FinishCard, UserMessage } from "./messages";
 import { McpCard } from "./McpCard";
+import { RewindLine } from "./RewindLine";
 import { isFileSearch, SearchCard } from "./SearchCard";
 import {
   CondensationCard,
@@ -62,11 +63,13 @@ function draw({ item, liveOutput, awake }: TimelineRowProps) {
       return action === null ? null : <SystemLine foldKey={key} action={action} />;
     case "notice":
       return <NoticeLine {...pair} />;
+    case "rewind":
+      return action === null ? null : <RewindLine action={action} observation={observation} place={item.place ?? ""} />;
     case "generic":
       return <GenericCard {...pair} />;
   }
 }
 
 export const TimelineRow = memo(function TimelineRow(props: TimelineRowProps) {
-  return <div className="row">{draw(props)}</div>;
+  return <div className={props.item.undone ? "row undone" : "row"}>{draw(props)}</div>;
 });

@@ -1,9 +1,13 @@
 /** What was said: by the user, by the agent, and the agent's closing words. */
 import type { ActionEvent } from "../../protocol/events";
 import { stringField, stringListField } from "../../protocol/fields";
+import type { ReactNode } from "react";
+import { useContext } from "react";
 import { CopyButton } from "../common/CopyButton";
-import { CheckIcon } from "../common/icons";
+import { CheckIcon, MoreIcon } from "../common/icons";
 import { Markdown } from "../common/Markdown";
+import { Menu } from "../common/Menu";
+import { GoingBackContext } from "../conversation/goingBack";
 import { Step } from "./Step";
 
 export function UserBubble({
@@ -11,14 +15,18 @@ export function UserBubble({
   images = [],
   files = [],
   waiting = "",
+  tools = null,
 }: {
   readonly text: string;
   readonly images?: readonly string[];
   readonly files?: readonly string[];
   readonly waiting?: string;
+  /** What can be done with it, beside it. */
+  readonly tools?: ReactNode;
 }) {
   return (
     <div className="user-row" data-testid={waiting === "" ? "user-message" : "pending-message"}>
+      {tools}
       {waiting === "" && <CopyButton text={text} label="Copy message" />}
       <div className={waiting === "" ? "user-bubble" : "user-bubble waiting"}>
         <span className="visually-hidden">You said: </span>
@@ -42,8 +50,24 @@ export function UserBubble({
 }
 
 export function UserMessage({ event }: { readonly event: ActionEvent }) {
+  const going = useContext(GoingBackContext);
+  const before = event.id - 1;
+  const entries =
+    going === null || event.id < 0
+      ? []
+      : [
+          { label: "Go back to before this message", testId: "go-back", onSelect: () => { going.goBack(before < 0 ? null : before); } },
+          ...(before < 0 ? [] : [{ label: "Begin another conversation here", testId: "fork", onSelect: () => { going.fork(before); } }]),
+        ];
   return (
     <UserBubble
+      tools={
+        entries.length > 0 && (
+          <Menu label="More about this message" className="copy-button" testId="message-menu" entries={entries}>
+            <MoreIcon size={15} />
+          </Menu>
+        )
+      }
       text={stringField(event.args, "content") || event.message}
       images={stringListField(event.args, "image_urls").filter((url) => url.startsWith("data:image/"))}
       files={stringListField(event.args, "file_urls")}
