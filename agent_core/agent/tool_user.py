@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
@@ -24,6 +23,7 @@ from agent_core.skills.skill import Skill
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.invoke_skill import InvokeSkillTool
 from agent_core.tools.registry import canonical_name
+from agent_core.tools.spec import NamesRegex
 
 
 class ToolUser(Tagged):
@@ -38,22 +38,13 @@ class ToolUser(Tagged):
     """
 
     tools: ToolSpecs = Field(default_factory=list)
-    filter_tools_regex: str | None = None
+    filter_tools_regex: NamesRegex = None
     include_default_tools: list[str] = Field(default_factory=lambda: list(DEFAULT_TOOL_NAMES))
     tool_concurrency_limit: int = Field(default=1, ge=1)
     agent_context: AgentContext | None = None
 
     _tools_map: dict[str, ToolDefinition] | None = PrivateAttr(default=None)
     _brought: dict[str, frozenset[str]] = PrivateAttr(default_factory=dict)
-
-    @field_validator("filter_tools_regex")
-    @classmethod
-    def _is_regex(cls, value: str | None) -> str | None:
-        try:
-            re.compile(value or "")
-        except re.error as error:
-            raise ValueError(f"{value!r} is no regular expression: {error}") from None
-        return value
 
     @field_validator("include_default_tools")
     @classmethod

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Final, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
@@ -14,7 +13,7 @@ from agent_core.events.messages import Frozen
 from agent_core.tools.finish import FinishTool
 from agent_core.tools.presets import BROWSER_TOOLS, preset_tools
 from agent_core.tools.registry import canonical_name, resolve_tool
-from agent_core.tools.spec import Tool
+from agent_core.tools.spec import NamesRegex, Tool
 from agent_core.tools.think import ThinkTool
 
 MAX_TOOLS: Final = 100
@@ -58,19 +57,10 @@ class AgentOptions(Frozen):
     enable_sub_agents: bool | None = None
     cli_mode: bool | None = None
     disabled_microagents: list[str] | None = Field(default=None, max_length=MAX_TOOLS)
-    filter_tools_regex: str | None = Field(default=None, max_length=MAX_REGEX_CHARS)
+    filter_tools_regex: NamesRegex = Field(default=None, max_length=MAX_REGEX_CHARS)
     tool_concurrency_limit: int | None = Field(default=None, ge=1, le=MAX_TOGETHER)
     preset: str | None = None
     tools: Annotated[list[Tool] | None, BeforeValidator(_specs), Field(max_length=MAX_TOOLS)] = None
-
-    @field_validator("filter_tools_regex")
-    @classmethod
-    def _is_regex(cls, value: str | None) -> str | None:
-        try:
-            re.compile(value or "")
-        except re.error as error:
-            raise ValueError(f"{value!r} is no regular expression: {error}") from None
-        return value
 
     @field_validator("preset")
     @classmethod

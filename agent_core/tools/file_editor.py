@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal
 
@@ -10,10 +9,9 @@ from pydantic import Field
 
 from agent_core.events.messages import ImageContent, TextContent
 from agent_core.events.schema import Action, Observation
-from agent_core.tools.execution import ToolExecutor, present_call
 from agent_core.tools.file_keys import FileTool
-from agent_core.tools.own_sandbox import OwnSandbox, open_own_sandbox
 from agent_core.tools.registry import register_tool
+from agent_core.tools.sandbox_executor import SandboxExecutor
 from agent_core.tools.spec import ToolAnnotations, ToolContext
 
 LIMIT_SECONDS = 60.0
@@ -50,47 +48,18 @@ class FileEditorObservation(Observation):
     diff: str | None = None
 
 
-class FileEditorExecutor(ToolExecutor[FileEditorAction, FileEditorObservation]):
+class FileEditorExecutor(SandboxExecutor[FileEditorAction, FileEditorObservation]):
     """Has the runner do it; refusals (no such file, not unique …) are observations, not exceptions.
 
     Without a conversation it works in a sandbox of its own on `workspace_root`, or else the present folder.
     """
 
     def __init__(self, workspace_root: str = "") -> None:
+        super().__init__(workspace_root)
         self.workspace_root = workspace_root
-        self._own: OwnSandbox | None = None
 
-    def __call__(self, action: FileEditorAction, conversation: ToolContext | None = None) -> FileEditorObservation:
-        """Do it and wait.
-
-        Raises:
-            SandboxError: the sandbox cannot be had; the message says why and what to do.
-        """
-        call = present_call()
-        if call is not None:
-            return call.do(lambda context: _run(action, context, key=None))
-        return self._alone().submit(lambda context: _run(action, context, key=None)).result()
-
-    async def acall(self, action: FileEditorAction, conversation: ToolContext | None = None) -> FileEditorObservation:
-        """Do it as a conversation's action, which changes a file at most once."""
-        if conversation is None:
-            return await asyncio.wrap_future(self._alone().submit(lambda context: _run(action, context, key=None)))
-        return await _run(action, conversation, key=conversation.idempotency_key)
-
-    def close(self) -> None:
-        """End the sandbox of its own, if it made one."""
-        own, self._own = self._own, None
-        if own is not None:
-            own.close()
-
-    def _alone(self) -> OwnSandbox:
-        if self._own is None:
-            self._own = open_own_sandbox(self.workspace_root)
-        return self._own
-
-
-async def _run(action: FileEditorAction, conversation: ToolContext, *, key: str | None) -> FileEditorObservation:
-    return FileEditorObservation(**await edit(action, conversation, key, {}))
+    async def carry_out(self, action: FileEditorAction, context: ToolContext, key: str | None) -> FileEditorObservation:
+        return FileEditorObservation(**await edit(action, context, key, {}))
 
 
 async def edit(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from agent_core.events.messages import Frozen, Message
 from agent_core.events.schema import Observation
@@ -32,6 +33,18 @@ class Tool(Frozen):
     @classmethod
     def _none_means_empty(cls, value: Any) -> Any:
         return {} if value is None else value
+
+
+def _checked_regex(value: str | None) -> str | None:
+    try:
+        re.compile(value or "")
+    except re.error as error:
+        raise ValueError(f"{value!r} is no regular expression: {error}") from None
+    return value
+
+
+NamesRegex = Annotated[str | None, AfterValidator(_checked_regex)]
+"""A field with a regular expression for names of tools, or None."""
 
 
 class ToolAnnotations(Frozen):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -10,9 +9,8 @@ from pydantic import Field
 from agent_core.events.messages import ImageContent, TextContent
 from agent_core.events.schema import Action, Observation
 from agent_core.tools.definition import ToolDefinition
-from agent_core.tools.execution import ToolExecutor, present_call
-from agent_core.tools.own_sandbox import OwnSandbox, open_own_sandbox
 from agent_core.tools.registry import register_tool
+from agent_core.tools.sandbox_executor import SandboxExecutor
 from agent_core.tools.spec import ToolAnnotations, ToolContext
 
 SOFT_TIMEOUT_SECONDS = 30.0
@@ -85,7 +83,7 @@ class TerminalObservation(Observation):
         return [TextContent(text=joined)]
 
 
-class TerminalExecutor(ToolExecutor[TerminalAction, TerminalObservation]):
+class TerminalExecutor(SandboxExecutor[TerminalAction, TerminalObservation]):
     """Runs terminal actions: in the sandbox of the conversation that asks, or else in one of its own.
 
     Tools may share one: then they share a shell. Called in a thread, by itself or from another tool's executor, it
@@ -100,42 +98,12 @@ class TerminalExecutor(ToolExecutor[TerminalAction, TerminalObservation]):
     def __init__(
         self, working_dir: str = "", *, session: str = "default", soft_timeout: float = SOFT_TIMEOUT_SECONDS
     ) -> None:
-        self.working_dir = working_dir
+        super().__init__(working_dir)
         self._session = session
         self._soft_timeout = soft_timeout
-        self._own: OwnSandbox | None = None
 
-    def __call__(self, action: TerminalAction, conversation: ToolContext | None = None) -> TerminalObservation:
-        """Run it and wait.
-
-        Raises:
-            ToolError: the sandbox refused the arguments.
-            SandboxError: the sandbox cannot be had; the message says why and what to do.
-        """
-        call = present_call()
-        if call is not None:
-            return call.do(lambda context: self._run(action, context, key=None))
-        return self._alone().submit(lambda context: self._run(action, context, key=None)).result()
-
-    async def acall(self, action: TerminalAction, conversation: ToolContext | None = None) -> TerminalObservation:
-        """Run it as a conversation's action, which it does at most once."""
-        if conversation is None:
-            return await asyncio.wrap_future(self._alone().submit(lambda context: self._run(action, context, key=None)))
-        return await self._run(action, conversation, key=conversation.idempotency_key)
-
-    def close(self) -> None:
-        """End the sandbox of its own, if it made one."""
-        own, self._own = self._own, None
-        if own is not None:
-            own.close()
-
-    def _alone(self) -> OwnSandbox:
-        if self._own is None:
-            self._own = open_own_sandbox(self.working_dir)
-        return self._own
-
-    async def _run(self, action: TerminalAction, conversation: ToolContext, *, key: str | None) -> TerminalObservation:
-        limit = action.timeout if action.timeout is not None else conversation.hard_timeout
+    async def carry_out(self, action: TerminalAction, context: ToolContext, key: str | None) -> TerminalObservation:
+        limit = action.timeout if action.timeout is not None else context.hard_timeout
         arguments: dict[str, Any] = {
             "session": self._session,
             "command": action.command,
@@ -145,15 +113,15 @@ class TerminalExecutor(ToolExecutor[TerminalAction, TerminalObservation]):
             "reset": action.reset,
             "max_output": MAX_OUTPUT_CHARS,
         }
-        if not action.is_input and (secrets := await conversation.secrets_for(action.command)):
+        if not action.is_input and (secrets := await context.secrets_for(action.command)):
             arguments["env"] = secrets
-        reply = await conversation.sandbox.request(
+        reply = await context.sandbox.request(
             "shell.run",
             arguments,
             key=key,
             # Without a hard limit a command that keeps printing may run for ever; the user can always stop it.
             limit_seconds=None if limit is None else limit + OUTER_MARGIN_SECONDS,
-            on_output=conversation.emit_output,
+            on_output=context.emit_output,
         )
         result = reply.result
         status: TerminalStatus = result["status"]
