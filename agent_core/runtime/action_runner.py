@@ -19,7 +19,7 @@ from agent_core.runtime.answers import FAILED_ID, failure, interrupted
 from agent_core.runtime.call_context import CallContext
 from agent_core.runtime.hook_calls import ConversationHooks
 from agent_core.runtime.latest_results import LatestResults
-from agent_core.runtime.resource_locks import ResourceLocks
+from agent_core.runtime.resource_locks import ResourceLocks, Turn
 from agent_core.security.secrets import SecretRegistry
 from agent_core.tools.clients import Clients
 from agent_core.tools.definition import ToolDefinition
@@ -82,18 +82,20 @@ class ActionRunner:
         return f"{self._stream.conversation_id}:{action.id}"
 
     async def execute(self, action: ActionEvent) -> AnyEvent:
-        """Carry it out; what answers it."""
-        definition = await tool_called(action.tool_name, self._tools)
+        """Carry it out; what answers it. Of calls that touch the same the one that was begun first comes first."""
+        definition = self._tools.get(action.tool_name) or await tool_called(action.tool_name, self._tools)
         if definition is None or action.action is None or isinstance(action.action, UnknownAction):
             return failure(action, f"Tool {action.tool_name!r} is not available in this conversation any more.")
         hooks = self._hooks if action.source == "agent" else None
+        turn: Turn | None = None
         try:
+            turn = self._locks.turn(definition.name, definition.declared_resources(action.action))
             if hooks is not None and (refused := await hooks.before(action)) is not None:
                 return refused
-            async with self._locks.held(definition.name, definition.declared_resources(action.action)):
+            async with turn:
                 latest = await self._latest.of(action.tool_name)
-                context = self._context(action, latest)
-                observation = await definition.acall(action.action, context)
+                observation = await definition.acall(action.action, self._context(action, latest))
+                self._latest.done(action, observation)
             if hooks is not None and (words := await hooks.after(action, observation)):
                 said = [TextContent(text=f"[A hook says] {text}") for text in words]
                 observation = observation.model_copy(update={"content": [*observation.content, *said]})
@@ -108,6 +110,9 @@ class ActionRunner:
             logger.exception("tool %s failed in %s", action.tool_name, self._key(action))
             text = f"Error executing tool {action.tool_name!r}: unexpected {type(error).__name__}."
             return failure(action, text, classification="internal", error_id=FAILED_ID)
+        finally:
+            if turn is not None:
+                turn.leave()
         path = getattr(action.action, "path", None)
         rules = self._rules_for(path) if isinstance(path, str) and path else None
         return ObservationEvent(

@@ -1,11 +1,11 @@
-"""Locks on what calls touch, so that those run together that cannot disturb one another (agent-core 2.5.4)."""
+"""Places in line for what calls touch: those run together that do not disturb one another (agent-core 2.5.4)."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Final
+from collections import deque
+from types import TracebackType
+from typing import Final, Self
 
 from agent_core.errors import ToolError
 from agent_core.tools.spec import DeclaredResources
@@ -15,44 +15,70 @@ OTHER_SECONDS: Final = 30.0
 
 
 class ResourceLocks:
-    """One lock for each resource that is used or waited for."""
+    """A line for each resource that is used or waited for; whoever is first in it may use it."""
 
     def __init__(self) -> None:
-        self._locks: dict[str, asyncio.Lock] = {}
-        self._users: dict[str, int] = {}
+        self._lines: dict[str, deque[Turn]] = {}
 
-    @asynccontextmanager
-    async def held(self, tool_name: str, resources: DeclaredResources) -> AsyncIterator[None]:
-        """Hold what a call touches: its keys, or the whole tool where it does not say; nothing where it says nothing.
+    def turn(self, tool_name: str, resources: DeclaredResources) -> Turn:
+        """A place, taken at once, in the lines of all that a call touches: so calls keep the order in which they asked.
 
-        All are taken in the order of their names, so no two calls wait for each other.
-
-        Raises:
-            ToolError: one was not free in time.
+        That is its keys, or the whole tool where it does not say; nothing where it says nothing. To be entered, which
+        waits until it is first everywhere, and left; no two ever wait for each other.
         """
         keys = sorted(set(resources.keys)) if resources.declared else [f"tool:{tool_name}"]
-        async with AsyncExitStack() as stack:
-            for key in keys:
-                await stack.enter_async_context(self._one(key))
-            yield
+        turn = Turn(self._lines, keys)
+        for key in keys:
+            self._lines.setdefault(key, deque()).append(turn)
+        return turn
 
-    @asynccontextmanager
-    async def _one(self, key: str) -> AsyncIterator[None]:
-        lock = self._locks.setdefault(key, asyncio.Lock())
-        self._users[key] = self._users.get(key, 0) + 1
+
+class Turn:
+    """One call's places; made by `ResourceLocks.turn`."""
+
+    def __init__(self, lines: dict[str, deque[Turn]], keys: list[str]) -> None:
+        self._lines = lines
+        self._keys = keys
+        self._moved = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        """Wait until everything is free.
+
+        Raises:
+            ToolError: something was not free in time.
+        """
+        try:
+            for key in self._keys:
+                await self._be_first(key)
+        except BaseException:
+            self.leave()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.leave()
+
+    def leave(self) -> None:
+        """Give up all places; once is enough, more does no harm."""
+        keys, self._keys = self._keys, []
+        for key in keys:
+            line = self._lines[key]
+            line.remove(self)
+            if line:
+                line[0]._moved.set()
+            else:
+                del self._lines[key]
+
+    async def _be_first(self, key: str) -> None:
+        line = self._lines[key]
         limit = LOCK_SECONDS.get(key.partition(":")[0], OTHER_SECONDS)
         try:
-            try:
-                async with asyncio.timeout(limit):
-                    await lock.acquire()
-            except TimeoutError:
-                text = f"{key} is in use by another call, and was not free within {limit:g} s; try again later"
-                raise ToolError(text) from None
-            try:
-                yield
-            finally:
-                lock.release()
-        finally:
-            self._users[key] -= 1
-            if not self._users[key]:
-                del self._users[key], self._locks[key]
+            async with asyncio.timeout(limit):
+                while line[0] is not self:
+                    self._moved.clear()
+                    await self._moved.wait()
+        except TimeoutError:
+            text = f"{key} is in use by another call, and was not free within {limit:g} s; try again later"
+            raise ToolError(text) from None

@@ -102,6 +102,7 @@ class Runtime:
             clients=self.client_calls,
         )
         self._queue: deque[ActionEvent] = deque()
+        self._begun: deque[ActionEvent] = deque()
         self._worker: asyncio.Task[None] | None = None
         self._running: dict[int, asyncio.Task[AnyEvent]] = {}
         self._position = -1
@@ -194,34 +195,39 @@ class Runtime:
 
     def _enqueue(self, action: ActionEvent) -> None:
         self._queue.append(action)
+        self._fill()
         if self._worker is None or self._worker.done():
             self._worker = asyncio.create_task(self._work(), name=f"runtime:{self._stream.conversation_id}")
 
-    async def _work(self) -> None:
-        while batch := self._next_batch():
-            running = [self._begin(action) for action in batch]
-            for action, task in zip(batch, running, strict=True):
-                # In the order of the calls, whichever is done first (agent-core 1.4).
-                answer = await self._result(action, task)
-                self._running.pop(action.id, None)
-                await self._answer(action, answer)
-
-    def _next_batch(self) -> list[ActionEvent]:
-        """What runs next: one action, or several calls of one answer where those may run together."""
-        batch: list[ActionEvent] = []
-        while self._queue and len(batch) < self._concurrency:
-            action = self._queue[0]
-            if batch and (action.source != "agent" or action.llm_response_id != batch[0].llm_response_id):
-                break
-            self._queue.popleft()
+    def _fill(self) -> None:
+        """Begin what may run now: one action, or several calls of one answer where those may run together."""
+        while self._queue and self._may_begin(self._queue[0]):
+            action = self._queue.popleft()
             if action.id in self._unanswered:
-                batch.append(action)
-        return batch
+                self._begin(action)
 
-    def _begin(self, action: ActionEvent) -> asyncio.Task[AnyEvent]:
+    def _may_begin(self, action: ActionEvent) -> bool:
+        if not self._begun:
+            return True
+        first, busy = self._begun[0], sum(not task.done() for task in self._running.values())
+        together = action.source == first.source == "agent" and action.llm_response_id == first.llm_response_id
+        return together and self._concurrency > 1 and busy < self._concurrency
+
+    def _begin(self, action: ActionEvent) -> None:
         task = asyncio.create_task(self._actions.execute(action), name=f"action:{self._key(action)}")
+        self._begun.append(action)
         self._running[action.id] = task
-        return task
+        task.add_done_callback(lambda _task: self._fill())
+
+    async def _work(self) -> None:
+        while self._begun:
+            # In the order of the calls, whichever is done first (agent-core 1.4).
+            action = self._begun[0]
+            answer = await self._result(action, self._running[action.id])
+            await self._answer(action, answer)
+            self._running.pop(action.id, None)
+            self._begun.popleft()
+            self._fill()
 
     async def _result(self, action: ActionEvent, task: asyncio.Task[AnyEvent]) -> AnyEvent:
         try:

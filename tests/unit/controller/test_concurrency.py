@@ -15,9 +15,12 @@ from agent_core.events.control import AgentState, ChangeAgentState
 from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, ObservationEvent
 from agent_core.events.schema import Action, Observation
 from agent_core.llm.llm import LLM
+from agent_core.security.confirmation import AlwaysConfirm
+from agent_core.session.agent_options import AgentOptions
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.registry import register_tool
 from agent_core.tools.spec import DeclaredResources, Tool
+from agent_core.tools.task_tracker import TaskTrackerObservation
 from tests.unit.controller.stage import REPLIES, Reply, Stage, ticks
 from tests.unit.controller.test_answers import is_in, until
 from tests.unit.controller.test_confirmation_flow import FINISHED
@@ -101,16 +104,70 @@ async def test_as_many_calls_run_together_as_the_agent_allows_and_the_results_ke
         await asked(stage, do("a", "b", "c"))
         await doing("a", "b")
         WORK.doing["b"].set()
+        await doing("a", "c")
+        assert not any(isinstance(event, ObservationEvent) for event in await stage.log())
+        WORK.doing["c"].set()
         await doing("a")
         assert not any(isinstance(event, ObservationEvent) for event in await stage.log())
         WORK.doing["a"].set()
-        await doing("c")
-        WORK.doing["c"].set()
         events = await until(stage, FINISHED, [REPLIES["finish"]])
     calls = [event.id for event in events if isinstance(event, ActionEvent)]
     results = [event for event in events if isinstance(event, ObservationEvent)]
     assert [event.cause for event in results] == calls
     assert [event.observation.text for event in results][:3] == ["did a", "did b", "did c"]
+
+
+async def test_of_a_hundred_calls_only_so_many_run_together_and_each_gets_its_own_answer_in_order() -> None:
+    names = [f"n{number:03}" for number in range(100)]
+    most = 0
+    async with working(8) as stage:
+        await asked(stage, do(*names))
+        async with asyncio.timeout(LIMIT_SECONDS):
+            left = set(names)
+            while left:
+                while not WORK.doing:  # noqa: ASYNC110 - any of them
+                    await asyncio.sleep(0)
+                most = max(most, len(WORK.doing))
+                name = max(WORK.doing)  # never the one that is waited for first
+                left.discard(name)
+                WORK.doing[name].set()
+                await ticks(5)
+        events = await until(stage, FINISHED, [REPLIES["finish"]])
+    calls = [event for event in events if isinstance(event, ActionEvent) and event.tool_name == "do"]
+    results = [event for event in events if isinstance(event, ObservationEvent) and event.tool_name == "do"]
+    assert most == 8
+    assert [event.cause for event in results] == [call.id for call in calls]
+    assert [event.observation.text for event in results] == [f"did {name}" for name in names]
+
+
+async def test_a_tool_that_remembers_sees_the_results_of_the_calls_before_it_in_the_same_answer() -> None:
+    plan, view = '{"command": "plan", "task_list": [{"title": "%s"}]}', '{"command": "view"}'
+    reply: Reply = ("", [("task_tracker", arguments) for arguments in (plan % "first", view, plan % "second", view)])
+    stage = Stage(settings={"agent_options": AgentOptions(tool_concurrency_limit=6)})
+    await stage.begin()
+    try:
+        await stage.say()
+        events = await until(stage, FINISHED, [reply, REPLIES["finish"]])
+    finally:
+        await stage.end()
+    results = [event.observation for event in events if isinstance(event, ObservationEvent)]
+    views = [one.text for one in results if isinstance(one, TaskTrackerObservation) and one.command == "view"]
+    assert [text.split()[-1] for text in views] == ["first", "second"]
+
+
+async def test_calls_that_were_approved_together_run_together() -> None:
+    async with working(3) as stage:
+        await stage.session.set_confirmation_policy(AlwaysConfirm())
+        await asked(stage, do("a", "b", "c"))
+        await until(stage, is_in(AgentState.AWAITING_USER_CONFIRMATION))
+        await doing()
+        await stage.session.send(ChangeAgentState(agent_state=AgentState.USER_CONFIRMED))
+        await doing("a", "b", "c")
+        for name in "cba":
+            WORK.doing[name].set()
+        events = await until(stage, lambda log: sum(isinstance(event, ObservationEvent) for event in log) == 3)
+    results = [event.observation.text for event in events if isinstance(event, ObservationEvent)]
+    assert results == ["did a", "did b", "did c"]
 
 
 async def test_by_default_one_call_runs_after_the_other() -> None:
