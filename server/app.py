@@ -38,6 +38,7 @@ from server.routes import (
     conversation_git,
     conversation_workspace,
     conversations,
+    git_providers,
     health,
     new_conversation,
     options,
@@ -190,7 +191,7 @@ def _make_api(settings: Settings, lifespan: Callable[[FastAPI], object]) -> Fast
     api = FastAPI(title="Drydock", version=VERSION, lifespan=lifespan, docs_url=None, redoc_url=None)  # type: ignore[arg-type]
     install_error_replies(api)
     for module in (
-        *(health, options, settings_routes),
+        *(health, options, settings_routes, git_providers),
         *(new_conversation, conversations, conversation_events, client_tool_calls, branches),
         *(conversation_files, conversation_git, conversation_workspace, ports),
     ):

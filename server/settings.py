@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator
 
 from agent_core.session.agent_options import AgentOptions
+from server.git_hosts import PROVIDERS, host_problem
 from server.mcp_config import McpConfig
 
 AUTO_TOKEN = "auto"  # noqa: S105 - a word that asks for a token, not a token
@@ -59,6 +60,7 @@ OptionalOptions = Annotated[AgentOptions | None, BeforeValidator(_from_json)]
 Programs = Annotated[Literal["sandbox", "host", "never"], BeforeValidator(_programs)]
 OptionalServers = Annotated[McpConfig | None, BeforeValidator(_from_json)]
 Seconds = Annotated[float, Field(ge=0)]
+HostTable = Annotated[dict[str, str], BeforeValidator(lambda value: _from_json(value) or {})]
 PositiveSeconds = Annotated[float, Field(gt=0)]
 
 
@@ -196,6 +198,19 @@ class Settings(BaseModel):
         5, description="What a sandbox's processes get to end by themselves."
     )
 
+    # Git
+    git_hosts: HostTable = Field(
+        {},
+        description="Addresses of git providers where they are not the public ones, such as "
+        '`github = "https://git.example.com"`; a table in the file, JSON in the variable. What a user stores with a '
+        "token wins.",
+    )
+    git_clone_seconds: PositiveSeconds = Field(600, description="Bound on cloning a conversation's repository.")
+    git_clone_depth: int = Field(0, ge=0, description="How many commits of each branch are cloned; 0: all.")
+    verify_git_tokens: bool = Field(
+        True, description="Whether a provider is asked if it knows a token before that is stored."
+    )
+
     # Model
     llm_model: OptionalText = Field(
         None, description="Model where the user chose none, such as `openai/gpt-5`; without any, the built-in demo."
@@ -243,6 +258,16 @@ class Settings(BaseModel):
         if not _DOMAIN.fullmatch(name) or len(name) > 200:
             raise ValueError(f"{value!r} is no domain: write a name such as preview.example.com, or none")
         return name
+
+    @field_validator("git_hosts")
+    @classmethod
+    def _hosts_are_addresses(cls, value: dict[str, str]) -> dict[str, str]:
+        for provider, host in value.items():
+            if provider not in PROVIDERS:
+                raise ValueError(f"{provider!r} is no provider; known are {', '.join(PROVIDERS)}")
+            if (problem := host_problem(host)) is not None:
+                raise ValueError(f"{provider} {problem}")
+        return value
 
     @field_validator("token")
     @classmethod

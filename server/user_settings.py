@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from agent_core.session.agent_options import AgentOptions
 from server.db.user_settings import StoredSettings
+from server.git_providers import token_values
 from server.mcp_config import McpConfig, agent_servers, read_config
 
 SECRET_FIELDS = ("llm_api_key", "search_api_key", "sandbox_api_key")
@@ -70,7 +71,7 @@ def public_form(settings: StoredSettings, own_servers: McpConfig | None = None) 
 
     The MCP servers of the whole server, `own_servers`, stand before the user's; what is secret in them is left out.
     """
-    data = settings.model_dump(mode="json") | dict.fromkeys(SECRET_FIELDS)
+    data = settings.model_dump(mode="json", exclude={"provider_tokens"}) | dict.fromkeys(SECRET_FIELDS)
     servers = data["mcp_config"]
     if own_servers is not None:
         servers = own_servers.without_secrets().followed_by(read_config(servers)).model_dump(mode="json")
@@ -78,7 +79,7 @@ def public_form(settings: StoredSettings, own_servers: McpConfig | None = None) 
         **data,
         "mcp_config": servers,
         "secrets_store": {"provider_tokens": {}},
-        "provider_tokens_set": {},
+        "provider_tokens_set": {name: token.host for name, token in settings.provider_tokens.items()},
         "llm_api_key_set": bool(settings.llm_api_key),
         "search_api_key_set": bool(settings.search_api_key),
     }
@@ -88,4 +89,4 @@ def secret_values(settings: StoredSettings) -> list[str]:
     """Every stored secret, for masking."""
     values = (getattr(settings, name) for name in SECRET_FIELDS)
     servers = agent_servers(None, read_config(settings.mcp_config))
-    return [*(value.get_secret_value() for value in values if value), *servers.secrets]
+    return [*(value.get_secret_value() for value in values if value), *servers.secrets, *token_values(settings)]

@@ -29,6 +29,7 @@ KeyState = Literal["unknown", "running", "done", "lost"]
 _REPEATABLE = frozenset(
     {"ping", "ports.list", "file.read", "search.glob", "search.grep", "shell.interrupt", "shell.kill"}
     | {"workspace.facts", "workspace.snapshot", "workspace.restore", "workspace.pack", "workspace.unpack"}
+    | {"git.clone", "git.diff", "git.identity", "git.log", "git.status"}
     | {"folder.list", "transfer.read", "transfer.next", "transfer.write", "transfer.put", "transfer.drop"}
 )
 """Operations that may run again without harm, so that they need no key."""

@@ -35,6 +35,7 @@ from agent_core.session.after_close import AfterClose, let_go
 from agent_core.session.going_back import GoingBack
 from agent_core.session.making import as_sent, make_agent, make_secrets, make_step, prepare_tools
 from agent_core.session.parts import Parts, make_hooks, make_parts
+from agent_core.session.repository import set_up
 from agent_core.session.session_facts import SessionFacts
 from agent_core.session.settings import SessionSettings
 from agent_core.session.status_report import StatusReport
@@ -151,6 +152,8 @@ class AgentSession(SessionFacts):
             await self.sandbox.start(self._report.progress)
             self._tool_servers.sandbox_is_up()
             await plant(self.settings.seed, self.sandbox)
+            if self._parent is None:
+                await set_up(self.settings.git, self.sandbox, self.stream, self._report.step)
             await prepare_tools(self._tools.values(), self.sandbox)
             async with self._going_back.lock:
                 await self._begin(initial_message, max_steps)

@@ -25,6 +25,7 @@ from agent_core.security.hooks import HookConfig
 from agent_core.security.presets import get_default_analyzer
 from agent_core.security.secrets import GivenSecret
 from agent_core.session.agent_options import AgentOptions
+from agent_core.session.repository import GitSetup
 from agent_core.skills.context import AgentContext
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.spec import Tool
@@ -63,6 +64,7 @@ class SessionSettings:
         client_tools: tools that clients carry out, for an agent that is made here, beside all others.
         enable_browsing: whether an agent that is made here may have a browser, where its class says that it has one.
         enable_sub_agents: whether an agent that is made here can put sub-agents to work, where its class knows how.
+        git: the repository that its workspace begins with, and whose name stands on commits.
         confirm_subagents: decides about actions of sub-agents that wait for a user's word; None agrees where the policy
             here is `NeverConfirm`, and refuses otherwise.
     """
@@ -92,6 +94,7 @@ class SessionSettings:
     client_tools: tuple[Tool, ...] = ()
     enable_sub_agents: bool = False
     enable_browsing: bool = True
+    git: GitSetup = field(default_factory=GitSetup)
     confirm_subagents: ConfirmSubagents | None = None
 
     @property

@@ -37,6 +37,10 @@ class StatusReport:
         self._set(status_id if status_id != READY else self.status)
         self._publish(StatusNotice(status_id, text))
 
+    def step(self, status_id: str, text: str) -> None:
+        """Something is being done that does not count as a state of the sandbox (wire-protocol 5)."""
+        self._publish(StatusNotice(status_id, text))
+
     def ready(self) -> None:
         """Sandbox and agent are there."""
         self._set(READY)

@@ -23,6 +23,7 @@ _SKILL_ENTRIES = 5000
 _SKILL_BYTES = 64 * 1024
 _ALL_SKILLS_BYTES = 2 * 1024 * 1024
 _GIT_FILE_BYTES = 256 * 1024
+_FOLDERS = 1000
 
 _names: Dict[int, str] = {}
 
@@ -48,7 +49,7 @@ def find_python(path: str, names: Tuple[str, ...] = ("python", "python3")) -> Op
 
 def workspace(directory: str) -> Dict[str, Any]:
     """Return the facts of the workspace (result of ``workspace.facts``)."""
-    git = _git(directory)
+    git = _git(directory) or _git_below(directory)
     roots = [directory] if git is None or git["root"] in (None, directory) else [directory, git["root"]]
     return {
         "working_dir": directory,
@@ -57,7 +58,7 @@ def workspace(directory: str) -> Dict[str, Any]:
         "os": _system(),
         "python": ".".join(str(part) for part in sys.version_info[:3]),
         "git": git,
-        "instructions": _instructions(directory),
+        "instructions": [one for root in roots for one in _instructions(root)],
         "skills": _markdown(roots, _SKILL_FOLDERS),
         "agents": _markdown(roots, _AGENT_FOLDERS),
     }
@@ -139,6 +140,17 @@ def _git(directory: str) -> Optional[Dict[str, Optional[str]]]:
     common = _read(os.path.join(folder, "commondir"), 4096).strip()
     config = os.path.join(folder, common, "config") if common else os.path.join(folder, "config")
     return {"branch": branch, "remote": _remote(_read(config, _GIT_FILE_BYTES)), "root": root}
+
+
+def _git_below(directory: str) -> Optional[Dict[str, Optional[str]]]:
+    """The repository in a workspace that is none itself, if there is just one right below it: it was cloned there."""
+    try:
+        with os.scandir(directory) as entries:
+            folders = [one.path for one in entries if one.is_dir(follow_symlinks=False)][:_FOLDERS]
+    except OSError:
+        return None
+    found = [folder for folder in folders if os.path.exists(os.path.join(folder, ".git"))]
+    return _git(found[0]) if len(found) == 1 else None
 
 
 def _git_root(directory: str) -> Optional[str]:

@@ -1,6 +1,8 @@
-"""Bounds of what is asked of git; kept apart, so that the runner's start does not load what asks."""
+"""What those who ask git and those who do it agree on; kept apart, so that the runner's start loads nothing else."""
 
 from __future__ import annotations
+
+import os
 
 COMMITS = 200
 """The most commits in one answer."""
@@ -10,3 +12,12 @@ FILE_LIMIT = 1024 * 1024
 
 LOOK_SECONDS = 30.0
 """Within which a look at a repository is over."""
+
+CLONE_SECONDS = 600.0
+"""Within which a clone is over, where nothing else is said."""
+
+
+def scratch_of(folder: str) -> str:
+    """Where a clone is made before it gets its name."""
+    parent, name = os.path.split(folder)
+    return os.path.join(parent, f".{name}.cloning")

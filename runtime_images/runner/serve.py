@@ -46,7 +46,7 @@ def serve(socket_path: str, state_directory: str, workspace: str, idle_exit_seco
     searches, lints = Searches(loop, workspace), Lints(loop, workspace)
     browser, kernel = Browser(loop, workspace, state_directory), Kernel(loop, workspace, state_directory, boot)
     snapshots = Snapshots(loop, files, workspace, state_directory)
-    transfers, repositories = Transfers(loop, files, workspace), GitRequests(loop, workspace)
+    transfers, repositories = Transfers(loop, files, workspace), GitRequests(loop, files, workspace)
     asked = FileRequests(files, workspace)
     more = {**transfers.operations, **repositories.operations}
     requests = Requests(loop, workspace, boot, journal, asked, searches, lints, browser, kernel, snapshots, more)

@@ -14,10 +14,15 @@ from .loop import Loop, Timer
 from .workers import BusyError
 
 _RESULT_LIMIT = 8 * 1024 * 1024
+_PIPE_BYTES = 4096
+"""For which every pipe has room."""
 
 
 class SideProcess:
-    """One of them: the runner's own program with a subcommand, which reads an order and prints a result, as JSON."""
+    """One of them: the runner's own program with a subcommand, which reads an order and prints a result, as JSON.
+
+    Lines that it prints before the result are told to the asker at once.
+    """
 
     def __init__(self, loop: Loop, name: str, order: Dict[str, Any], limit_seconds: float, overdue: str) -> None:
         """Start it; ``overdue`` is the ``error`` of the result when it takes longer than the limit.
@@ -77,6 +82,11 @@ class SideProcess:
         except BlockingIOError:
             return
         self._output += data
+        while data and b"\n" in self._output:  # the result has none
+            line, _, rest = bytes(self._output).partition(b"\n")
+            self._output[:] = rest
+            if self._asker is not None:
+                self._asker.live(line.decode("utf-8", "replace"))
         if data and len(self._output) <= _RESULT_LIMIT:
             return
         output = bytes(self._output)
@@ -133,6 +143,15 @@ class SideProcesses:
 
 def _holding(data: bytes) -> int:
     """Return a descriptor from which these bytes can be read, however many they are."""
+    if len(data) > _PIPE_BYTES:
+        return _held_in_memory(data)
+    reader, writer = os.pipe()
+    os.write(writer, data)
+    os.close(writer)
+    return reader
+
+
+def _held_in_memory(data: bytes) -> int:
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("order")
     else:

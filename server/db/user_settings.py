@@ -16,10 +16,19 @@ from server.db.engine import Engines
 from server.db.tables import settings as settings_table
 from server.db.writer import Writer
 
-_ENCRYPTED = frozenset({"llm_api_key", "search_api_key", "sandbox_api_key", "mcp_config"})
-"""Fields that are secrets, or hold some (keys and environments of MCP servers)."""
+_ENCRYPTED = frozenset({"llm_api_key", "search_api_key", "sandbox_api_key", "mcp_config", "provider_tokens"})
+"""Fields that are secrets, or hold some (keys and environments of MCP servers, tokens of git providers)."""
 
 _log = logging.getLogger(__name__)
+
+
+class ProviderToken(BaseModel):
+    """A token for a provider of git repositories, and the provider's address where it is not the public one."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    token: SecretStr
+    host: str | None = None
 
 
 class StoredSettings(BaseModel):
@@ -55,6 +64,7 @@ class StoredSettings(BaseModel):
     email_verified: bool | None = None
     git_user_name: str | None = None
     git_user_email: str | None = None
+    provider_tokens: dict[str, ProviderToken] = Field(default_factory=dict)
     agent_options: dict[str, Any] | None = None
 
 
@@ -101,6 +111,9 @@ class SettingsRepository:
             value = getattr(settings, name)
             if isinstance(value, SecretStr):
                 value = value.get_secret_value()
+            elif name == "provider_tokens":
+                value = {key: {"token": one.token.get_secret_value(), "host": one.host} for key, one in value.items()}
+                value = value or None
             if value is not None:
                 document[name] = self._box.encrypt(json.dumps(value), purpose=_purpose(user_id, name))
         return document
@@ -112,7 +125,7 @@ class SettingsRepository:
                 readable[name] = json.loads(self._box.decrypt(document[name], purpose=_purpose(user_id, name)))
             except SecretUnreadableError as error:
                 _log.warning("the setting %s of user %r counts as not set: %s", name, user_id, error)
-                readable[name] = None
+                del readable[name]
         return readable
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 
 from agent_core.errors import DrydockError
+from agent_core.session.repository import folder_of
 from agent_core.tools.spec import SandboxAccess
 from server.db.conversations import ConversationRecord
 from server.dependencies import OwnConversation, ServicesDependency
@@ -71,8 +72,7 @@ async def read_git_log(
 
 def repository_folder(record: ConversationRecord) -> str:
     """What paths of changes are relative to: the folder of the repository that it was begun with, or the workspace."""
-    name = (record.selected_repository or "").rstrip("/").rpartition("/")[2].removesuffix(".git")
-    return "" if name in ("", ".", "..") else name
+    return folder_of((record.selected_repository or "").strip())
 
 
 async def _ask(sandbox: SandboxAccess | None, operation: str, args: Mapping[str, Any]) -> dict[str, Any]:

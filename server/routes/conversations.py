@@ -22,8 +22,8 @@ from server.dependencies import (
     find_conversation,
 )
 from server.errors import ReplyError
+from server.git_hosts import Provider
 from server.routes.json_route import JsonRoute
-from server.routes.new_conversation import Provider
 from server.session.conversation_info import conversation_info
 
 logger = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from typing import Any, Literal
+from typing import Any
 
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
@@ -21,6 +21,7 @@ from server.db.conversations import ConversationRecord
 from server.db.errors import ConversationExistsError
 from server.dependencies import IdentityDependency, Services, ServicesDependency
 from server.errors import ReplyError
+from server.git_hosts import Provider
 from server.mcp_config import McpConfig
 from server.routes.json_route import JsonRoute
 from server.session.agent_choice import AGENT_OPTIONS
@@ -34,8 +35,6 @@ router = APIRouter(prefix="/api/conversations", route_class=JsonRoute)
 
 CHOSEN_ID = r"(?!task-)[A-Za-z0-9_-]{1,100}"
 """Ids that work everywhere; those with the prefix mean something else to the protocol's client."""
-
-Provider = Literal["github", "gitlab", "bitbucket", "enterprise_sso"]
 
 
 class SuggestedTask(BaseModel):

@@ -31,6 +31,7 @@ from server.session.agent_choice import options_of
 from server.session.deferred_sandbox import DeferredSandbox
 from server.session.experiments import ExperimentManager
 from server.session.own_servers import opened_servers
+from server.session.repositories import git_setup, provider_secrets
 from server.session.sandboxes import OTHER_SANDBOXES, Sandboxes
 from server.session.seeds import seed_of
 from server.session.settings_merge import merge_settings
@@ -207,6 +208,8 @@ def session_settings(
         analyzer=merged.security_analyzer,
         conversation_instructions=str(record.options.get("conversation_instructions") or ""),
         secrets=tuple(secret_values(user)) if user is not None else (),
+        named_secrets=provider_secrets(user),
+        git=git_setup(user, server, record),
         mcp_config=servers.servers,
         mcp_rules=servers.rules,
         agent_options=options_of(user, server, record),

@@ -50,6 +50,7 @@ TWO_VALUES: dict[str, tuple[object, object]] = {
     "llm_api_key": ("first-key", "second-key"),
     "llm_base_url": ("http://a.example", "http://b.example"),
     "mcp_config": ('{"sse_servers": ["http://a.example"]}', '{"sse_servers": ["http://b.example"]}'),
+    "git_hosts": ('{"github": "https://a.example"}', '{"gitlab": "b.example:8080/git"}'),
     "mcp_programs": ("host", "never"),
     "agent_options": ('{"enable_cmd": false}', '{"preset": "gpt5"}'),
     "database_url": ("sqlite:///a", "sqlite:///b"),

@@ -1,0 +1,158 @@
+"""What a conversation begins with from version control: a repository in its workspace, and a name on its commits."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pydantic import SecretStr
+
+from agent_core.errors import SandboxError, SandboxLostError, ToolError
+from agent_core.events.control import ForeignEvent
+from agent_core.events.llm_events import MessageEvent
+from agent_core.events.messages import Message
+from agent_core.events.stream import EventStream
+from agent_core.tools.spec import SandboxAccess
+
+SETTING_UP = "STATUS$SETTING_UP_WORKSPACE"
+NOT_ALLOWED = "STATUS$GIT_PROVIDER_AUTHENTICATION_ERROR"
+IDENTITY_SECONDS = 30.0
+_NAME = re.compile(r"[\w.~-]+(/[\w.~-]+)*", re.ASCII)
+
+_WORDS = {
+    "authentication": "its provider wants a valid token that may read it ({reason})",
+    "not_found": "there is no such repository, or the token may not see it ({reason})",
+    "no_branch": "it has no branch {branch!r}",
+    "unreachable": "the sandbox cannot reach it ({reason})",
+    "no_git": "git is not installed in the image of the sandbox",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """A repository that is cloned into the workspace when its conversation starts for the first time.
+
+    The token goes to git and to nobody else: it stays out of the sandbox's files, environment, arguments and log.
+
+    Attributes:
+        name: as people know it, such as ``owner/name``; its last part names the folder.
+        url: http or https address, without a user's name.
+        branch: which branch; empty for the repository's own choice.
+        username: goes with the token.
+        token: None for a repository that everybody may read.
+        depth: how many commits of each branch; 0 for all.
+        limit_seconds: within which it has to be there.
+        problem: why it cannot be had in this sandbox, if that is known; then it is not tried.
+    """
+
+    name: str
+    url: str
+    branch: str = ""
+    username: str = ""
+    token: SecretStr | None = None
+    depth: int = 0
+    limit_seconds: float = 600.0
+    problem: str = ""
+
+    @property
+    def folder(self) -> str:
+        """The name of its folder in the workspace; empty when the name of the repository has none."""
+        return folder_of(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class GitSetup:
+    """A repository to begin with, and whose name and mail address stand on commits; empty ones are left as they are."""
+
+    repository: Repository | None = None
+    user_name: str = ""
+    user_email: str = ""
+
+
+def folder_of(name: str) -> str:
+    """The folder for a repository of this name, empty when there can be none."""
+    last = name.rstrip("/").rpartition("/")[2].removesuffix(".git")
+    return last if _NAME.fullmatch(name.strip("/")) and ".." not in name and last.strip(".") else ""
+
+
+async def set_up(
+    setup: GitSetup, sandbox: SandboxAccess, stream: EventStream, tell: Callable[[str, str], None]
+) -> None:
+    """Do it in a sandbox that has just come up; a repository that is there already is left alone.
+
+    What fails is written in the log, for the user and for the agent, and the conversation goes on without it.
+
+    Raises:
+        SandboxLostError: the sandbox is gone.
+        EventStoreError, StreamClosedError: the log cannot be written.
+    """
+    if setup.user_name or setup.user_email:
+        await _identify(setup, sandbox, stream)
+    if setup.repository is not None:
+        await _clone(setup.repository, sandbox, stream, tell)
+
+
+async def _identify(setup: GitSetup, sandbox: SandboxAccess, stream: EventStream) -> None:
+    args = {"name": setup.user_name, "email": setup.user_email}
+    try:
+        reply = await sandbox.request("git.identity", args, limit_seconds=IDENTITY_SECONDS)
+    except SandboxLostError:
+        raise
+    except (SandboxError, ToolError) as error:
+        await _report(stream, f"The name for commits could not be set: {error}", "")
+        return
+    if reply.result.get("error") and reply.result.get("code") != "no_git":
+        await _report(stream, f"The name for commits could not be set: {reply.result['error']}", "")
+
+
+async def _clone(
+    repository: Repository, sandbox: SandboxAccess, stream: EventStream, tell: Callable[[str, str], None]
+) -> None:
+    def progress(text: str) -> None:
+        tell(SETTING_UP, f"Cloning {repository.name}: {_progress(text)}")
+
+    tell(SETTING_UP, f"Setting up workspace: cloning {repository.name}...")
+    found: dict[str, object] = {}
+    if not repository.folder:
+        found = {"error": "its name must be words with slashes between them, such as owner/name"}
+    elif repository.problem:
+        found = {"error": repository.problem}
+    else:
+        args = {
+            "url": repository.url,
+            "folder": repository.folder,
+            "branch": repository.branch,
+            "username": repository.username,
+            "password": repository.token.get_secret_value() if repository.token is not None else "",
+            "depth": repository.depth,
+            "timeout": repository.limit_seconds,
+        }
+        limit = repository.limit_seconds + 60
+        try:
+            reply = await sandbox.request("git.clone", args, limit_seconds=limit, on_output=progress)
+            found = reply.result
+        except SandboxLostError:
+            raise
+        except (SandboxError, ToolError) as error:
+            found = {"error": str(error)}
+    if found.get("error"):
+        reason = str(found["error"])
+        why = _WORDS.get(str(found.get("code")), "{reason}").format(reason=reason, branch=repository.branch)
+        error_id = NOT_ALLOWED if found.get("code") == "authentication" else ""
+        await _report(stream, f"The repository {repository.name} could not be cloned: {why}.", error_id)
+
+
+async def _report(stream: EventStream, text: str, error_id: str) -> None:
+    """For the user at once, and for the agent, which is to know what is not there."""
+    payload = {"content": text, "extras": {"error_id": error_id}}
+    shown = ForeignEvent(source="environment", name="error", is_action=False, payload=payload)
+    await stream.add_events([shown, MessageEvent(source="environment", llm_message=Message.user(text))])
+
+
+def _progress(text: str) -> str:
+    try:
+        return str(json.loads(text)["progress"])
+    except (ValueError, KeyError, TypeError):
+        return "..."

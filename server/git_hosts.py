@@ -1,0 +1,34 @@
+"""The addresses of git providers, as people write them."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Literal, get_args
+from urllib.parse import urlsplit
+
+Provider = Literal["github", "gitlab", "bitbucket", "enterprise_sso"]
+"""The providers that the protocol knows (wire-protocol 6)."""
+
+PROVIDERS: Final[tuple[str, ...]] = get_args(Provider)
+
+_MAX_HOST = 500
+_HOST = re.compile(r"(https?://)?[A-Za-z0-9._\[\]:-]+(/[A-Za-z0-9._~/-]*)?", re.ASCII)
+
+
+def host_problem(host: str) -> str | None:
+    """Why this can be no provider's address; None when it can, or is empty and so the public one."""
+    if not host:
+        return None
+    if len(host) > _MAX_HOST or _HOST.fullmatch(host) is None:
+        return "must be a host name or an http(s) address without a user's name, such as git.example.com"
+    try:
+        split = urlsplit(with_scheme(host))
+        is_one = bool(split.hostname) and (split.port is None or split.port > 0)
+    except ValueError:
+        is_one = False
+    return None if is_one else "is no address"
+
+
+def with_scheme(host: str) -> str:
+    """The address as a whole one: https, where it does not say."""
+    return host if host.startswith(("http://", "https://")) else f"https://{host}"
