@@ -152,8 +152,7 @@ class AgentSession(SessionFacts):
             await self.sandbox.start(self._report.progress)
             self._tool_servers.sandbox_is_up()
             await plant(self.settings.seed, self.sandbox)
-            if self._parent is None:
-                await set_up(self.settings.git, self.sandbox, self.stream, self._report.step)
+            await set_up(self.settings.git, self.sandbox, self.stream, self._report.step)
             await prepare_tools(self._tools.values(), self.sandbox)
             async with self._going_back.lock:
                 await self._begin(initial_message, max_steps)

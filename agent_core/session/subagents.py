@@ -29,6 +29,7 @@ from agent_core.runtime.shared_sandbox import SharedSandbox
 from agent_core.security.confirmation import AlwaysConfirm, ConfirmationPolicy, ConfirmRisky, NeverConfirm
 from agent_core.security.hooks import HookConfig
 from agent_core.security.secrets import SecretRegistry
+from agent_core.session.repository import GitSetup
 from agent_core.session.settings import SessionSettings
 from agent_core.skills.agent_catalog import (
     AgentCatalog,
@@ -161,6 +162,7 @@ class SessionHousehold:
             agent=agent,
             agent_context=None,
             confirmation_mode=False,
+            git=GitSetup(),  # their sandbox has it already
             limits_per_run=True,  # each task is a run
             analyzer=shared.settings.effective_analyzer,
             policy=_policy(own, self._policy),
