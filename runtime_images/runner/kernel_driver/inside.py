@@ -13,6 +13,7 @@ from jupyter_client.jsonutil import json_default
 from traitlets.config import Config
 
 from .. import agent_skills
+from . import commands
 from .streams import BoundedStream
 
 _SHOWN = ["text/plain", "image/png", "image/jpeg"]
@@ -46,6 +47,7 @@ def main() -> None:
     app.initialize(sys.argv[1:])
     shell: Any = app.shell
     shell.events.register("post_run_cell", _release_streams)
+    shell.system = lambda command: commands.run(shell, command)
     shell.register_magic_function(lambda _line: shell.ask_exit(), "line", "restart")
     _bound_displays(shell)
     shell.push(agent_skills.available(), interactive=False)
