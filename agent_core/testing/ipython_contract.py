@@ -89,7 +89,7 @@ class IPythonContract:
         assert await notebook.text("%%bash\necho from bash") == "from bash"
         assert await notebook.text("word = 'x'\n!echo {word} $word $$HOME | wc -w; cat; exit 3") == "3"
         assert await notebook.text("_exit_code") == "3"
-        assert await notebook.text("!sleep 1004 & echo started") == "started"
+        assert await notebook.text("!sleep 2004 & echo started") == "started"
 
     async def test_text_of_all_kinds_arrives(self, notebook: NotebookKit) -> None:
         assert await notebook.text("print('é ✓ 😀\\tx')") == "é ✓ 😀\tx"
