@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from agent_core.mcp import library
 from agent_core.mcp.config import McpServer
 from agent_core.mcp.program import McpServerError, ProgramPlace
+from agent_core.mcp.progress import Progress
 from agent_core.mcp.results import MCPToolObservation, failed_observation, observation_of
 from agent_core.mcp.tool import McpTool, tool_of
 
@@ -188,15 +189,20 @@ class Connection:
             await self._rest()
 
     async def call(
-        self, tool: McpTool, shown: dict[str, Any], sent: dict[str, Any], limit_seconds: float | None
+        self,
+        tool: McpTool,
+        shown: dict[str, Any],
+        sent: dict[str, Any],
+        limit_seconds: float | None,
+        told: Callable[[str], None],
     ) -> MCPToolObservation:
         """Call a tool with the arguments `sent`; the observation shows `shown` in their place.
 
-        Cancelling it cancels the call at the server.
+        What the server says of its progress is `told`. Cancelling it cancels the call at the server.
         """
         limit = min(self.server.call_seconds, limit_seconds or self.server.call_seconds)
         try:
-            result = await self._result(tool, sent, limit)
+            result = await self._result(tool, sent, limit, told)
         except McpServerError as error:
             return failed_observation(tool.name, shown, f"The MCP server {self.name!r} did not do it: {error}")
         finally:
@@ -211,7 +217,7 @@ class Connection:
         if self._calls:  # they have nobody left who could answer
             await asyncio.wait(self._calls, timeout=CANCEL_SECONDS)
 
-    async def _result(self, tool: McpTool, sent: dict[str, Any], limit: float) -> Any:
+    async def _result(self, tool: McpTool, sent: dict[str, Any], limit: float, told: Callable[[str], None]) -> Any:
         for is_last in (False, True):
             link = await self._linked()
             client = link.client
@@ -219,7 +225,7 @@ class Connection:
                 continue
             try:
                 async with asyncio.timeout(limit):
-                    return await self._asked(client, tool.remote_name, sent)
+                    return await self._asked(client, tool.remote_name, sent, told)
             except TimeoutError:
                 raise McpServerError(f"it did not answer within {limit:g} s; the call was cancelled") from None
             except Exception as error:
@@ -231,9 +237,10 @@ class Connection:
                     raise McpServerError(UNKNOWN_EFFECT) from error
         raise McpServerError("its connection is lost again and again")
 
-    async def _asked(self, client: Client, name: str, arguments: dict[str, Any]) -> Any:
+    async def _asked(self, client: Client, name: str, arguments: dict[str, Any], told: Callable[[str], None]) -> Any:
         """The server's answer; when cancelled it lets the server know, but does not wait for one that does not read."""
-        calling = asyncio.create_task(client.call_tool(name, arguments), name=f"mcp-call:{self.name}")
+        asking = client.call_tool(name, arguments, progress_callback=Progress(told))
+        calling = asyncio.create_task(asking, name=f"mcp-call:{self.name}")
         self._calls.add(calling)
         calling.add_done_callback(self._call_done)
         try:

@@ -81,7 +81,9 @@ class McpTool(ToolDefinition[MCPToolAction, MCPToolObservation]):
 
 
 def tool_of(remote: RemoteTool, *, server: str, call: Callable[..., Awaitable[MCPToolObservation]]) -> McpTool:
-    """The definition for a listed tool; ``call(tool, shown, sent, limit_seconds)`` carries out a call of it.
+    """The definition for a listed tool.
+
+    ``call(tool, shown, sent, limit_seconds, told)`` carries out a call of it; ``told(text)`` shows how far it is.
 
     Its name is the server's, with ``_`` for what models' providers do not take in names.
 
@@ -108,9 +110,15 @@ def tool_of(remote: RemoteTool, *, server: str, call: Callable[..., Awaitable[MC
 
     async def execute(action: MCPToolAction, context: ToolContext | None = None) -> MCPToolObservation:
         sent = await _with_secrets(action.data, context)
-        return await call(tool, action.data, sent, None if context is None else context.hard_timeout)
+        if context is None:
+            return await call(tool, action.data, sent, None, _told_nobody)
+        return await call(tool, action.data, sent, context.hard_timeout, context.emit_output)
 
     return tool.set_executor(execute)
+
+
+def _told_nobody(text: str) -> None:
+    """Nobody is looking."""
 
 
 async def _with_secrets(arguments: dict[str, Any], context: ToolContext | None) -> dict[str, Any]:

@@ -27,6 +27,7 @@ TOOLS: dict[str, dict[str, Any]] = {
     "count": {"inputSchema": NUMBER, "annotations": {"readOnlyHint": True}},
     "environment": {"inputSchema": NOTHING},
     "slow": {"inputSchema": NOTHING},
+    "steps": {"inputSchema": NUMBER},
     "die": {"inputSchema": NOTHING},
     "die_reading": {"inputSchema": NOTHING, "annotations": {"readOnlyHint": True}},
     "fail": {"inputSchema": NOTHING},
@@ -107,6 +108,10 @@ def answer(message: dict[str, Any], names: list[str]) -> None:
     elif method == "tools/list":
         send({"id": request, "result": {"tools": [{"name": name, **TOOLS[name]} for name in names], **COMPLETE}})
     elif method == "tools/call":
+        token = params.get("_meta", {}).get("progressToken")
+        for step in range(params["arguments"]["n"] if params["name"] == "steps" else 0):
+            report = {"progressToken": token, "progress": step + 1, "total": 3, "message": f"step\n{step + 1}"}
+            send({"method": "notifications/progress", "params": report})
         call(request, params["name"], params.get("arguments") or {}, names)
     else:
         send({"id": request, "error": {"code": -32601, "message": "unknown method"}})
@@ -141,6 +146,7 @@ def call(request: Any, name: str, arguments: dict[str, Any], names: list[str]) -
         },
         "huge": lambda: text("begin" + "x" * arguments["n"] + "end"),
         "grow": lambda: text("grown"),
+        "steps": lambda: text("there"),
         "odd.name/here": lambda: text("odd"),
         "own": lambda: text(json.dumps(arguments)),
     }

@@ -15,6 +15,7 @@ from mcp.types import JSONRPCNotification
 from agent_core.mcp import host_program, program
 from agent_core.mcp.config import McpServer
 from agent_core.mcp.servers import PROGRAMS_REFUSED, McpServers
+from agent_core.testing.answering_sandbox import AnsweringSandbox, FakeCall
 from tests.unit.mcp.conftest import call, fake, is_running, running, servers, tool, until
 
 
@@ -168,10 +169,8 @@ async def test_a_call_that_takes_too_long_is_cancelled_and_the_server_goes_on(tm
     async with running(servers(one=fake("echo", "slow", notes=str(notes)))) as found:
         definition = tool(found, "slow")
 
-        class Context:
-            hard_timeout = 0.2
-
-        late = await definition.acall(definition.action_from_arguments({}), Context())  # type: ignore[arg-type] # all it asks
+        context = FakeCall(AnsweringSandbox(), hard_timeout=0.2)
+        late = await definition.acall(definition.action_from_arguments({}), context)
         assert "did not answer within 0.2 s; the call was cancelled" in late.text
         await until(lambda: "notifications/cancelled" in notes.read_text())
         assert (await call(found, "echo", text="well")).text.endswith("well")
@@ -284,3 +283,16 @@ async def test_references_in_a_configuration_are_looked_up_in_their_order() -> N
             assert expected in text
     finally:
         await found.close()
+
+
+async def test_what_a_server_says_of_its_progress_is_shown_while_the_call_runs_in_bounds() -> None:
+    async with running(servers(one=fake("steps"))) as found:
+        steps = tool(found, "steps")
+        context = FakeCall(AnsweringSandbox())
+        shown = context.shown
+        assert (await steps.acall(steps.action_from_arguments({"n": 3}), context)).text.endswith("there")
+        assert shown == ["[1 of 3] step 1\n", "[2 of 3] step 2\n", "[3 of 3] step 3\n"]
+        shown.clear()
+        await steps.acall(steps.action_from_arguments({"n": 1500}), context)
+        assert len(shown) == 1000
+        assert not (await steps.acall(steps.action_from_arguments({"n": 2}))).is_error

@@ -130,6 +130,7 @@ async def test_secrets_named_in_arguments_reach_the_server_and_nothing_else_does
 
     class Context:
         hard_timeout = None
+        emit_output = print
 
         async def secrets_for(self, command: str) -> dict[str, str]:
             known = {"TOKEN": "t0ken", "TOKEN_2": "other"}
