@@ -14,7 +14,6 @@ from agent_core.events.control import ConfirmationPolicyChanged
 from agent_core.events.folder_store import FolderEventStore
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import Message
-from agent_core.events.schema import Action, Observation
 from agent_core.events.store import InMemoryEventStore
 from agent_core.runtime.loop_thread import library_loop
 from agent_core.runtime.sandbox import Sandbox
@@ -22,7 +21,7 @@ from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.confirmation import ConfirmationPolicy, is_confirmation_mode_active
 from agent_core.security.hooks import HookConfig
 from agent_core.security.secrets import GivenSecret
-from agent_core.session import operations
+from agent_core.session.acting import Acting
 from agent_core.session.asking import Asking
 from agent_core.session.branching import Branching
 from agent_core.session.callbacks import Callback, Callbacks
@@ -30,10 +29,9 @@ from agent_core.session.client_answers import answer_call
 from agent_core.session.conversation_loop import ConversationLoop
 from agent_core.session.conversation_state import ConversationView
 from agent_core.session.decisions import reject_pending
-from agent_core.session.direct_call import tool_named
+from agent_core.session.extending import Extending
 from agent_core.session.given import check_given
 from agent_core.session.making import with_full_context
-from agent_core.session.recorded_call import call_recorded
 from agent_core.session.settings import ConfirmSubagents, SessionSettings
 from agent_core.session.stepping import Stepping
 from agent_core.session.tags import checked_tags
@@ -42,7 +40,7 @@ from agent_core.session.workspace import Workspace, workspace_of
 T = TypeVar("T")
 
 
-class Conversation(Stepping, Branching, Asking):
+class Conversation(Acting, Extending, Stepping, Branching, Asking):
     """One conversation with an agent, from an ordinary or an asynchronous program.
 
     Nothing happens before the first call. The work is done in an event loop in a thread of its own, so it makes no
@@ -198,48 +196,6 @@ class Conversation(Stepping, Branching, Asking):
             ClientToolError: it does not wait for an answer, or got another one before.
         """
         self._do(answer_call(self._work, call_id, content, is_error=is_error))
-
-    # --- acting beside the agent ---
-
-    def execute_tool(self, name: str, action: Action) -> Observation:
-        """Call a tool of the agent's, in the conversation's sandbox; the log and the agent do not hear of it.
-
-        Only of a tool whose state is in the log, such as the task list, they do: as of a call of the user.
-
-        Raises:
-            KeyError: there is no such tool.
-            TypeError: it takes another kind of action.
-            NotImplementedError: it has no executor.
-            ToolError, ValueError: the call failed.
-            SandboxError: the sandbox cannot be had.
-        """
-        self._make_tools()
-        definition = tool_named(self.agent.tools_map, name, action)
-        return self._do(call_recorded(self._work, definition, action))
-
-    def rerun_actions(self) -> list[Observation]:
-        """Do again what the agent's tools did in this conversation, in the sandbox as it is now, and without a model.
-
-        The log does not hear of it. Stops behind the first call that fails, whose observation is the last one then.
-
-        Raises:
-            KeyError: a tool is not there any more.
-            SandboxError: the sandbox cannot be had.
-        """
-        self._make_tools()
-        return self._do(operations.rerun_actions(self._work, self.agent.tools_map))
-
-    def condense(self) -> None:
-        """Have the history shortened now: at once between runs, before the next answer of the model in a run.
-
-        Raises:
-            ValueError: the agent has no condenser, or none that does so when asked.
-            NoCondensationError: there is too little to be shortened, or its summary cannot be had.
-        """
-        condenser = self.agent.condenser
-        if condenser is None or not condenser.handles_condensation_requests():
-            raise ValueError("condenser: the agent has none that shortens the history when it is asked to; give it one")
-        self._do(operations.condense(self._work))
 
     # --- ending ---
 

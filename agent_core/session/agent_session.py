@@ -6,7 +6,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
-from agent_core.agent.base import FIRST_EVENTS, AgentBase
+from agent_core.agent.base import AgentBase
+from agent_core.agent.prompted import FIRST_EVENTS
 from agent_core.controller.remarks import answers_to_invalid_calls
 from agent_core.errors import ClientToolError, DrydockError, EventStoreError, StreamClosedError
 from agent_core.events.branches import Rewind

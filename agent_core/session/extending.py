@@ -1,0 +1,94 @@
+"""What a library's conversation is given while it exists: plugins (agent-core 8.3)."""
+
+from __future__ import annotations
+
+import logging
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Coroutine
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from agent_core.agent.base import AgentBase
+from agent_core.errors import SkillValidationError
+from agent_core.events.llm_events import MessageEvent
+from agent_core.events.messages import Message
+from agent_core.mcp.config import McpConfig
+from agent_core.security.hooks import HookConfig
+from agent_core.session import operations
+from agent_core.session.conversation_loop import ConversationLoop
+from agent_core.session.conversation_state import ConversationView
+from agent_core.skills.agent_catalog import is_registered, register_agent_definition
+from agent_core.skills.context import AgentContext
+from agent_core.skills.plugin import Plugin, read_plugin
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+SENDER = "plugin"
+
+
+class Extending(ABC):
+    """The part of a `Conversation` that takes in plugins."""
+
+    agent: AgentBase
+    state: ConversationView
+    _work: ConversationLoop
+
+    def load_plugin(self, folder: str | os.PathLike[str]) -> Plugin:
+        """Take in the plugin in a folder of this host; from the next run on the agent has what it brings.
+
+        Its skills, commands, servers and kinds of sub-agents give way to others of the same name; its hooks come after
+        those that are there. An agent that has begun already is told of its skills.
+
+        Raises:
+            SkillValidationError: there is no plugin, or it cannot be used; the message names the file.
+            RuntimeError: the agent is at work; pause it first.
+        """
+        plugin = read_plugin(Path(folder).expanduser())
+        hooks, servers = _hooks(plugin), _servers(plugin)
+        self._make_tools()
+        self._do(self._load(plugin, hooks, self.agent.with_additions(plugin.skills, servers)))
+        self.agent = self.state.agent = self._work.agent
+        for definition in plugin.agents:
+            if is_registered(definition.name):
+                logger.warning("the sub-agent %r of plugin %r is not used: it is there", definition.name, plugin.name)
+            else:
+                register_agent_definition(definition)
+        return plugin
+
+    async def _load(self, plugin: Plugin, hooks: HookConfig, agent: AgentBase) -> None:
+        work = self._work
+        await operations.use_agent(work, agent)
+        work.settings = replace(work.settings, hooks=work.settings.hooks.followed_by(hooks))
+        has_begun = (await work.log.present()).last_id >= 0
+        told = AgentContext(skills=plugin.skills, current_datetime=None).get_system_message_suffix()
+        if has_begun and told:
+            text = f"The plugin {plugin.name} was added to this conversation.\n\n{told}"
+            await work.write(MessageEvent(source="environment", sender=SENDER, llm_message=Message.user(text)))
+
+    @abstractmethod
+    def _do(self, work: Coroutine[Any, Any, T]) -> T: ...
+
+    @abstractmethod
+    def _make_tools(self) -> None: ...
+
+
+def _hooks(plugin: Plugin) -> HookConfig:
+    try:
+        return HookConfig.from_json(plugin.hooks) if plugin.hooks else HookConfig()
+    except ValueError as error:
+        raise SkillValidationError(f"plugin {plugin.name!r}, hooks/hooks.json: {error}") from None
+
+
+def _servers(plugin: Plugin) -> McpConfig:
+    try:
+        return TypeAdapter(McpConfig).validate_python(plugin.mcp_servers)
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        place = ".".join(str(part) for part in problem["loc"])
+        raise SkillValidationError(f"plugin {plugin.name!r}, .mcp.json: {place}: {problem['msg']}") from None

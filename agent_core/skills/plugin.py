@@ -1,0 +1,101 @@
+"""Plugins: folders with skills, commands, sub-agents, servers and hooks that belong together (agent-core 8.3, 8.10)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import Field
+
+from agent_core.errors import SkillValidationError
+from agent_core.events.messages import Frozen
+from agent_core.skills.agent_catalog import agents_in_texts
+from agent_core.skills.agent_definition import AgentDefinition
+from agent_core.skills.loader import MCP_FILE, load_skills_from_folder
+from agent_core.skills.skill import Skill
+from agent_core.skills.trigger import TaskTrigger
+
+MANIFESTS: Final = (".plugin/plugin.json", ".claude-plugin/plugin.json")
+MAX_FILE_BYTES: Final = 1024 * 1024
+
+
+class Plugin(Frozen):
+    """What a plugin brings.
+
+    Attributes:
+        name: of its manifest, or else of its folder.
+        skills: those of ``skills``, and its ``commands``, which a user's message brings up by ``/plugin:command``.
+        agents: kinds of sub-agents, of ``agents``.
+        mcp_servers: what stands in ``.mcp.json``.
+        hooks: the text of ``hooks/hooks.json``; empty for none.
+    """
+
+    name: str = Field(min_length=1)
+    version: str = "1.0.0"
+    description: str = ""
+    skills: list[Skill] = Field(default_factory=list)
+    agents: list[AgentDefinition] = Field(default_factory=list)
+    mcp_servers: dict[str, Any] = Field(default_factory=dict)
+    hooks: str = ""
+
+
+def read_plugin(folder: Path) -> Plugin:
+    """The plugin in a folder of this host. Broken files of skills, commands and sub-agents are left out with a warning.
+
+    Raises:
+        SkillValidationError: there is no such folder, nothing of a plugin is in it, or its manifest or one of its other
+            files cannot be used; the message names it.
+    """
+    if not folder.is_dir():
+        raise SkillValidationError(f"{folder}: is no folder; give the folder of a plugin")
+    manifest = next((found for name in MANIFESTS if (found := _object(folder / name))), {})
+    name = manifest.get("name") or folder.resolve().name
+    hooks = folder / "hooks/hooks.json"
+    plugin = Plugin(
+        name=str(name),
+        version=str(manifest.get("version") or "1.0.0"),
+        description=str(manifest.get("description") or ""),
+        skills=[*load_skills_from_folder(folder / "skills").values(), *_commands(folder / "commands", str(name))],
+        agents=_agents(folder / "agents"),
+        mcp_servers=_object(folder / MCP_FILE),
+        hooks=_text(hooks) if hooks.is_file() else "",
+    )
+    if not (manifest or plugin.skills or plugin.agents or plugin.mcp_servers or plugin.hooks):
+        raise SkillValidationError(f"{folder}: is no plugin: it has neither {MANIFESTS[0]} nor skills, agents, hooks …")
+    return plugin
+
+
+def _commands(folder: Path, plugin: str) -> list[Skill]:
+    found = []
+    for name, skill in load_skills_from_folder(folder).items():
+        command = f"/{plugin}:{name}"
+        found.append(skill.model_copy(update={"name": command[1:], "trigger": TaskTrigger(triggers=[command])}))
+    return found
+
+
+def _agents(folder: Path) -> list[AgentDefinition]:
+    files = sorted(folder.glob("*.md")) if folder.is_dir() else []
+    return agents_in_texts({str(path): _text(path) for path in files}, "plugin")
+
+
+def _object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file; an empty one where there is no such file."""
+    if not path.is_file():
+        return {}
+    try:
+        found = json.loads(_text(path))
+    except ValueError as error:
+        raise SkillValidationError(f"{path}: is no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise SkillValidationError(f"{path}: must be a JSON object, not {type(found).__name__}")
+    return found
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise OSError(f"it has more than {MAX_FILE_BYTES} bytes")
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SkillValidationError(f"{path}: cannot be read: {error}") from None
