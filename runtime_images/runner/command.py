@@ -14,6 +14,7 @@ from .loop import Loop, Timer
 from .output import Cut, LiveFeed, Transcript
 from .shell_events import Ended
 from .terminal import TerminalText
+from .whole_outputs import WholeOutputs
 
 _LITERAL = re.compile(r"""\s*(?:\[\{|\["|\[\[(?=[^\s(])|\{")""")
 
@@ -91,12 +92,12 @@ class Wait:
 class Command:
     """The command that runs, or has ended without anybody having been told."""
 
-    def __init__(self, limit: int, reply: Callable[[bytes], object]) -> None:
+    def __init__(self, limit: int, reply: Callable[[bytes], object], files: Optional[WholeOutputs] = None) -> None:
         self.ticks = processes.now_in_ticks()
         self.ended: Optional[Ended] = None
         self.interruption: Optional[Interruption] = None
         self.interrupted = False
-        self._transcript = Transcript(limit)
+        self._transcript = Transcript(limit, files)
         self._text = TerminalText(self._transcript.append, reply)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
@@ -115,6 +116,10 @@ class Command:
         """Return the output since the last call, cut to a limit."""
         self._text.flush()
         return self._transcript.take(limit)
+
+    def forget(self) -> None:
+        """Say that nobody will ask for the output any more."""
+        self._transcript.close()
 
 
 def make_result(

@@ -7,6 +7,8 @@ from collections import deque
 from typing import Callable, Deque, List, NamedTuple, Optional
 
 from .loop import Loop, Timer
+from .terminal import TerminalText
+from .whole_outputs import Kept, WholeOutput, WholeOutputs
 
 LIVE_INTERVAL_SECONDS = 0.02
 LIVE_CHARACTERS = 8 * 1024
@@ -30,27 +32,46 @@ def cut_middle(text: str, limit: int, hint: str = "") -> Cut:
     return _join(text, text, len(text), limit, hint)
 
 
-def _join(head: str, tail: str, total: int, limit: int, hint: str = "") -> Cut:
-    """Cut a text of which the beginning and the end are at hand, each at least ``limit`` long unless complete."""
+def _join(head: str, tail: str, total: int, limit: int, hint: str = "", kept: Optional[Kept] = None) -> Cut:
+    """Cut a text of which the beginning and the end are at hand, each at least ``limit`` long unless complete.
+
+    The beginning is as long with a file to name as without one; the end makes room for its name.
+    """
     if total <= limit:
         return Cut(head, 0)
-    notice = f"\n[… {total - limit} characters left out here{hint} …]\n"
+    notice = _notice(total - limit, hint)
     for _ in range(3):  # the notice names a number whose own length changes the number
         room = limit - len(notice)
         if room <= 0:
             return Cut(notice[:limit], total)
-        notice = f"\n[… {total - room} characters left out here{hint} …]\n"
+        notice = _notice(total - room, hint)
     room = max(0, limit - len(notice))
     first = (room + 1) // 2
+    if kept is not None:
+        line = head.count("\n", 0, first) + 1
+        whole = "all of it is" if kept.is_whole else "its beginning is"
+        hint = f"{hint}; {whole} in {kept.path}, where line {line} is the first that is hidden here"
+        for _ in range(3):
+            last = max(0, limit - first - len(notice))
+            notice = _notice(total - first - last, hint)
+        room = first + max(0, limit - first - len(notice))
     last = room - first
     return Cut(head[:first] + notice + (tail[-last:] if last else ""), total - room)
 
 
-class Transcript:
-    """The beginning and the end of a text of any length: memory stays within a few times the limit."""
+def _notice(missing: int, hint: str) -> str:
+    return f"\n[… {missing} characters left out here{hint} …]\n"
 
-    def __init__(self, limit: int) -> None:
+
+class Transcript:
+    """The beginning and the end of a text of any length: memory stays within a few times the limit.
+
+    With ``files``, the whole of a text that is cut is kept in one of them.
+    """
+
+    def __init__(self, limit: int, files: Optional[WholeOutputs] = None) -> None:
         self._limit = limit
+        self._files = files
         self._reset()
 
     def _reset(self) -> None:
@@ -59,10 +80,13 @@ class Transcript:
         self._tail: Deque[str] = deque()
         self._tail_length = 0
         self._total = 0
+        self._file: Optional[WholeOutput] = None
 
     def append(self, text: str) -> None:
         """Take the next piece."""
         self._total += len(text)
+        if self._files is not None and self._total > self._limit:
+            self._begin_file(self._files).write(text)
         room = self._limit - self._head_length
         if room > 0:
             self._head.append(text[:room])
@@ -83,9 +107,46 @@ class Transcript:
     def take(self, limit: Optional[int] = None) -> Cut:
         """Return what was appended since the last call, cut to the limit, and begin anew."""
         limit = self._limit if limit is None else min(limit, self._limit)
-        cut = _join("".join(self._head), "".join(self._tail), self._total, limit)
+        if self._files is not None and self._total > limit:
+            self._begin_file(self._files)
+        kept = self._file.keep() if self._file is not None else None
+        cut = _join("".join(self._head), "".join(self._tail), self._total, limit, kept=kept)
         self._reset()
         return cut
+
+    def close(self) -> None:
+        """Forget what nobody has taken."""
+        if self._file is not None:
+            self._file.drop()
+        self._reset()
+
+    def _begin_file(self, files: WholeOutputs) -> WholeOutput:
+        if self._file is None:  # up to the limit, the beginning is all
+            self._file = files.begin()
+            self._file.write("".join(self._head))
+        return self._file
+
+
+class IdleOutput:
+    """The end of what was printed while nobody had anything running."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._text = ""
+
+    def feed(self, data: bytes) -> None:
+        """Take what was written to the terminal."""
+        text = TerminalText(self._keep)
+        text.feed(data.decode("utf-8", "replace"))
+        text.flush()
+
+    def take(self) -> str:
+        """Return it, once."""
+        text, self._text = self._text, ""
+        return text
+
+    def _keep(self, text: str) -> None:
+        self._text = (self._text + text)[-self._limit :]
 
 
 class LiveFeed:

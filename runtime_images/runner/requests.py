@@ -22,6 +22,7 @@ from .request import Request
 from .searching import Searches
 from .session import Session
 from .snapshots import Snapshots
+from .whole_outputs import WholeOutputs
 from .wire import Frame
 from .workers import BusyError
 
@@ -60,6 +61,7 @@ class Requests:
         browser: Browser,
         kernel: Kernel,
         snapshots: Snapshots,
+        outputs: WholeOutputs,
         more: Mapping[str, Operation],
     ) -> None:
         self._loop = loop
@@ -72,6 +74,7 @@ class Requests:
         self._kernel = kernel
         kernel.follow(self._shell_directory)
         self._snapshots = snapshots
+        self._outputs = outputs
         self._sessions: Dict[str, Session] = {}
         self._under_way: Dict[int, Request] = {}
         self._operations: Dict[str, Operation] = {
@@ -245,7 +248,7 @@ class Requests:
         if session is None:
             if len(self._sessions) >= _SESSION_LIMIT:
                 raise BusyError(f"there are {_SESSION_LIMIT} terminals already: close one with shell.kill")
-            session = self._sessions[name] = Session(self._loop, f"{self._mark}.{name}", self._workspace)
+            session = self._sessions[name] = Session(self._loop, f"{self._mark}.{name}", self._workspace, self._outputs)
         return session
 
     def _session_name(self, given: Dict[str, Any]) -> str:

@@ -28,6 +28,7 @@ from .snapshots import Snapshots
 from .switchboard import Tunnels
 from .transfers import Transfers
 from .whole_files import WholeFiles
+from .whole_outputs import WholeOutputs
 from .workers import Workers
 
 
@@ -49,7 +50,10 @@ def serve(socket_path: str, state_directory: str, workspace: str, idle_exit_seco
     transfers, repositories = Transfers(loop, files, workspace), GitRequests(loop, files, workspace)
     asked = FileRequests(files, workspace)
     more = {**transfers.operations, **repositories.operations}
-    requests = Requests(loop, workspace, boot, journal, asked, searches, lints, browser, kernel, snapshots, more)
+    outputs = WholeOutputs(os.path.join(state_directory, "outputs"), "terminal")
+    requests = Requests(
+        loop, workspace, boot, journal, asked, searches, lints, browser, kernel, snapshots, outputs, more
+    )
     tunnels = Tunnels(loop, Ports(boot), partial(ProgramTunnel, workspace=workspace))
     server = Server(loop, requests, tunnels, workspace, boot, idle_exit_seconds)
     watch_signals(loop, requests)

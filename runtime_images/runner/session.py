@@ -11,10 +11,10 @@ from . import keys, notices
 from .command import Asker, Command, Order, Result, Wait, make_result
 from .interrupt import Interruption
 from .loop import Loop
-from .output import Cut
+from .output import Cut, IdleOutput
 from .shell import Shell
 from .shell_events import Ended, ShellEvents
-from .terminal import TerminalText
+from .whole_outputs import WholeOutputs
 
 _QUEUE_LIMIT = 64
 _IDLE_CHARACTERS = 2000
@@ -28,8 +28,9 @@ class Session(ShellEvents):
     and a reset. A command that outlives its asker's patience goes on, and the next asker hears of it.
     """
 
-    def __init__(self, loop: Loop, mark: str, directory: str) -> None:
+    def __init__(self, loop: Loop, mark: str, directory: str, files: WholeOutputs) -> None:
         self._loop = loop
+        self._files = files
         self._home = directory
         self._shell = Shell(loop, mark, directory, self)
         self._command: Optional[Command] = None
@@ -37,7 +38,7 @@ class Session(ShellEvents):
         self._starting: Optional[Wait] = None
         self._queue: Deque[Tuple[Order, Asker]] = deque()
         self._stopped_by: List[Callable[[], None]] = []
-        self._idle = ""
+        self._idle = IdleOutput(_IDLE_CHARACTERS)
         self._lost = ""
 
     # Orders
@@ -47,8 +48,7 @@ class Session(ShellEvents):
         if order.reset or (self._waiting is None and self._starting is None):
             self._serve(order, asker)
         elif order.is_input and order.command and self._waiting is not None:
-            said = self._type(order.command) or [notices.INPUT_SENT]
-            asker.finish(self._result("soft_timeout", -1, _NOTHING, said))
+            asker.finish(self._result("soft_timeout", -1, _NOTHING, self._type(order.command) or [notices.INPUT_SENT]))
         elif len(self._queue) >= _QUEUE_LIMIT:
             asker.fail("busy", f"{_QUEUE_LIMIT} commands are waiting for this terminal already: wait for their results")
         else:
@@ -89,13 +89,16 @@ class Session(ShellEvents):
         self._waiting = self._starting = self._command = None
         self._shell.destroy()
         self._shell.directory = self._home
-        self._idle = self._lost = ""
+        self._idle.take()
+        self._lost = ""
         if command is not None and command.interruption is not None:
             command.interruption.abandon()
         if wait is not None:
             wait.close()
             cut = command.take(wait.order.max_output) if command is not None else _NOTHING
             wait.asker.finish(self._result("shell_lost", -1, cut, [notice]))
+        elif command is not None:
+            command.forget()
         self._tell_stopped()
 
     def close(self, notice: str) -> None:
@@ -156,7 +159,7 @@ class Session(ShellEvents):
             self._begin(order, asker, said)
 
     def _refuse_without_command(self, order: Order, asker: Asker) -> None:
-        idle, self._idle = self._idle, ""
+        idle = self._idle.take()
         notice = notices.NOTHING_TO_INTERACT_WITH if order.is_input else notices.NOTHING_TO_WAIT_FOR
         said = [notice, notices.FROM_BACKGROUND] if idle else [notice]
         self._answer(asker, self._result("not_executed", -1, Cut(idle, 0), said))
@@ -171,11 +174,12 @@ class Session(ShellEvents):
 
     def _begin(self, order: Order, asker: Asker, said: List[str]) -> None:
         wait = Wait(self._loop, asker, order)
-        if self._idle.strip():
-            said.append(notices.background_output(self._idle))
+        idle = self._idle.take()
+        if idle.strip():
+            said.append(notices.background_output(idle))
         if self._lost:
             said.append(self._lost)
-        self._idle = self._lost = ""
+        self._lost = ""
         wait.notices, self._starting = said, wait
         self._shell.prepare()
 
@@ -185,7 +189,7 @@ class Session(ShellEvents):
         if wait is None:
             self._next()
             return
-        self._command = Command(wait.order.max_output, self._shell.type)
+        self._command = Command(wait.order.max_output, self._shell.type, self._files)
         self._watch(wait)
         self._shell.run(wait.order.command, wait.order.env)
 
@@ -194,8 +198,8 @@ class Session(ShellEvents):
         wait, self._starting = self._starting, None
         if wait is not None:
             wait.close()
-            said = [*wait.notices, f"The command was not run: {message}."]
-            wait.asker.finish(self._result("shell_lost", -1, _NOTHING, said))
+            wait.notices.append(f"The command was not run: {message}.")
+            wait.asker.finish(self._result("shell_lost", -1, _NOTHING, wait.notices))
         self._next()
 
     def _watch(self, wait: Wait) -> None:
@@ -236,27 +240,21 @@ class Session(ShellEvents):
 
     def idle_output(self, data: bytes) -> None:
         """Background jobs have printed this."""
-        text = TerminalText(self._keep_idle)
-        text.feed(data.decode("utf-8", "replace"))
-        text.flush()
+        self._idle.feed(data)
 
     def ended(self, how: Ended) -> None:
         """The running command has ended."""
         command = self._command
-        if command is None:
-            return
-        command.end(how)
-        if command.interruption is not None:
-            command.interruption.shell_is_back()
-        else:
-            self._deliver(command, how)
+        if command is not None:
+            command.end(how)
+            if command.interruption is not None:
+                command.interruption.shell_is_back()
+            else:
+                self._deliver(command, how)
 
     def lost(self, reason: str) -> None:
         """The shell has ended while it was idle."""
         self._lost = notices.shell_lost(reason, self._shell.directory)
-
-    def _keep_idle(self, text: str) -> None:
-        self._idle = (self._idle + text)[-_IDLE_CHARACTERS:]
 
     def _interruption_done(self, command: Command) -> None:
         command.interruption = None
@@ -276,8 +274,8 @@ class Session(ShellEvents):
 
     def _answer_end(self, command: Command, ended: Ended, wait: Wait) -> None:
         status = "interrupted" if command.interrupted else "shell_lost" if ended.killed else "completed"
-        lost = [notices.shell_lost(ended.reason, self._shell.directory)] if ended.reason else []
-        cut, said = command.take(wait.order.max_output), [*wait.notices, *lost]
+        said = wait.notices + ([notices.shell_lost(ended.reason, self._shell.directory)] if ended.reason else [])
+        cut = command.take(wait.order.max_output)
         self._answer(wait.asker, self._result(status, ended.status, cut, said, wait.prefix, ended.background))
 
     def _answer(self, asker: Asker, result: Result) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 import time
 from pathlib import Path
 
@@ -119,6 +121,31 @@ def test_output_over_the_limit_is_cut_in_the_middle(client: Client) -> None:
     assert str(result["omitted"]) in result["output"]
     shown = result["output"].partition("\n[…")[0] + result["output"].partition("…]\n")[2]
     assert result["omitted"] == whole - len(shown)
+
+
+def test_the_whole_of_a_cut_output_is_in_a_file_that_the_notice_names(client: Client) -> None:
+    whole = "".join(f"{n}\n" for n in range(1, 20001))
+    shown = client.run("seq 1 20000", max_output=1000)["output"]
+    assert len(shown) == 1000
+    found = re.search(r"all of it is in (\S+), where line (\d+) is the first that is hidden here", shown)
+    assert found is not None, shown
+    path, line = Path(found[1]), int(found[2])
+    assert path.read_text() == whole
+    assert path.name == f"terminal_output_{hashlib.sha256(whole.encode()).hexdigest()[:8]}.txt"
+    head, _, rest = shown.partition("\n[…")
+    assert whole.startswith(head)
+    assert whole.endswith(rest.partition("…]\n")[2])
+    assert line == head.count("\n") + 1
+    assert client.run("seq 1 20000", max_output=1000)["output"] == shown
+    assert client.output(f"ls -A {path.parent}") == f"{path.name}\n"
+
+
+def test_a_cut_output_that_no_disk_takes_is_cut_all_the_same(client: Client, runner: Runner) -> None:
+    (runner.state / "outputs").write_text("in the way")
+    result = client.run("seq 1 20000", max_output=1000)
+    assert result["exit_code"] == 0
+    assert len(result["output"]) == 1000
+    assert "left out here …]" in result["output"]
 
 
 def test_output_up_to_the_limit_is_whole(client: Client) -> None:

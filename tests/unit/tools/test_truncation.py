@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+from pathlib import Path
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,3 +27,26 @@ def test_the_notice_says_how_much_is_missing() -> None:
     cut = maybe_truncate("a" * 1000, 100, "[{omitted}]")
     assert cut.count("a") == 95
     assert "[905]" in cut
+
+
+def test_the_whole_text_is_saved_and_the_notice_names_the_file_and_the_first_hidden_line(tmp_path: Path) -> None:
+    text = "".join(f"line {n}\n" for n in range(1000))
+    plain = maybe_truncate(text, 600)
+    cut = maybe_truncate(text, 600, save_dir=tmp_path / "new", prefix="bash")
+    (file,) = (tmp_path / "new").iterdir()
+    assert file.name == f"bash_output_{hashlib.sha256(text.encode()).hexdigest()[:8]}.txt"
+    assert file.read_text() == text
+    assert len(cut) == 600
+    head = plain.partition("\n[...")[0]
+    assert cut.startswith(head + "\n[...")
+    assert f"in {file}, where line {head.count(chr(10)) + 1} is" in cut
+    assert text.endswith(cut.partition("...]\n")[2])
+
+
+def test_a_saved_text_is_not_written_again_and_a_folder_that_takes_nothing_costs_nothing(tmp_path: Path) -> None:
+    maybe_truncate("x" * 100, 80, save_dir=tmp_path)
+    (file,) = tmp_path.iterdir()
+    file.write_text("as it was")
+    maybe_truncate("x" * 100, 80, save_dir=tmp_path)
+    assert file.read_text() == "as it was"
+    assert maybe_truncate("x" * 100, 80, save_dir=file / "below") == maybe_truncate("x" * 100, 80)

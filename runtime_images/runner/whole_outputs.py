@@ -1,0 +1,111 @@
+"""The whole of outputs that were cut for their results, in files for whoever wants to see more (agent-core 4.2)."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, List, NamedTuple, Optional, Tuple
+
+LIMIT = 128 * 1024 * 1024
+FOLDER_LIMIT = 512 * 1024 * 1024
+_SUFFIX = ".txt"
+
+
+class Kept(NamedTuple):
+    """A file with an output; ``is_whole`` is False when only its beginning had room."""
+
+    path: str
+    is_whole: bool
+
+
+class WholeOutputs:
+    """A folder of such files. Over a limit the oldest make room; a disk that takes nothing costs only the file."""
+
+    def __init__(self, directory: str, prefix: str, *, limit: int = LIMIT, folder_limit: int = FOLDER_LIMIT) -> None:
+        self._directory = directory
+        self._prefix = prefix
+        self._limit = limit
+        self._folder_limit = folder_limit
+
+    def begin(self) -> "WholeOutput":
+        """Begin the file of an output."""
+        try:
+            os.makedirs(self._directory, mode=0o700, exist_ok=True)
+            self._make_room()
+        except OSError:
+            return WholeOutput("", "", 0)
+        return WholeOutput(self._directory, self._prefix, self._limit)
+
+    def _make_room(self) -> None:
+        files: List[Tuple[float, int, str]] = []
+        with os.scandir(self._directory) as entries:
+            for entry in entries:
+                status = entry.stat(follow_symlinks=False)
+                files.append((status.st_mtime, status.st_size, entry.path))
+        room = self._folder_limit - self._limit
+        for _, size, path in sorted(files, reverse=True):
+            room -= size
+            if room < 0:
+                os.unlink(path)
+
+
+class WholeOutput:
+    """The file of one output while it is written; its name comes from what it holds: the same output has one file."""
+
+    def __init__(self, directory: str, prefix: str, limit: int) -> None:
+        # Loaded only now: a runner whose commands print little does without it.
+        import hashlib
+
+        self._directory = directory
+        self._prefix = prefix
+        self._room = limit
+        self._is_whole = True
+        self._digest: Any = hashlib.sha256()
+        self._path = os.path.join(directory, f"{os.urandom(8).hex()}.part")
+        self._descriptor = -1
+        if directory:
+            self._attempt(self._open)
+
+    def write(self, text: str) -> None:
+        """Append."""
+        if self._descriptor < 0:
+            return
+        data = text.encode("utf-8", "replace")
+        if len(data) > self._room:
+            self._is_whole = False
+            data = data[: self._room]
+        self._room -= len(data)
+        self._digest.update(data)
+        self._attempt(lambda: self._write(data))
+
+    def keep(self) -> Optional[Kept]:
+        """End the file; return where it is, or None when the disk did not take it."""
+        if self._descriptor < 0:
+            return None
+        name = f"{self._prefix}_output_{self._digest.hexdigest()[:8]}{_SUFFIX}"
+        path = os.path.join(self._directory, name)
+        os.close(self._descriptor)
+        self._descriptor = -1
+        return Kept(path, self._is_whole) if self._attempt(lambda: os.replace(self._path, path)) else None
+
+    def drop(self) -> None:
+        """Forget the file."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+            self._attempt(lambda: os.unlink(self._path))
+
+    def _open(self) -> None:
+        self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+
+    def _write(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._descriptor, view) :]
+
+    def _attempt(self, work: "Any") -> bool:
+        try:
+            work()
+        except OSError:
+            self.drop()
+            return False
+        return True
