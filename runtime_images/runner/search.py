@@ -7,6 +7,7 @@ keep the runner from everything else for as long as it takes. The order is the a
 from __future__ import annotations
 
 import heapq
+import io
 import json
 import os
 import re
@@ -22,6 +23,7 @@ from .walk import Entry, Found, Walk
 FILES_LIMIT = 500000
 SIZE_LIMIT = 256 * 1024 * 1024
 _SAMPLE = 64 * 1024
+_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 _LINE_LIMIT = 16 * 1024 * 1024
 
 
@@ -148,21 +150,27 @@ def _matching(found: List[Found], pattern: "re.Pattern[str]", source: str, progr
 
 
 def _holds(path: str, pattern: "re.Pattern[str]") -> bool:
-    sample = _sample(path)
-    if sample is None or is_binary(sample):
-        return False
-    encoding = "utf-16" if sample[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    """Return whether a text file has a line that matches."""
     try:
-        with open(path, encoding=encoding, errors="surrogateescape", newline="\n") as file:
-            while True:
-                line = file.readline(_LINE_LIMIT)
-                if not line:
-                    return False
-                line = line[:-1] if line.endswith("\n") else line
-                if pattern.search(line[:-1] if line.endswith("\r") else line) is not None:
-                    return True
+        with open(os.open(path, _FLAGS), "rb") as file:
+            sample = file.read(_SAMPLE)
+            if is_binary(sample):
+                return False
+            encoding = "utf-16" if sample[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+            if len(sample) < _SAMPLE:
+                lines = sample.decode(encoding, "surrogateescape").split("\n")
+                if not lines[-1]:
+                    lines.pop()  # a final line end begins no further line
+                return any(pattern.search(line[:-1] if line[-1:] == "\r" else line) for line in lines)
+            file.seek(0)
+            with io.TextIOWrapper(file, encoding, "surrogateescape", "\n") as text:
+                for line in iter(lambda: text.readline(_LINE_LIMIT), ""):
+                    line = line[:-1] if line[-1:] == "\n" else line
+                    if pattern.search(line[:-1] if line[-1:] == "\r" else line) is not None:
+                        return True
     except (OSError, UnicodeError):
-        return False
+        pass
+    return False
 
 
 def _is_binary(path: str) -> bool:
@@ -173,7 +181,7 @@ def _is_binary(path: str) -> bool:
 def _sample(path: str) -> Optional[bytes]:
     """Return what the file begins with; None when it cannot be read."""
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+        with open(os.open(path, _FLAGS), "rb") as file:
             return file.read(_SAMPLE)
     except OSError:
         return None
