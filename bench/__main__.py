@@ -15,7 +15,7 @@ import orjson
 import uvloop
 
 from agent_core.errors import DrydockError
-from bench import append, crowd, first_command, kernel, listing, memory, reopen, start, steps, stop, view
+from bench import append, crowd, editing, first_command, kernel, listing, memory, reopen, start, steps, stop, view
 from bench.figures import Figure, table
 from bench.machine import contention, machine_facts
 from bench.stage import Stage
@@ -34,6 +34,7 @@ MEASUREMENTS: dict[str, Measure] = {
     "listing": listing.measure,
     "stop": stop.measure,
     "kernel": kernel.measure,
+    "editing": editing.measure,
 }
 RESULTS = Path(__file__).parent / "results"
 INTERRUPTED = 130
