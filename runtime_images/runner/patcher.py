@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional, Set
 
 from . import disk, encoding, places
 from .checks import FILE_LIMIT
@@ -39,11 +39,14 @@ class Patcher:
         """Apply the patch and return the result of ``patch.apply``; what is wrong with it is a result too."""
         doubt = 0
         steps: List[_Step] = []
+        touched: Set[str] = set()
         try:
             for section in parse(patch):
                 step, more = self._step(section)
-                if any(step.target is not None and step.target == other.target for other in steps):
-                    raise PatchError(f"Two sections of the patch write {section.move_to or section.path}.")
+                files = {os.path.realpath(path) for path in (step.path, step.target or step.path)}
+                if files & touched:  # by other names for it, or links to it
+                    raise PatchError(f"Two sections of the patch change the file {section.move_to or section.path}.")
+                touched |= files
                 steps.append(step)
                 doubt += more
             self._write(steps)

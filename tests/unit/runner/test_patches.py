@@ -168,8 +168,15 @@ def test_nothing_is_written_when_one_section_cannot_be_applied(work: Path) -> No
     fails(patch(work, *add, "*** Delete File: none"), "none does not exist")
     fails(patch(work, *add, "*** Add File: a", "+y"), "a cannot be added: it exists already")
     fails(
-        patch(work, *add, "*** Update File: a", "*** Move to: new", "@@", "-x"), "Two sections of the patch write new"
+        patch(work, *add, "*** Update File: a", "*** Move to: new", "@@", "-x"),
+        "Two sections of the patch change the file new",
     )
+    (work / "link").symlink_to("a")
+    for other in ("./a", "link", f"{work}/a"):
+        change = ["*** Update File: a", "@@", "-x", "+y"]
+        fails(patch(work, *add, *change, f"*** Update File: {other}", "@@", "-x", "+z"), "Two sections")
+        fails(patch(work, *add, *change, f"*** Delete File: {other}"), "Two sections")
+    (work / "link").unlink()
     (work / "taken").write_text("")
     fails(patch(work, *add, "*** Update File: a", "*** Move to: taken"), "that exists already")
     (work / "binary").write_bytes(b"\0x\n")
