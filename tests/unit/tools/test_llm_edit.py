@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -289,6 +290,24 @@ async def test_a_file_that_changed_while_the_model_thought_is_not_overwritten(pl
     assert made.is_error
     assert "changed by something else" in made.text
     assert read(path) == "something else\n"
+
+
+async def test_a_call_that_is_stopped_while_the_model_thinks_leaves_the_file_as_it_was(place: Workplace) -> None:
+    path = put(place, WHOLE)
+    thinking = asyncio.Event()
+
+    class Slow(Model):
+        async def answer(self, messages: Sequence[Message]) -> str:
+            thinking.set()
+            await asyncio.Event().wait()
+            raise AssertionError("it is never done")
+
+    task = asyncio.create_task(edit(place, Slow(), path))
+    await asyncio.wait_for(thinking.wait(), 10)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (read(path), place.writes) == (WHOLE, [])
 
 
 async def test_after_a_crash_the_result_is_taken_over_and_nobody_is_asked(place: Workplace) -> None:

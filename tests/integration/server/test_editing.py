@@ -1,0 +1,70 @@
+"""Editing on a server: drafts that a model writes out, before and after a kill -9, and how clients see edits."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from agent_core.testing.model_request import ModelRequest
+from agent_core.testing.model_server import ModelServer
+from agent_core.testing.model_turns import Turn, call, finish, say
+from agent_core.testing.sandbox_kit import eventually
+from tests.integration.server.conftest import Follower, MakeProcess, create, following
+from tests.unit.runner.test_pictures import png
+
+pytestmark = pytest.mark.bubblewrap
+
+DRAFT = {"path": "/workspace/a.py", "content": "x = 2", "start": 1, "end": 1, "security_risk": "LOW"}
+MAKE = f"printf 'x = 1\\ny = 1\\n' > a.py; echo {base64.b64encode(png()).decode()} | base64 -d > a.png"
+
+
+def finished(follower: Follower) -> bool:
+    return any(frame.get("extras", {}).get("agent_state") == "finished" for frame in follower.frames)
+
+
+@pytest.mark.timeout(240)
+async def test_a_drafted_edit_outlives_a_kill_while_the_model_writes_it_out_and_is_made_once(
+    make_process: MakeProcess,
+) -> None:
+    script = [call("terminal", {"command": MAKE, "security_risk": "LOW"}), call("edit_file", DRAFT), finish("done")]
+    drafts = [say("").then("hang"), say("<updated_code>\nx = 2\n</updated_code>")]
+
+    def answer(request: ModelRequest) -> Turn:
+        if request.json.get("tools"):
+            return script.pop(0)
+        return drafts.pop(0) if "<draft>" in request.content.decode() else Turn(text="A title")
+
+    async with ModelServer(answer) as model:
+        environment = {"LLM_MODEL": "openai/scripted", "LLM_BASE_URL": model.url, "LLM_API_KEY": "key-123456"}
+        server = await make_process("--sandbox", "local", environment=environment)
+        options = {"enable_llm_editor": True, "enable_browsing": False, "enable_jupyter": False}
+        conversation_id = await create(server, initial_user_msg="Edit it.", agent_options=options)
+        async with following(server, conversation_id) as follower:
+            await eventually(lambda: len(drafts) == 1, limit=60)
+            assert not finished(follower)
+        await server.kill()
+        await server.start()
+        async with following(server, conversation_id) as follower:
+            await follower.until(lambda: finished(follower))
+            view = {"path": "/workspace/a.png"}
+            await follower.send({"action": "read", "args": view})
+            await follower.until(lambda: any(frame.get("observation") == "error" for frame in follower.frames))
+        asked = next(frame for frame in follower.frames if frame.get("action") == "edit")
+        assert (asked["args"]["impl_source"], asked["args"]["content"]) == ("llm_based_edit", "x = 2")
+        (seen,) = [frame for frame in follower.frames if frame.get("observation") == "edit"]
+        assert seen["extras"]["impl_source"] == "llm_based_edit"
+        assert (seen["extras"]["old_content"], seen["extras"]["new_content"]) == ("x = 1\ny = 1\n", "x = 2\ny = 1\n")
+        assert "-x = 1\n+x = 2\n" in seen["extras"]["diff"]
+        refused = next(frame for frame in follower.frames if frame.get("observation") == "error")
+        assert "file_editor" in refused["content"], "this agent has the other editor"
+
+        script[:] = [finish("hello")]
+        conversation_id = await create(server, initial_user_msg="Hello.")
+        async with following(server, conversation_id) as follower:
+            await follower.until(lambda: finished(follower))
+            await follower.send({"action": "run", "args": {"command": MAKE}})
+            await follower.send({"action": "read", "args": view})
+            await follower.until(lambda: any(frame.get("observation") == "read" for frame in follower.frames))
+        shown = next(frame for frame in follower.frames if frame.get("observation") == "read")
+        assert shown["extras"]["image_urls"] == [f"data:image/png;base64,{base64.b64encode(png()).decode()}"]
