@@ -1,4 +1,4 @@
-"""Agents with few tools: one that only reads, and two that use nothing but a browser (agent-core 2.10)."""
+"""Agents with few tools: two that only read, and two that use nothing but a browser (agent-core 2.10)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from agent_core.tools.browser import BrowserTool
 from agent_core.tools.gemini_files import ListDirectoryTool, ReadFileTool
 from agent_core.tools.glob import GlobTool
 from agent_core.tools.grep import GrepTool
+from agent_core.tools.locating import LOCATING_TOOLS
 from agent_core.tools.spec import Tool
 
 READ_ONLY_PROMPT: Final = "system_prompt_read_only.j2"
+LOCATING_PROMPT: Final = "system_prompt_locating.j2"
 BROWSING_PROMPT: Final = "system_prompt_browsing.j2"
 
 
@@ -27,6 +29,18 @@ class ReadOnlyAgent(Agent):
 
     tools: ToolSpecs = Field(default_factory=_reading_tools)
     system_prompt_filename: str = READ_ONLY_PROMPT
+
+    @property
+    def supports_openhands_mcp(self) -> bool:
+        """No: what the tools of others change cannot be known."""
+        return False
+
+
+class LocAgent(Agent):
+    """Finds the places in a project's code that a task is about, and can change nothing; it needs an IPython kernel."""
+
+    tools: ToolSpecs = Field(default_factory=lambda: [Tool(name=tool.tool_name) for tool in LOCATING_TOOLS])
+    system_prompt_filename: str = LOCATING_PROMPT
 
     @property
     def supports_openhands_mcp(self) -> bool:

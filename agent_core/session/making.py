@@ -11,7 +11,7 @@ from typing import Any
 from agent_core.agent.base import AgentBase
 from agent_core.agent.codeact import CodeActAgent
 from agent_core.agent.planning import PlanningAgent
-from agent_core.agent.specialists import BrowsingAgent, ReadOnlyAgent, VisualBrowsingAgent
+from agent_core.agent.specialists import BrowsingAgent, LocAgent, ReadOnlyAgent, VisualBrowsingAgent
 from agent_core.controller.step import Step
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import TextContent
@@ -30,7 +30,7 @@ from agent_core.tools.live import LiveTools
 from agent_core.tools.spec import SandboxAccess
 from agent_core.version import VERSION
 
-AGENT_CLASSES = (CodeActAgent, PlanningAgent, ReadOnlyAgent, BrowsingAgent, VisualBrowsingAgent)
+AGENT_CLASSES = (CodeActAgent, PlanningAgent, ReadOnlyAgent, LocAgent, BrowsingAgent, VisualBrowsingAgent)
 """Agents that settings can name; a program may define more."""
 
 reading_files = ThreadPoolExecutor(max_workers=2, thread_name_prefix="skills")

@@ -230,6 +230,8 @@ class IPythonContract:
         await output(notebook.sandbox, "rm many/f1.txt")
         assert (await notebook.text("search_dir('needle', 'many')")).startswith("[Found 100 matches")
         assert "many/f77.txt" in await notebook.text("find_file('f77')")
+        found = await notebook.text("open('shop.py', 'w').write('def total(): pass'); search_code_snippets(['total'])")
+        assert "[function shop.py:total, lines 1 to 1]" in found
         assert await notebook.text("find_file('nothing', 'many')") == 'No matches found for "nothing" in many'
 
     async def test_helpers_read_documents(self, notebook: NotebookKit) -> None:

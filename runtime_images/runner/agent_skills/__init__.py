@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, List
 from .documents import parse_docx, parse_latex, parse_pdf, parse_pptx
 from .editing import file_editor
 from .finding import find_file, search_dir, search_file
+from .locating import explore_tree_structure, get_entity_contents, search_code_snippets
 from .media import parse_audio, parse_image, parse_video
 from .viewing import goto_line, open_file, scroll_down, scroll_up
 
@@ -28,6 +29,9 @@ def available() -> Dict[str, Callable[..., Any]]:
         search_dir,
         search_file,
         find_file,
+        search_code_snippets,
+        get_entity_contents,
+        explore_tree_structure,
     ]
     documents: List[Callable[..., Any]] = [parse_pdf, parse_docx, parse_latex, parse_pptx]
     media: List[Callable[..., Any]] = [parse_audio, parse_video, parse_image] if os.environ.get(KEY) else []

@@ -102,7 +102,14 @@ async def test_options_are_sorted_lists(server: Server) -> None:
     assert "demo/tour" in models
     agents = (await server.get("/api/options/agents")).json()
     assert agents == sorted(agents)
-    assert {"BrowsingAgent", "CodeActAgent", "PlanningAgent", "ReadOnlyAgent", "VisualBrowsingAgent"} <= set(agents)
+    assert {
+        "BrowsingAgent",
+        "CodeActAgent",
+        "LocAgent",
+        "PlanningAgent",
+        "ReadOnlyAgent",
+        "VisualBrowsingAgent",
+    } <= set(agents)
     assert (await server.get("/api/options/security-analyzers")).json() == ["llm", "rules"]
 
 

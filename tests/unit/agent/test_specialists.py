@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 
 from agent_core.agent.agent import Agent
 from agent_core.agent.base import AgentBase, AnyAgent
-from agent_core.agent.specialists import BrowsingAgent, ReadOnlyAgent, VisualBrowsingAgent
+from agent_core.agent.specialists import BrowsingAgent, LocAgent, ReadOnlyAgent, VisualBrowsingAgent
 from agent_core.llm.llm import LLM
 from agent_core.tools.browser import BrowserCodeExecutor
 from agent_core.tools.spec import ToolMakerState, WorkspacePlace
@@ -24,6 +24,16 @@ def test_an_agent_that_only_reads_has_no_tool_that_could_change_anything() -> No
     assert not agent.supports_openhands_mcp
 
 
+def test_an_agent_that_finds_places_in_code_has_the_tools_for_that_only() -> None:
+    agent = LocAgent(llm=MODEL)
+    tools = agent.initialize(PLACE)
+    locating = {"search_code_snippets", "get_entity_contents", "explore_tree_structure"}
+    assert set(tools) == {*locating, "finish", "think"}
+    assert all(tool.annotations.readOnlyHint for tool in tools.values())
+    assert not agent.supports_openhands_mcp
+    assert all(name in agent.static_system_message for name in locating)
+
+
 @pytest.mark.parametrize(("kind", "sees_marks"), [(BrowsingAgent, False), (VisualBrowsingAgent, True)])
 def test_a_browsing_agent_has_a_browser_and_nothing_else(kind: type[Agent], sees_marks: bool) -> None:
     tools = kind(llm=MODEL).initialize(PLACE)
@@ -33,7 +43,7 @@ def test_a_browsing_agent_has_a_browser_and_nothing_else(kind: type[Agent], sees
     assert executor.look.marks is sees_marks
 
 
-@pytest.mark.parametrize("kind", [ReadOnlyAgent, BrowsingAgent, VisualBrowsingAgent])
+@pytest.mark.parametrize("kind", [ReadOnlyAgent, LocAgent, BrowsingAgent, VisualBrowsingAgent])
 def test_they_are_found_by_name_and_made_again_from_their_data(kind: type[Agent]) -> None:
     agent = AgentBase.get_cls(kind.__name__)(llm=MODEL)
     assert TypeAdapter(AnyAgent).validate_python(agent.model_dump(mode="json")) == agent
