@@ -29,6 +29,10 @@ _CANDIDATES = (
     ("koi8_r", re.compile("[а-яё]")),
 )
 _CONFIDENCE = 0.6
+_MOSTLY = 4
+_UTF8_WITH_STRAYS = "utf-8 with strays"
+"""UTF-8 but for a few bytes, which are kept as half characters (``surrogateescape``)."""
+_STRAYS = re.compile("[\udc80-\udcff]")
 _RUN = re.compile(rb"[\x80-\xff]{3,}")
 
 
@@ -57,12 +61,19 @@ def decode(data: bytes) -> Decoded:
         if text is not None:
             mark = BYTE_ORDER_MARK if text.startswith(BYTE_ORDER_MARK) else ""
             return Decoded(text[len(mark) :], encoding or "utf-8", mark)
-    return _decode_old(data)
+    return _decode_strays(data) or _decode_old(data)
+
+
+def readable(text: str) -> str:
+    """Return a text for anybody: bytes that are no characters become replacement characters."""
+    return text if text.isascii() else text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
 
 
 def encode(text: str, encoding: str) -> bytes:
     """Encode in the file's own encoding, or as UTF-8 when that cannot represent the text."""
     try:
+        if encoding == _UTF8_WITH_STRAYS:
+            return text.encode("utf-8", "surrogateescape")
         return text.encode(encoding)
     except UnicodeEncodeError:
         return text.encode("utf-8", "surrogatepass")
@@ -82,6 +93,17 @@ def _exactly(data: bytes, encoding: str) -> Optional[str]:
     except UnicodeDecodeError:
         return None
     return text if encoding == "utf-8" or text.encode(encoding) == data else None
+
+
+def _decode_strays(data: bytes) -> Optional[Decoded]:
+    """Return a text whose characters beyond ASCII are mostly UTF-8."""
+    text = data.decode("utf-8", "surrogateescape")
+    strays = len(_STRAYS.findall(text))
+    characters = sum(1 for character in text if character > "\x7f") - strays
+    if characters < _MOSTLY * strays:
+        return None
+    mark = BYTE_ORDER_MARK if text.startswith(BYTE_ORDER_MARK) else ""
+    return Decoded(text[len(mark) :], _UTF8_WITH_STRAYS, mark)
 
 
 def _decode_old(data: bytes) -> Decoded:

@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, NamedTuple, Optional
 
 from . import disk
 from .editor import Edit, Editor
+from .encoding import readable
 from .patcher import Patcher
 from .ranges import Ranges, Span
 from .whole_files import Asked, WholeFiles
@@ -61,19 +62,19 @@ class Files:
 
     def edit(self, edit: Edit) -> Callable[[], Reply]:
         """Return the work of an editor command."""
-        return lambda: Reply(self._editor.run(edit))
+        return lambda: Reply(_readable(self._editor.run(edit)))
 
     def patch(self, text: str) -> Callable[[], Reply]:
         """Return the work of applying a patch."""
-        return lambda: Reply(self._patcher.run(text))
+        return lambda: Reply(_readable(self._patcher.run(text)))
 
     def whole(self, asked: Asked) -> Callable[[], Reply]:
         """Return the work of reading, writing, replacing or listing."""
-        return lambda: Reply(self._whole_files.run(asked))
+        return lambda: Reply(_readable(self._whole_files.run(asked)))
 
     def range(self, span: Span) -> Callable[[], Reply]:
         """Return the work of reading or replacing lines."""
-        return lambda: Reply(self._ranges.run(span))
+        return lambda: Reply(_readable(self._ranges.run(span)))
 
     def start(
         self,
@@ -90,3 +91,7 @@ class Files:
         job: Job[Reply] = Job(os.path.realpath(path), work, done, failed)
         self._workers.submit(job)
         return lambda: self._workers.cancel(job)
+
+
+def _readable(result: Dict[str, Any]) -> Dict[str, Any]:
+    return {name: readable(value) if isinstance(value, str) else value for name, value in result.items()}

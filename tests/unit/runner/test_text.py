@@ -34,6 +34,16 @@ def test_replacing_a_range_touches_nothing_else(text: str, new: str, data: st.Da
     assert file.replaced(start, start, "") == raw
 
 
+def test_stray_bytes_in_utf_8_stay_and_cost_the_rest_nothing() -> None:
+    raw = "é漢字ü\n".encode() + b"\xff\xe6\n" + "größer\n".encode() * 2
+    file = TextFile(raw)
+    assert file.lines()[0] == "é漢字ü"
+    assert encoding.readable(file.text).startswith("é漢字ü\n\ufffd")
+    start = file.text.index("größer")
+    assert file.replaced(start, start + 6, "更大") == raw.replace("größer".encode(), "更大".encode(), 1)
+    assert TextFile("naïve café\n".encode("cp1252")).lines() == ["naïve café"]
+
+
 def test_a_file_whose_lines_end_in_returns_alone_is_edited_in_its_own_way() -> None:
     file = TextFile(b"one\rtwo\rthree")
     assert file.lines() == ["one", "two", "three"]
