@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from agent_core.runtime.images import DEFAULT_IMAGE
 from agent_core.runtime.sandbox import SandboxProvider
-from agent_core.testing.browser_contract import BrowserKit
+from agent_core.testing.browser_kit import BrowserKit
 from agent_core.testing.sandbox_kit import LIMITS, SandboxKit
 
 ROOMY = replace(LIMITS, memory=2 * 1024**3, processes=512, tmp_size=256 * 1024**2)

@@ -8,7 +8,8 @@ import pytest
 import pytest_asyncio
 
 from agent_core.runtime.local import LocalProvider
-from agent_core.testing.browser_contract import BrowserContract, BrowserKit
+from agent_core.testing.browser_contract import BrowserContract
+from agent_core.testing.browser_kit import BrowserKit
 from tests.contract.browser.opening import open_web
 
 pytestmark = [pytest.mark.bubblewrap, pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]

@@ -1,0 +1,85 @@
+"""A sandbox with a site and a browser in it, for the conformance suite of the browser tools."""
+
+# ruff: noqa: S101 - for tests, with a home that users of the library can import
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from agent_core.runtime.connection import SandboxConnection
+from agent_core.runtime.standalone import AloneContext
+from agent_core.testing import browser_site
+from agent_core.testing.sandbox_kit import output
+from agent_core.tools.browser import (
+    BrowserAction,
+    BrowserClickAction,
+    BrowserCodeAction,
+    BrowserCodeExecutor,
+    BrowserGetStateAction,
+    BrowserNavigateAction,
+    BrowserObservation,
+    BrowserToolExecutor,
+    BrowserTypeAction,
+)
+
+_SITE = Path(browser_site.__file__).read_bytes()
+
+
+class BrowserKit:
+    """A sandbox with a site in it, and its browser."""
+
+    def __init__(self, sandbox: SandboxConnection) -> None:
+        self.sandbox = sandbox
+        self.executor = BrowserToolExecutor()
+        self.site = ""
+        self._count = 0
+
+    async def open(self) -> None:
+        """Start the site."""
+        await self.sandbox.request("file.write", {"path": f"{self.sandbox.working_dir}/site.py"}, blob=_SITE)
+        await output(self.sandbox, "python3 site.py port > site.log 2>&1 & until [ -s port ]; do sleep 0.02; done")
+        self.site = f"http://127.0.0.1:{await output(self.sandbox, 'cat port')}"
+
+    async def do(self, action: BrowserAction, executor: BrowserToolExecutor | None = None) -> BrowserObservation:
+        """Carry out one action, well or not."""
+        context = AloneContext(self.sandbox)
+        self._count += 1
+        context.idempotency_key = f"{self.sandbox.sandbox.spec.conversation_id}:{self._count}"
+        return await (executor or self.executor).acall(action, context)
+
+    async def done(self, action: BrowserAction) -> str:
+        """Carry out one action that must go well; returns what a model reads."""
+        seen = await self.do(action)
+        assert not seen.is_error, seen.text
+        return seen.text
+
+    async def go(self, path: str) -> str:
+        """Open a page of the site; returns what a look at it says."""
+        await self.done(BrowserNavigateAction(url=self.site + path))
+        return await self.look()
+
+    async def code(self, *lines: str) -> BrowserObservation:
+        """Carry out lines of code with the `browser` tool; they must go well."""
+        seen = await self.do(BrowserCodeAction(code="\n".join(lines)), BrowserCodeExecutor(set_of_marks=False))
+        assert not seen.is_error, seen.text
+        return seen
+
+    async def look(self) -> str:
+        """What `browser_get_state` says."""
+        return await self.done(BrowserGetStateAction())
+
+    async def click(self, name: str) -> str:
+        """Click the element that the last look shows so; returns what that said."""
+        return await self.done(BrowserClickAction(index=number(await self.look(), name)))
+
+    async def fill(self, name: str, text: str) -> str:
+        """Put text into an element."""
+        return await self.done(BrowserTypeAction(index=number(await self.look(), name), text=text))
+
+
+def number(state: str, name: str) -> int:
+    """The number of the first element whose line contains `name`."""
+    found = re.search(rf"\[(\d+)\] [^\n]*{re.escape(name)}", state)
+    assert found is not None, f"{name!r} is not in:\n{state}"
+    return int(found.group(1))
