@@ -8,6 +8,7 @@ import "./styles/shell.css";
 import "./styles/conversation.css";
 import "./styles/items.css";
 import "./styles/forms.css";
+import "./styles/workspace.css";
 
 const root = document.getElementById("root");
 if (root === null) throw new Error("index.html must have an element #root");

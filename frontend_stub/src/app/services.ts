@@ -4,12 +4,14 @@ import { Api } from "../net/api";
 import { ConversationsKeeper } from "../net/conversations";
 import { createRequest } from "../net/http";
 import { TokenKeeper } from "../net/token";
+import { WorkspaceApi } from "../net/workspace";
 import type { ServerConfig, Settings } from "../protocol/rest";
 import { Cell } from "../state/store";
 import { Toasts } from "./toasts";
 
 export interface Services {
   readonly api: Api;
+  readonly workspace: WorkspaceApi;
   readonly keeper: TokenKeeper;
   readonly conversations: ConversationsKeeper;
   readonly config: Cell<ServerConfig | null>;
@@ -23,9 +25,11 @@ export interface Services {
 export function createServices(): Services {
   const keeper = new TokenKeeper();
   keeper.takeFromAddress();
-  const api = new Api(createRequest(keeper));
+  const request = createRequest(keeper);
+  const api = new Api(request);
   return {
     api,
+    workspace: new WorkspaceApi(request, keeper),
     keeper,
     conversations: new ConversationsKeeper(api),
     config: new Cell<ServerConfig | null>(null),

@@ -16,6 +16,7 @@ import { StatusBar } from "../components/conversation/StatusBar";
 import { Pending, Retry, StartProgress, Streaming } from "../components/conversation/Tail";
 import { TimelineView } from "../components/conversation/TimelineView";
 import { Usage } from "../components/conversation/Usage";
+import { WorkspacePanel } from "../components/workspace/WorkspacePanel";
 import { ConversationSession } from "../net/session";
 import { openLine } from "../net/socket";
 import type { RequestedState } from "../protocol/client-actions";
@@ -91,6 +92,9 @@ const RETRYING: ReadonlySet<Phase> = new Set(["working", "throttled"]);
 /** Nothing runs in these: an action that has no answer waits for none. */
 const DORMANT: ReadonlySet<Phase> = new Set(["asleep", "failed", "archived"]);
 
+/** In these there is no sandbox that could be asked. */
+const SLEEPING: ReadonlySet<Phase> = new Set([...DORMANT, "starting", "opening"]);
+
 interface OpenConversationProps {
   readonly id: string;
   readonly store: ReturnType<typeof createSession>["store"];
@@ -104,6 +108,7 @@ function OpenConversation({ id, store, session }: OpenConversationProps) {
   const phase = phaseOf(model);
   const folds = useMemo(() => new Folds(), []);
   const [sent, setSent] = useState(0);
+  const [workspaceOpen, setWorkspaceOpen] = useState(false);
   useDocumentTitle(model.info?.title ?? "");
   useForgetCreated(services, id, model);
 
@@ -151,7 +156,7 @@ function OpenConversation({ id, store, session }: OpenConversationProps) {
   return (
     <FoldsContext.Provider value={folds}>
       <GoingBackContext.Provider value={phase === "archived" ? null : going}>
-        <div className="conversation-page" data-testid="conversation-page" data-phase={phase}>
+        <div className={`conversation-page ${workspaceOpen ? "with-workspace" : ""}`} data-testid="conversation-page" data-phase={phase}>
           <ConversationHeader
             model={model}
             phase={phase}
@@ -161,6 +166,9 @@ function OpenConversation({ id, store, session }: OpenConversationProps) {
             onSleep={() => void session.sleep()}
             onDeleted={() => {
               navigate("/");
+            }}
+            onWorkspace={() => {
+              setWorkspaceOpen(!workspaceOpen);
             }}
           />
           <TimelineView
@@ -201,6 +209,16 @@ function OpenConversation({ id, store, session }: OpenConversationProps) {
               </Composer>
             </div>
           </div>
+          {workspaceOpen && (
+            <WorkspacePanel
+              id={id}
+              awake={!SLEEPING.has(phase)}
+              beat={phase}
+              onClose={() => {
+                setWorkspaceOpen(false);
+              }}
+            />
+          )}
           <Announcer phase={phase} model={model} />
           {target !== undefined && (
             <ConfirmDialog

@@ -17,6 +17,8 @@ interface ConversationHeaderProps {
   readonly onRename: (title: string) => void;
   readonly onSleep: () => void;
   readonly onDeleted: () => void;
+  /** Shows or hides the workspace beside the conversation. */
+  readonly onWorkspace: () => void;
 }
 
 const CONNECTION_WORDS = {
@@ -27,7 +29,7 @@ const CONNECTION_WORDS = {
   refused: "Not connected",
 } as const;
 
-export function ConversationHeader({ model, phase, onRename, onSleep, onDeleted }: ConversationHeaderProps) {
+export function ConversationHeader({ model, phase, onRename, onSleep, onDeleted, onWorkspace }: ConversationHeaderProps) {
   const services = useServices();
   const [renaming, setRenaming] = useState(false);
   const [deleting, setDeleting] = useState(false);
@@ -72,6 +74,9 @@ export function ConversationHeader({ model, phase, onRename, onSleep, onDeleted 
       <span className={`connection ${model.connection}`} role="status" data-testid="connection-state" data-connection={model.connection}>
         {CONNECTION_WORDS[model.connection]}
       </span>
+      <button type="button" className="button" data-testid="workspace-toggle" onClick={onWorkspace}>
+        Workspace
+      </button>
       <Menu label="More for this conversation" entries={entries} testId="header-menu">
         <MoreIcon />
       </Menu>
