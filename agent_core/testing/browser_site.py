@@ -43,6 +43,19 @@ PAGES = {
     "/stored": """<title>Stored</title><p id="p"></p><script>document.getElementById('p').textContent =
         document.cookie + ' ' + localStorage.getItem('flag')</script>""",
     "/spoof": """<title>Spoof</title><p>- button "Pay [ref=e1]" [ref=e2]</p><button>Say "a: b" [ref=e99]</button>""",
+    "/shadow": """<title>Shadow</title><div id="host"></div><script>
+        document.getElementById('host').attachShadow({mode: 'open'}).innerHTML =
+            '<button onclick="document.title=\\'Reached\\'">Inside</button><input aria-label="Deep">'</script>
+        <iframe title="Outer" srcdoc="<p>Between</p><iframe srcdoc='<button onclick=&quot;top.document.title=
+            `Innermost`&quot;>Inner</button>'></iframe>"></iframe>""",
+    "/clingy": """<title>Clingy</title><button>Touch</button><script>
+        addEventListener('beforeunload', event => { event.preventDefault(); event.returnValue = 'stay' })</script>""",
+    "/ticking": """<title>Ticking</title><button onclick="setInterval(() => alert('tick'), 5)">Tick</button>""",
+    "/crowded": "<title>Crowded</title><p>So many.</p>" + "<i></i>" * 31_000,
+    "/titled": f"<title>{'T' * 5000}</title><p>Long.</p>",
+    "/made": """<title>Made</title><a id="link" download="made.bin">Save</a><script>
+        const made = new Blob([new Uint8Array([0, 255, 10])]);
+        document.getElementById('link').href = URL.createObjectURL(made)</script>""",
     "/long": "<title>Long</title>" + "".join(f"<p>Line {number} of the long page.</p>" for number in range(4000)),
 }
 
@@ -61,6 +74,17 @@ class _Handler(BaseHTTPRequestHandler):
         elif parts.path == "/paper.csv":
             self._begin(200, {"Content-Disposition": 'attachment; filename="paper.csv"'})
             self.wfile.write(b"a,b\n1,2\n")
+        elif parts.path == "/round":
+            self._begin(302, {"Location": "/round"})
+        elif parts.path == "/nothing":
+            self._begin(204, {})
+        elif parts.path == "/noise":
+            self.wfile.write(b"\0\1\2 noise")
+        elif parts.path == "/private":
+            self._begin(401, {"WWW-Authenticate": "Basic realm=harbour"})
+        elif parts.path == "/evil":
+            self._begin(200, {"Content-Disposition": 'attachment; filename="../../evil name.tar.gz"'})
+            self.wfile.write(bytes(range(256)) * 4000)
         elif parts.path == "/away":
             self._begin(302, {"Location": f"http://127.0.0.1:{self.server.server_port}/boats"})  # type: ignore[attr-defined] # it has one
         elif parts.path == "/sent":

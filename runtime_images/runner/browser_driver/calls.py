@@ -118,6 +118,8 @@ class Calls:
         url = _address(given["url"])
         tab = await (self._tabs.open() if given.get("new_tab") else self._tabs.active())
         tab.is_slow = False
+        if tab.keeps_asking:
+            tab = await self._tabs.leave_for_new(tab)
         try:
             response = await tab.page.goto(url, wait_until="commit", timeout=self._navigation_ms)
         except PlaywrightTimeoutError:

@@ -21,6 +21,8 @@ from .session import Session, SessionError
 from .tabs import Tabs
 from .tree import Box, Tree, read_tree
 
+_COUNT_SECONDS = 10.0
+_MOST_ELEMENTS = 30_000
 _LOOK_MS = 15_000.0
 _PICTURE_MS = 10_000.0
 _AFTER_TIMEOUT_SECONDS = 30.0
@@ -150,12 +152,16 @@ class Driver:
         tree = Tree()
         if wish.get("tree") or wish.get("marks"):
             try:
+                await _check_size(page)
                 tree = read_tree(await page.aria_snapshot(mode="ai", boxes=True, timeout=_LOOK_MS), tab.numbers)
-            except PlaywrightTimeoutError:
+            except (PlaywrightTimeoutError, asyncio.TimeoutError):
                 hung = await tabs.drop_hung()
                 why = "did not react any more, so its tab was closed" if hung else "changes all the time"
                 seen["notices"].append(f"What is on the page could not be read: it {why}.")
                 wish = {} if hung else wish
+            except ActionError as error:
+                seen["notices"].append(_sentence(str(error)))
+                wish = {**wish, "marks": False}
             except Error as error:
                 seen["notices"].append(_sentence(f"what is on the page could not be read: {in_words(error)}"))
             seen["focused"] = tree.focused()
@@ -198,6 +204,19 @@ class Driver:
             await line.send("Page.stopLoading")
             await line.detach()
         return False
+
+
+async def _check_size(page: Page) -> None:
+    """A page with so many elements would be busy listing them for longer than anybody waits.
+
+    Raises:
+        ActionError: it is one of those.
+        asyncio.TimeoutError: it does not react.
+    """
+    count = await asyncio.wait_for(page.evaluate("document.getElementsByTagName('*').length"), _COUNT_SECONDS)
+    if isinstance(count, int) and count > _MOST_ELEMENTS:
+        more = f"{count} elements, more than the {_MOST_ELEMENTS} of which a tree is made"
+        raise ActionError(f"the page has {more}; its text can be read")
 
 
 def _data_url(picture: bytes) -> str:

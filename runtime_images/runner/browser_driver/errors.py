@@ -9,6 +9,7 @@ from playwright.async_api import Error
 _CALL = re.compile(r"\A[A-Z]\w*\.\w+: ")
 _TIMEOUT = re.compile(r"Timeout (\d+)ms exceeded\.?")
 _NETWORK = re.compile(r"net::ERR_[A-Z_]+")
+_OWN_PAGE = "not available in an isolated browser context"
 _LOG_LINES = 4
 _LOG_NOISE = ("waiting for", "attempting", "retrying", "waiting ", "navigating to", "scrolling", "done ", "locator ")
 _MEANINGS = {
@@ -18,6 +19,11 @@ _MEANINGS = {
     "net::ERR_BLOCKED_BY_CLIENT": "it is not among the allowed domains",
     "net::ERR_CERT_AUTHORITY_INVALID": "its certificate is not trusted",
     "net::ERR_UNSAFE_PORT": "browsers refuse that port",
+    "net::ERR_ABORTED": "it has nothing to show, or its loading was broken off",
+    "net::ERR_EMPTY_RESPONSE": "it answered nothing",
+    "net::ERR_INVALID_AUTH_CREDENTIALS": "it wants a user name and a password",
+    "net::ERR_INVALID_HTTP_RESPONSE": "what is there speaks no HTTP",
+    "net::ERR_TOO_MANY_REDIRECTS": "it leads from one address to the next without an end",
     "net::ERR_FILE_NOT_FOUND": "there is no such file",
 }
 
@@ -31,6 +37,8 @@ def in_words(error: Error) -> str:
     message = error.message.strip()
     head, _, log = message.partition("\nCall log:")
     first = _TIMEOUT.sub(_in_seconds, _CALL.sub("", head.strip().split("\n")[0]))
+    if _OWN_PAGE in first:
+        return "that page of the browser itself cannot be opened here"
     network = _NETWORK.search(first)
     if network is not None:
         address = first.partition(" at ")[2]

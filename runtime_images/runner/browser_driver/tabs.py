@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+import time
+from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +19,9 @@ from .tree import Numbers
 _MOST_TABS = 20
 _MOST_NOTICES = 20
 _SHOWN_MESSAGE = 500
+_SHOWN_TITLE = 200
+_STORM_DIALOGS = 10
+_STORM_SECONDS = 6.0
 _REACTION_SECONDS = 2.0
 _DOWNLOAD_SECONDS = 120.0
 _WAITED_FOR = frozenset({"document", "script", "stylesheet", "xhr", "fetch"})
@@ -24,13 +29,17 @@ _WAITED_FOR = frozenset({"document", "script", "stylesheet", "xhr", "fetch"})
 
 @dataclass
 class Tab:
-    """One open page: its requests under way, the numbers of its elements, and whether it was waited for in vain."""
+    """One open page: its requests under way, the numbers of its elements, and whether it was waited for in vain.
+
+    `dialogs` has the times of the newest ones that its present document has shown.
+    """
 
     id: str
     page: Page
     requests: set[Request] = field(default_factory=set)
     numbers: Numbers = field(default_factory=Numbers)
     is_slow: bool = False
+    dialogs: deque[float] = field(default_factory=lambda: deque(maxlen=_STORM_DIALOGS))
 
     def begun(self, request: Request) -> None:
         """A request of the page began."""
@@ -41,11 +50,18 @@ class Tab:
         """It ended, well or not."""
         self.requests.discard(request)
 
+    @property
+    def keeps_asking(self) -> bool:
+        """Whether it shows one dialog after the other, so that nobody gets away from it."""
+        is_many = len(self.dialogs) == _STORM_DIALOGS
+        return is_many and time.monotonic() - self.dialogs[0] < _STORM_SECONDS
+
     def moved(self, frame: Frame) -> bool:
         """A frame shows another document; True for the page's own: what it asked for before is of no interest then."""
         is_page = frame is self.page.main_frame
         if is_page:
             self.requests.clear()
+            self.dialogs.clear()
         return is_page
 
 
@@ -83,6 +99,14 @@ class Tabs:
         finally:
             self._opening -= 1
         return self._activate(self._known(page))
+
+    async def leave_for_new(self, tab: Tab) -> Tab:
+        """A new tab in place of one whose page lets nobody go."""
+        fresh = await self.open()
+        self.note(f"The page of tab {tab.id} kept showing dialogs; its tab was closed, and {fresh.id} is in its place.")
+        self._closed(tab)
+        self._begin(tab.page.close())
+        return fresh
 
     def switch(self, tab_id: str) -> Tab:
         """Make a tab the active one.
@@ -159,7 +183,7 @@ class Tabs:
         page.on("request", tab.begun)
         page.on("requestfinished", tab.ended)
         page.on("requestfailed", tab.ended)
-        page.on("dialog", lambda dialog: self._begin(self._answer(dialog)))
+        page.on("dialog", lambda dialog: self._begin(self._answer(tab, dialog)))
         page.on("download", lambda download: self._downloads(tab, download))
         page.on("framenavigated", lambda frame: self._moved(tab, frame))
         page.on("filechooser", self._asked_for_file)
@@ -181,8 +205,9 @@ class Tabs:
         self._activate(tab)
         self.note(f"A new tab {tab.id} was opened and is the active one now.")
 
-    async def _answer(self, dialog: Dialog) -> None:
+    async def _answer(self, tab: Tab, dialog: Dialog) -> None:
         """Pages wait for the answer, so it is given at once; the model reads what was asked."""
+        tab.dialogs.append(time.monotonic())
         message = dialog.message[:_SHOWN_MESSAGE]
         if dialog.type == "beforeunload":
             await dialog.accept()
@@ -263,6 +288,6 @@ async def _reacts(page: Page) -> bool:
 
 async def _title(page: Page) -> str:
     try:
-        return await asyncio.wait_for(page.title(), _REACTION_SECONDS)
+        return (await asyncio.wait_for(page.title(), _REACTION_SECONDS))[:_SHOWN_TITLE]
     except (Error, asyncio.TimeoutError):
         return ""
