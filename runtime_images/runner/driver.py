@@ -132,6 +132,24 @@ def start(
     return text
 
 
+class Lines:
+    """How a kind of shell is started and spoken to: bash, the one that everything here is made for."""
+
+    arguments: Tuple[str, ...] = ("bash", "--noprofile", "--norc", "--noediting", "-i")
+    known_by = "--noediting"
+    """One of its arguments, by which it is told from a program that has taken its place."""
+    reads_ahead = False
+    """Whether what it has read of the lines behind a command may be taken for input by programs of the command.
+
+    Busybox runs many of them in a copy of itself.
+    """
+    exports = staticmethod(exports)
+    run = staticmethod(run)
+    report = staticmethod(report)
+    write_down = staticmethod(shell_state.write_down)
+    start = staticmethod(start)
+
+
 class ReportReader:
     """Finds reports in what comes out of the pipe; anything that does not begin with an expected word is ignored."""
 

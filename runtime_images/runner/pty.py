@@ -9,14 +9,16 @@ import signal
 import struct
 import sys
 import termios
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 from . import processes
 from .loop import Callback, Loop
 from .terminal import COLUMNS, ROWS
+from .watch import same_file
 
 _INPUT_LIMIT = 1024 * 1024
 _HIGHEST_INHERITABLE = 1024
+_LOOK_SECONDS = 0.001
 _SIGNAL_KEYS = {b"\x03": signal.SIGINT, b"\x1a": signal.SIGTSTP, b"\x1c": signal.SIGQUIT}
 
 
@@ -122,6 +124,7 @@ class ControlLine:
         self._gone = gone
         self._pipe = Pipe()
         self._pending = bytearray()
+        self._behind = 0
         os.set_blocking(self._pipe.writer, False)
 
     @property
@@ -143,12 +146,35 @@ class ControlLine:
         if idle:
             self._drain()
 
+    def send_command(self, command: bytes, after: bytes, *, apart: bool) -> None:
+        """Queue the lines of a command and those behind it; ``apart``, not before the shell has read the former."""
+        self._behind = 0 if apart else len(after)
+        self.send(command if apart else command + after)
+        if apart:
+            self._send_when_read(after)
+
+    @property
+    def is_being_read(self) -> bool:
+        """True while the shell has not yet read the whole of the command."""
+        return self.unread() > self._behind
+
+    def _send_when_read(self, after: bytes) -> None:
+        if self._pipe.writer >= 0 and self.unread() == 0:
+            self._behind = len(after)
+            self.send(after)
+        elif self._pipe.writer >= 0:
+            self._loop.call_later(_LOOK_SECONDS, lambda: self._send_when_read(after))
+
     def unread(self) -> int:
         """Return how many bytes of what was sent the shell has not read yet."""
         waiting = bytearray(4)
         with contextlib.suppress(OSError):
             fcntl.ioctl(self._pipe.writer, termios.FIONREAD, waiting)
         return len(self._pending) + int.from_bytes(waiting, sys.byteorder)
+
+    def is_read_by(self, pid: int) -> bool:
+        """True when the process has this pipe as its standard input now, and has read all that was sent."""
+        return self._pipe.writer >= 0 and self.unread() == 0 and same_file(pid, 0, self._pipe.writer)
 
     def close(self) -> None:
         """Let the shell read the end of its input."""
@@ -176,7 +202,9 @@ class ControlLine:
         self._gone()
 
 
-def spawn_shell(shell: str, terminal: Terminal, control: int, environment: Dict[str, str]) -> int:
+def spawn_shell(
+    shell: str, arguments: Tuple[str, ...], terminal: Terminal, control: int, environment: Dict[str, str]
+) -> int:
     """Start the shell as leader of a new session on the terminal and return its process id.
 
     Its standard input is the control pipe; its output goes nowhere, since each command is given the terminal for its
@@ -185,7 +213,6 @@ def spawn_shell(shell: str, terminal: Terminal, control: int, environment: Dict[
     Raises:
         OSError: no process can be had (EAGAIN: the limit on processes), or there is no such shell.
     """
-    arguments = ["bash", "--noprofile", "--norc", "--noediting", "-i"]
     # Opening a terminal makes it the controlling one of a session leader that has none.
     actions: List[Any] = [
         (os.POSIX_SPAWN_OPEN, 1, terminal.name, os.O_RDWR, 0),
@@ -202,7 +229,9 @@ def spawn_shell(shell: str, terminal: Terminal, control: int, environment: Dict[
         return _fork_shell(shell, arguments, terminal, control, environment)
 
 
-def _fork_shell(shell: str, arguments: List[str], terminal: Terminal, control: int, environment: Dict[str, str]) -> int:
+def _fork_shell(
+    shell: str, arguments: Tuple[str, ...], terminal: Terminal, control: int, environment: Dict[str, str]
+) -> int:
     pid = os.fork()
     if pid != 0:
         return pid
@@ -261,11 +290,11 @@ def _modes(slave: int) -> List[Any]:
     return modes
 
 
-def find_shell(path: Optional[str] = None) -> Optional[str]:
-    """Return the path of bash, or None when the image has none."""
+def find_program(name: str, path: Optional[str] = None) -> Optional[str]:
+    """Return where a program is, or None when the image has none of that name."""
     folders = (path or os.environ.get("PATH") or os.defpath).split(":")
     for folder in [*folders, "/bin", "/usr/bin", "/usr/local/bin"]:
-        candidate = os.path.join(folder, "bash")
+        candidate = os.path.join(folder, name)
         if folder and os.access(candidate, os.X_OK):
             return candidate
     return None

@@ -6,19 +6,19 @@ import os
 import signal
 from typing import Dict, Optional
 
-from . import driver, processes, shell_state
-from .boundary import Boundary
+from . import driver, processes
 from .loop import Callback, Loop, Timer
-from .pty import ControlLine, exit_code, find_shell, how_ended, shell_environment, spawn_shell
+from .pty import ControlLine, exit_code, how_ended, shell_environment, spawn_shell
 from .shell_events import Ended, ShellEvents
+from .speech import Speech
 from .streams import Streams
+from .watch import Watch
 
 START_SECONDS = 10.0
 MARKER_SECONDS = 0.2
 DRAIN_SECONDS = 0.01
 SETTLE_SECONDS = 0.1
 _SETTLE_TRIES = 20
-_ARGUMENT = "--noediting"
 
 
 class Shell:
@@ -36,11 +36,10 @@ class Shell:
         self._status = 0
         self._streams = Streams(loop, self._take_output, self._take_report)
         self._control: Optional[ControlLine] = None
-        self._start_word = self._command_word = self._word = ""
         self._report: Optional[driver.Report] = None
-        self._boundary = Boundary()
+        self._speech = Speech(self._streams)
+        self._watch = Watch(loop, self._is_idle, self._ask_again, self._kill_broken)
         self._timer: Optional[Timer] = None
-        self._behind_command = 0
         self._running = self._plain = self._starting = self._settling = False
 
     def prepare(self) -> None:
@@ -59,8 +58,18 @@ class Shell:
         reads the next command, which is therefore not sent before the shell has been heard of once more.
         """
         self._unsure = True
-        if self._running and self._control is not None:
-            self._control.send(b"\n" + self._reporting())
+        if self._running:
+            self._ask_again()
+
+    def _ask_again(self) -> None:
+        if self._control is not None:
+            self._control.send(b"\n" + self._speech.report())
+
+    def _is_idle(self) -> bool:
+        return self._report is None and self._control is not None and self._control.is_read_by(self.pid)
+
+    def _kill_broken(self) -> None:
+        processes.signal_process(self.pid, signal.SIGKILL)
 
     def _settle(self, tries: int) -> None:
         """Have the shell report until it does: an interrupt on its way to it costs a line that it reads, only not this.
@@ -73,33 +82,31 @@ class Shell:
         self._starting = self._settling = True
         self._unsure = False
         self._streams.terminal.restore()
-        self._expect_report()
-        self._control.send(b"\n" + self._reporting())
+        self._speech.expect()
+        self._control.send(b"\n" + self._speech.report())
         self._plan(SETTLE_SECONDS, lambda: self._settle(tries - 1))
 
     def _start(self) -> None:
         self._discard_process()
         self._starting = self._settling = False
-        path = find_shell()
+        path = self._speech.choose()
         if path is None:
-            self._events.failed("there is no bash in this image: install bash, or use an image that has it")
+            self._events.failed("there is no bash and no sh in this image: install bash, or use an image that has it")
             return
         self._control = ControlLine(self._loop, self._control_lost)
         try:
             terminal = self._streams.open()
-            self.pid = spawn_shell(path, terminal, self._control.shell_end, shell_environment(self._mark))
+            self.pid = spawn_shell(
+                path, self._speech.lines.arguments, terminal, self._control.shell_end, shell_environment(self._mark)
+            )
         except OSError as error:
             self._control.close()
             self._control = None
             self._events.failed(f"no shell can be started: {error.strerror or error}")
             return
         self._starting = True
-        self._expect_report()
-        word = self._start_word = self._command_word = self._word
         self._control.started()
-        pipes = self._streams.report_path, self._streams.state.path
-        state = None if self._plain else self._streams.state.script()
-        self._control.send(driver.start(word, *pipes, terminal.name, self.directory, state, profile=not self._plain))
+        self._control.send(self._speech.start(self.directory, plain=self._plain))
         self._plan(START_SECONDS, self._start_failed)
 
     def run(self, command: str, variables: Dict[str, str]) -> None:
@@ -108,34 +115,20 @@ class Shell:
             raise RuntimeError("the shell has not been started")
         self._streams.terminal.restore()
         self._running = True
-        self._expect_report()
-        self._command_word = self._word
-        lines = driver.exports(variables) + driver.run(command, self._streams.terminal.name, self._status)
-        after = self._reporting() + shell_state.write_down(self._word, self._streams.state.path).encode() + b"\n"
-        self._behind_command = len(after)
-        self._control.send(lines.encode("utf-8") + after)
+        lines, after = self._speech.run(command, variables, self._status)
+        self._control.send_command(lines, after, apart=self._speech.lines.reads_ahead)
         self._streams.hold()
+        self._watch.begin()
 
     @property
     def is_reading(self) -> bool:
         """True while the shell has not yet read the whole of its command."""
-        return self._running and self._control is not None and self._control.unread() > self._behind_command
-
-    def _reporting(self) -> bytes:
-        return driver.report(self._word, self._streams.report_path, self._streams.terminal.name).encode()
-
-    def _expect_report(self) -> None:
-        self._word = driver.new_word()
-        # The state after the last command may still be on its way, and an exiting shell speaks with its first word.
-        last = driver.exit_word(self._start_word)
-        self._streams.reader.expect(self._word, last)
-        self._streams.state.expect(self._word, self._command_word, last)
-        self._boundary.expect(driver.marker(self._word))
-        self._report = None
+        return self._running and self._control is not None and self._control.is_being_read
 
     def type(self, data: bytes) -> bool:
         """Type bytes on the terminal; False when too much typed before is still unread."""
         self._unsure = True  # an interrupt key may come just when the command ends by itself
+        self._watch.hurry()
         return self._streams.is_open and self._streams.terminal.write(self._loop, data)
 
     def foreground(self) -> int:
@@ -172,6 +165,7 @@ class Shell:
         """Kill the shell and all it has started, and forget its state."""
         processes.kill_all(self.scope())
         self._discard_process()
+        self._watch.end()
         self._streams.close()
         self._status = 0
         self._running = self._starting = self._settling = False
@@ -197,7 +191,7 @@ class Shell:
             self._start()
 
     def _take_output(self, data: bytes) -> None:
-        before, after = self._boundary.divide(data)
+        before, after = self._speech.boundary.divide(data)
         self._emit(before)
         if after:
             self._events.idle_output(after)
@@ -212,7 +206,7 @@ class Shell:
     def _take_report(self, report: driver.Report) -> None:
         self.directory = processes.directory(self.pid, report.directory) or self.directory
         self.path = report.path
-        if report.word != self._word:
+        if report.word != self._speech.word:
             self._streams.state.announce(report.word, at_once=True)
         elif self._report is None and (self._running or self._starting):
             self._report = report
@@ -220,18 +214,18 @@ class Shell:
                 self._streams.state.announce(report.word)
             self._streams.read_terminal()
             self._streams.watch()
-            if self._report is not None and self._boundary.awaited:
+            if self._report is not None and self._speech.boundary.awaited:
                 # The terminal delivers a moment later than the pipe; if it does not deliver, go on without.
                 self._plan(MARKER_SECONDS, self._marker_missing)
             self._check_ended()
 
     def _marker_missing(self) -> None:
-        self._emit(self._boundary.give_up())
+        self._emit(self._speech.boundary.give_up())
         self._check_ended()
 
     def _check_ended(self) -> None:
         report = self._report
-        if report is None or self._boundary.awaited:
+        if report is None or self._speech.boundary.awaited:
             return
         self._cancel_timer()
         self._report = None
@@ -240,6 +234,7 @@ class Shell:
             self._events.ready()
         elif self._running:
             self._running = False
+            self._watch.end()
             self._status = max(0, report.status)
             self._events.ended(Ended(report.status, report.background))
 
@@ -249,7 +244,7 @@ class Shell:
         if not self._running:
             processes.signal_process(self.pid, signal.SIGKILL)
             return
-        program = processes.replacement(self.pid, _ARGUMENT.encode())
+        program = processes.replacement(self.pid, self._speech.lines.known_by.encode())
         if program is None:
             return
         self.replaced = True
@@ -258,6 +253,7 @@ class Shell:
 
     def _died(self, status: int) -> None:
         replaced = self.replaced
+        self._watch.end()
         self.pid = 0
         if self._control is not None:
             self._control.close()
@@ -284,7 +280,7 @@ class Shell:
         if not self._running:
             return
         self._report = None
-        self._emit(self._boundary.give_up())
+        self._emit(self._speech.boundary.give_up())
         self._running = False
         self._status = exit_code(status)
         killed = os.WIFSIGNALED(status) and not replaced

@@ -61,7 +61,8 @@ class State(NamedTuple):
                 before.append(f"\\builtin shopt -s {names.replace(':', ' ')}")
             else:
                 after = [f"\\builtin set -o {name}" for name in names.split(":") if name not in _ENDS_A_SHELL]
-        before.append("\\builtin unset -v _drydock")
+        if before:
+            before.append("\\builtin unset -v _drydock")
         return b"\n".join(["\n".join(before).encode(), self.declarations, "\n".join(after).encode()])
 
 
@@ -149,7 +150,7 @@ class StatePipe:
         lines = [self._state.script() if self._state is not None else b""]
         for name, value in self._environment:
             if VARIABLE.match(name.decode("utf-8", "replace")) and name != b"_":
-                lines.append(b"\\builtin export " + name + b"='" + value.replace(b"'", b"'\\''") + b"'")
+                lines.append(b"export " + name + b"='" + value.replace(b"'", b"'\\''") + b"'")
         return b"\n".join(lines)
 
     def replaced(self, environment: List[Tuple[bytes, bytes]]) -> None:

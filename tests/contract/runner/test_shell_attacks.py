@@ -193,6 +193,13 @@ def test_an_interactive_shell_inside_the_shell_is_a_program_like_others(client: 
     assert client.run("exit 5", is_input=True)["exit_code"] == 5
 
 
+def test_a_shell_that_can_never_report_again_is_replaced(client: Client) -> None:
+    client.run("kept=1")
+    result = client.run("declare -r POSIXLY_CORRECT=; builtin() { echo faked; }")
+    assert result["status"] == "shell_lost"
+    assert client.output("echo $kept") == "1\n"
+
+
 def test_a_limit_on_open_files_costs_the_shell_but_not_the_terminal(client: Client) -> None:
     client.run("cd /; kept=1")
     client.run("ulimit -n 3")

@@ -15,7 +15,7 @@ import pytest
 from agent_core.errors import SandboxError
 from agent_core.runtime.docker_provider import DockerProvider
 from agent_core.runtime.sandbox import SandboxStatus
-from agent_core.testing.sandbox_kit import LIMITS, SandboxKit, output
+from agent_core.testing.sandbox_kit import LIMITS, SandboxKit, output, run
 from tests.integration.sandbox.conftest import instead_of_python
 
 pytestmark = pytest.mark.docker
@@ -151,6 +151,15 @@ async def test_an_image_without_our_user_or_workspace_works_unbuilt(docker_kit: 
     assert await output(sandbox, "id -u; touch file ~/file && echo $PWD") == "1000\n/workspace"
     await sandbox.stop()
     assert await output(sandbox, "ls") == "file"
+
+
+async def test_in_an_image_without_bash_its_sh_is_kept_instead(docker_kit: SandboxKit, image: Any) -> None:
+    sandbox = docker_kit.connect(image=image("RUN rm /bin/bash"))
+    result = await run(sandbox, "mkdir sub; cd sub; export KEPT=1; say() { echo said $1; }; (exit 4)")
+    assert (result["exit_code"], result["working_dir"]) == (4, "/workspace/sub")
+    assert await output(sandbox, "echo $0 $KEPT; say it") == "sh 1\nsaid it"
+    assert (await run(sandbox, "exit 3"))["exit_code"] == 3
+    assert await output(sandbox, "echo $KEPT; pwd") == "1\n/workspace/sub"
 
 
 async def test_files_of_an_image_do_not_change_what_the_runner_imports(docker_kit: SandboxKit, image: Any) -> None:

@@ -1,0 +1,75 @@
+"""The lines for a shell that knows only what POSIX asks for (dash, or busybox's ash), in an image without bash.
+
+The same as for bash (see ``driver``), but when such a shell is lost only its exported variables are kept, since it
+cannot print its functions.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, Optional
+
+from .driver import Lines, exit_word, quote
+
+_FACTS = '"${!-}" "${PWD-}" "${PATH-}" "$-"'
+
+
+def exports(variables: Dict[str, str]) -> str:
+    """Return the line that exports the variables, if there are any."""
+    words = " ".join(f"{name}={quote(value)}" for name, value in variables.items())
+    return f"export {words}\n" if variables else ""
+
+
+def run(command: str, terminal: str, last_status: int) -> str:
+    """Return the line that runs the command, which sees the last command's status in ``$?``.
+
+    Without ``command`` a syntax error would cost the shell the lines that follow.
+    """
+    before = ":;" if last_status == 0 else f"(exit {last_status}) ||"
+    return f"{before} command eval {quote(command)} 0<>{terminal} 1>&0 2>&0\n"
+
+
+def report(word: str, pipe: str, terminal: str) -> str:
+    """Return the line that reports how the command ended."""
+    return (
+        f"_{word}=$?; {{ command printf '\\033]{word}\\007' >|{terminal}; "
+        f"command printf '\\0%s\\0%s\\0%s\\0%s\\0%s\\0%s\\0' {word} \"$_{word}\" {_FACTS} >|{pipe}; }} || :; "
+        f"unset _{word}\n"
+    )
+
+
+def write_down(word: str, pipe: str) -> str:
+    """Return the commands with which a shell writes what it can of its state to the pipe."""
+    return (
+        "{ command printf '\\0'; command export -p; command printf 'umask '; command umask; "
+        f"command printf '\\0\\0\\0%s\\0' {word}.state; }} >|{pipe}"
+    )
+
+
+def start(
+    word: str, pipe: str, state_pipe: str, terminal: str, directory: str, state: Optional[bytes], profile: bool
+) -> bytes:
+    """Return the first lines of a new shell; it reports with the same word when it is ready."""
+    del profile  # such a shell has read the file that ENV names, if any, by itself
+    restored = b"" if state is None else b"command eval '" + state.replace(b"'", b"'\\''") + b"'\nset +e\n"
+    at_exit = (
+        f"command printf '%s\\0' '' {exit_word(word)} \"$?\" {_FACTS} >|{pipe}; "
+        f"{write_down(exit_word(word), state_pipe)}"
+    )
+    lines = (
+        "unset ENV HISTFILE MAILCHECK\nPS2=\n"
+        f"trap {quote(at_exit)} EXIT\ncommand cd -- {quote(directory)} || cd /\n:\n{report(word, pipe, terminal)}"
+    )
+    return restored + lines.encode("utf-8", "surrogateescape")
+
+
+class PlainLines(Lines):
+    """How a POSIX shell is started and spoken to."""
+
+    arguments = ("sh", "-is")
+    known_by = "-is"
+    reads_ahead = True
+    exports = staticmethod(exports)
+    run = staticmethod(run)
+    report = staticmethod(report)
+    write_down = staticmethod(write_down)
+    start = staticmethod(start)
