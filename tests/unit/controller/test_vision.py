@@ -9,7 +9,7 @@ import pytest
 from pydantic import SecretStr
 
 from agent_core.agent.agent import Agent
-from agent_core.agent.vision import newest_images, with_references
+from agent_core.agent.vision import newest_images, renderer, with_references
 from agent_core.events.branches import Rewind
 from agent_core.events.llm_events import ActionEvent, MessageEvent, ObservationEvent
 from agent_core.events.messages import ImageContent, Message, MessageToolCall, TextContent
@@ -133,6 +133,21 @@ async def test_another_model_may_be_named_and_one_that_fails_is_an_error(stage: 
     await stage.end()
 
 
+async def test_a_number_means_what_the_model_was_shown_not_what_came_meanwhile(stage: Stage) -> None:
+    await stage.begin()
+    await stage.session.send(pictures("See?", FIRST))
+    await until(stage, lambda log: len(stage.model.requests) == 1)
+    await stage.session.send(pictures("And this?", SECOND))
+    events = await until(stage, FINISHED, [look(1), look(1), ("A dog.", ()), REPLIES["finish"]])
+    before, after = seen(events)
+    assert "there are 1, counted from 0" in before.text
+    assert after.text == "A dog."
+    asked, looked = stage.model.requests[1:3]
+    assert "[Image 1:" in str(asked.messages)
+    assert SECOND in str(looked.messages)
+    await stage.end()
+
+
 async def test_without_images_it_says_so(stage: Stage) -> None:
     await stage.begin()
     await stage.say()
@@ -176,6 +191,15 @@ def test_only_messages_of_users_get_references() -> None:
     assert with_references(result) is result
 
 
+def test_only_a_model_that_does_not_see_and_has_the_tool_is_shown_references() -> None:
+    blind, seeing = LLM(**BLIND), LLM(**{**BLIND, "disable_vision": False})
+    message = Message.user("See?", image_urls=[FIRST])
+    assert "[Image 0" in str(renderer(blind, {NAME})(message))
+    assert "[Image 0" not in str(renderer(blind, {"think"})(message))
+    assert FIRST in str(renderer(seeing, {NAME})(message))
+    assert FIRST in str(renderer(seeing, set())(message))
+
+
 # --- which images are meant ---
 
 
@@ -208,6 +232,7 @@ async def test_messages_between_which_the_model_said_nothing_count_as_one() -> N
 async def test_older_images_count_until_there_are_newer_ones(between: AnyEvent) -> None:
     assert await newest(pictures("a", FIRST), between, pictures("b"), said()) == [FIRST]
     assert await newest(pictures("a", FIRST), between, pictures("b", SECOND), said()) == [SECOND]
+    assert await newest(pictures("a", FIRST)) == [FIRST]
 
 
 async def test_what_was_undone_does_not_count() -> None:

@@ -173,6 +173,22 @@ def test_a_file_contains_imports_and_its_parts_invoke_and_inherit(capsys: Said) 
     assert pay == ["src/shop.py:GiftCart.pay", "  invokes -> src/prices.py:find", "  invokes -> store/goods.py:find"]
 
 
+def test_imports_mean_the_modules_that_python_would_find(project: Path, capsys: Said) -> None:
+    (project / "store/prices.py").write_text("from .. import other\nfrom ..src import shop\nimport src.prices as p\n")
+    (project / "store/more.py").write_text("from . import prices\nfrom .goods import find\nimport os, nowhere\n")
+
+    def imports(path: str) -> list[str]:
+        return tree(capsys, path, dependency_type_filter=["imports"], traversal_depth=1)[1:]
+
+    assert imports("store/more.py") == ["  imports -> store/prices.py", "  imports -> store/goods.py"]
+    assert imports("store/prices.py") == [
+        "  imports -> src/shop.py",
+        "  imports -> src/__init__.py",
+        "  imports -> src/prices.py",
+    ]
+    assert "  imports -> src/prices.py" in imports("src/shop.py")
+
+
 def test_upstream_shows_who_depends_on_it(capsys: Said) -> None:
     assert tree(capsys, "src/prices.py:of", direction="upstream", traversal_depth=1) == [
         "src/prices.py:of",
