@@ -27,11 +27,6 @@ class Entity(NamedTuple):
     start: int = 0
     end: int = 0
 
-    @property
-    def short(self) -> str:
-        """The last part of its name."""
-        return self.name.rpartition(":")[2].rpartition(".")[2] if ":" in self.name else os.path.basename(self.name)
-
 
 class CodeMap:
     """The entities by name, in their order, and the relations of each: pairs of a relation and an entity's name."""

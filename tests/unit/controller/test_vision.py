@@ -143,7 +143,7 @@ async def test_a_number_means_what_the_model_was_shown_not_what_came_meanwhile(s
     assert "there are 1, counted from 0" in before.text
     assert after.text == "A dog."
     asked, looked = stage.model.requests[1:3]
-    assert "[Image 1:" in str(asked.messages)
+    assert "[Image 1:" in str(list(asked.messages))
     assert SECOND in str(looked.messages)
     await stage.end()
 
