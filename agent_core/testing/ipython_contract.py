@@ -81,6 +81,9 @@ class IPythonContract:
         assert "\x1b" not in seen.text
         broken = await notebook.cell("print('", extra=True)
         assert "SyntaxError: unterminated string literal" in broken.text.split("\n")[-3]
+        endless = await notebook.cell("def f(n): return f(n + 1)\nf(0)")
+        assert "frames in the middle of the calls are left out here]" in endless.text
+        assert endless.text.endswith("RecursionError: maximum recursion depth exceeded")
 
     async def test_magics_and_commands_work(self, notebook: NotebookKit) -> None:
         assert await notebook.text("!echo one; echo two") == "one\ntwo"
@@ -105,7 +108,7 @@ class IPythonContract:
         many = await notebook.cell("for _ in range(30): display(shown)")
         assert many.image_urls is not None
         assert len(many.image_urls) == 10
-        assert "20 pictures are not shown" in many.text
+        assert "[Pictures left out: 20; of a cell at most 10 are shown" in many.text
 
     async def test_displays_that_are_cleared_or_changed_show_their_last_state(self, notebook: NotebookKit) -> None:
         code = "from IPython.display import clear_output\nfor i in range(50):\n    clear_output(wait=True); display(i)"
@@ -113,15 +116,15 @@ class IPythonContract:
         assert (await notebook.text("h = display(1, display_id=True)\nfor i in range(9): h.update(i)")).endswith("\n8")
 
     async def test_a_flood_is_cut_in_the_middle_and_what_is_missing_is_counted(self, notebook: NotebookKit) -> None:
-        seen = await notebook.cell("print('first')\nfor _ in range(50_000): print('x' * 99)\nprint('last')")
+        seen = await notebook.cell("print('first')\nfor _ in range(30_000): print('x' * 99)\nprint('last')")
         assert seen.text.startswith("first\nxxx")
         assert seen.text.endswith("xxx\nlast")
         assert len(seen.text) <= 30_000
-        assert seen.omitted + len(seen.text) > 5_000_000
-        raw = await notebook.cell("import os; os.system('head -c 20000000 /dev/zero | tr \\\\0 y'); print('end')")
+        assert seen.omitted + len(seen.text) > 3_000_000
+        raw = await notebook.cell("import os; os.system('head -c 6000000 /dev/zero | tr \\\\0 y'); print('end')")
         assert "end" in raw.text[-20_000:]
-        assert raw.omitted > 10_000_000
-        value = await notebook.cell("'y' * 5_000_000")
+        assert raw.omitted > 4_000_000
+        value = await notebook.cell("'y' * 2_000_000")
         assert len(value.text) <= 30_000
 
     async def test_output_is_shown_while_the_cell_runs(self, notebook: NotebookKit) -> None:
@@ -137,6 +140,9 @@ class IPythonContract:
         await notebook.text("mine = 5")
         seen = await notebook.cell("print('so far')\nimport time\ntime.sleep(60)", limit=0.5)
         assert (seen.status, seen.text) == ("timeout", "so far\n[Execution timed out (0.5 seconds).]")
+        for code in ("import asyncio; await asyncio.sleep(60)", "!sleep 60", "while True: pass"):
+            seen = await notebook.cell(code, limit=0.2)
+            assert (seen.status, seen.text) == ("timeout", "[Execution timed out (0.2 seconds).]")
         assert await notebook.text("mine") == "5"
 
     async def test_what_a_stopped_cell_has_started_is_gone_but_not_what_others_have(
@@ -159,19 +165,32 @@ class IPythonContract:
         assert await notebook.text("'deaf' in globals()") == "False"
 
     async def test_a_kernel_that_dies_is_told_and_another_is_there(self, notebook: NotebookKit) -> None:
-        seen = await notebook.cell("print('last words')\nimport os, sys; sys.stdout.flush(); os._exit(3)")
+        # What a process that ends at once has printed just before may be lost on its way.
+        seen = await notebook.cell("print('last words')\nimport os, time; time.sleep(1); os.kill(os.getpid(), 9)")
         assert (seen.status, seen.is_error) == ("kernel_died", False)
-        assert seen.text.startswith("last words\n[The kernel ended with exit code 3. A new one is started")
-        killed = await notebook.cell("import os; os.kill(os.getpid(), 9)")
-        assert "[The kernel was killed by SIGKILL, as happens when the sandbox's memory runs out." in killed.text
+        assert seen.text.startswith("last words\n[The kernel was killed by SIGKILL, as happens when")
+        assert seen.text.endswith("A new one is started: all variables, imports and functions are gone.]")
         assert await notebook.text("1") == "1"
 
+    async def test_packages_that_a_user_installs_do_not_cost_the_kernel(self, notebook: NotebookKit) -> None:
+        where = await notebook.text("import site; print(site.getusersitepackages())")
+        await output(notebook.sandbox, f"mkdir -p {where}/traitlets; echo 1/0 > {where}/traitlets/__init__.py")
+        assert "The kernel was restarted" in (await notebook.cell("exit()")).text
+        assert await notebook.text("1") == "1"
+        await output(notebook.sandbox, f"rm -r {where}/traitlets")
+
     async def test_a_cell_can_ask_for_a_new_kernel(self, notebook: NotebookKit) -> None:
-        await notebook.text("old = 1")
+        where = await notebook.text("old = 1; import site; print(site.getusersitepackages())")
+        await output(notebook.sandbox, f"echo 'mine = 7' > {where}/pypdf.py")
         seen = await notebook.cell("%restart")
         assert (seen.status, "The kernel was restarted, as the cell wished" in seen.text) == ("completed", True)
+        for _ in range(2):  # the code to begin with is run once
+            arguments = {"code": "made += 1; made", "init_code": "made = 10; print('unseen')"}
+            reply = await notebook.sandbox.request("kernel.run", arguments)
+        assert reply.result["output"] == "12"
         assert await notebook.text("'old' in globals()") == "False"
-        assert "The kernel was restarted" in (await notebook.cell("exit()")).text
+        assert await notebook.text("import pypdf, sys; del sys.modules['pypdf']; pypdf.mine") == "7"
+        await output(notebook.sandbox, f"rm {where}/pypdf.py")
 
     async def test_a_question_is_refused_at_once_in_words(self, notebook: NotebookKit) -> None:
         seen = await notebook.cell("name = input('Who? ')")
@@ -201,13 +220,6 @@ class IPythonContract:
         again = await notebook.sandbox.request("kernel.run", arguments, key="once:1")
         assert (first.result["output"], again.result) == ("1", first.result)
         assert await notebook.text("count") == "1"
-
-    async def test_init_code_runs_once_in_each_kernel(self, notebook: NotebookKit) -> None:
-        await notebook.cell("%restart")
-        for _ in range(2):
-            arguments = {"code": "made += 1; made", "init_code": "made = 10; print('unseen')"}
-            reply = await notebook.sandbox.request("kernel.run", arguments, key=None)
-        assert reply.result["output"] == "12"
 
     async def test_helpers_show_a_window_of_a_file(self, notebook: NotebookKit) -> None:
         path = f"{notebook.sandbox.working_dir}/lines.txt"

@@ -58,7 +58,7 @@ class Cell:
             self._clear()
         if "error" in message:
             self.error = message["error"]
-            if self.stopped_as and self.error == "KeyboardInterrupt":
+            if self.stopped_as and self.error in ("KeyboardInterrupt", "CancelledError"):
                 return  # that it was stopped is said in words
             if self.error == "StdinNotImplementedError":
                 self.notices.append(_NO_INPUT)
@@ -87,7 +87,7 @@ class Cell:
         said = list(self.notices)
         if self._images_left_out:
             said.append(
-                f"{self._images_left_out} pictures are not shown: at most {IMAGES_LIMIT} of a cell are, of at most"
+                f"Pictures left out: {self._images_left_out}; of a cell at most {IMAGES_LIMIT} are shown, of at most"
                 f" {IMAGES_SIZE // 1048576} MB in all."
             )
         return make_result(status, directory, python, cut.text, cut.omitted, self.images, said)

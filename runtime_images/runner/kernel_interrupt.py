@@ -12,12 +12,16 @@ TERMINATE_AFTER = 0.025
 KILL_AFTER = 0.045
 ASK_AGAIN_AFTER = 1.0
 GIVE_UP_AFTER = 1.7
+GIVE_UP_BUSY_AFTER = 15.0
+_LOOK_SECONDS = 0.05
+_IDLE_LOOKS = 4
+_DEAF_TICKS = 150
 
 
 class KernelInterruption:
     """The end of one cell, in a kernel that goes on if it can.
 
-    The kernel gets SIGINT, and again if it does not come back: not soon, since a second one would hit it while it tells
+    The kernel gets SIGINT, and again if it then waits for something else: a second one must not hit it while it tells
     of the first. The processes that the cell has started, and no others, get SIGINT, SIGTERM and SIGKILL.
     """
 
@@ -27,6 +31,8 @@ class KernelInterruption:
         self._scope = scope
         self._begun = begun
         self._given_up = given_up
+        self._used = processes.ticks_used(scope.shell)
+        self._idle_looks = 0
         self._timers: List[Timer] = []
 
     def start(self) -> None:
@@ -35,8 +41,9 @@ class KernelInterruption:
         self._signal_started(signal.SIGINT)
         self._plan(TERMINATE_AFTER, lambda: self._signal_started(signal.SIGTERM))
         self._plan(KILL_AFTER, lambda: self._signal_started(signal.SIGKILL))
-        self._plan(ASK_AGAIN_AFTER, lambda: processes.signal_process(self._scope.shell, signal.SIGINT))
-        self._plan(GIVE_UP_AFTER, self._given_up)
+        self._plan(ASK_AGAIN_AFTER, self._ask_again)
+        self._plan(GIVE_UP_AFTER, self._look)
+        self._plan(GIVE_UP_BUSY_AFTER, self._given_up)
 
     def finish(self) -> None:
         """The kernel is back, or gone: nothing of the cell may be left."""
@@ -47,6 +54,19 @@ class KernelInterruption:
 
     def _plan(self, seconds: float, callback: Callable[[], None]) -> None:
         self._timers.append(self._loop.call_later(seconds, callback))
+
+    def _ask_again(self) -> None:
+        if processes.waits(self._scope.shell):  # otherwise it may be telling of the first
+            processes.signal_process(self._scope.shell, signal.SIGINT)
+
+    def _look(self) -> None:
+        """Give up a kernel that waits for something else, or has worked on; not one that gets no processor time."""
+        kernel = self._scope.shell
+        self._idle_looks = self._idle_looks + 1 if processes.waits(kernel) else 0
+        if self._idle_looks >= _IDLE_LOOKS or processes.ticks_used(kernel) - self._used >= _DEAF_TICKS:
+            self._given_up()
+        else:
+            self._plan(_LOOK_SECONDS, self._look)
 
     def _signal_started(self, number: int) -> None:
         started = processes.of_command(self._scope, self._begun)

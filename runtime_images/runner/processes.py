@@ -158,6 +158,12 @@ def ignores(pid: int, number: int) -> bool:
     return bool(int(ignored, 16) & 1 << (number - 1))
 
 
+def waits(pid: int) -> bool:
+    """True when the process waits for something, and neither for the processor nor for a disk; or is gone."""
+    process = _read(str(pid))
+    return process is None or process.state not in "RD"
+
+
 def ticks_used(pid: int) -> int:
     """Return the processor time that the process itself has used, in clock ticks; 0 when it is gone."""
     try:

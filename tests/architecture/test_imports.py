@@ -50,6 +50,7 @@ HOMES = {
     "ipykernel": {"runtime_images/runner/kernel_driver"},
     "IPython": {"runtime_images/runner/kernel_driver"},
     "jupyter_client": {"runtime_images/runner/kernel_driver"},
+    "tornado": {"runtime_images/runner/kernel_driver"},
     "traitlets": {"runtime_images/runner/kernel_driver"},
     "zmq": {"runtime_images/runner/kernel_driver"},
     "pypdf": {"runtime_images/runner/agent_skills"},

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import signal
 import sys
 from typing import Any, Dict
 
 from ipykernel.kernelapp import IPKernelApp
 from IPython import version_info
 from jupyter_client.jsonutil import json_default
+from tornado.ioloop import IOLoop
 from traitlets.config import Config
 
 from .. import agent_skills
-from . import commands
+from . import commands, tracebacks
 from .streams import BoundedStream
 
 _SHOWN = ["text/plain", "image/png", "image/jpeg"]
 _TEXT_LIMIT = 1024 * 1024
 _MESSAGES_LIMIT = 100_000
+_WARM_AFTER_SECONDS = 0.3
 _FIRST_TO_GO = "600"  # when memory runs out it shall be the kernel's or its children's turn, not ours
 
 
@@ -51,7 +55,9 @@ def main() -> None:
     shell.register_magic_function(lambda _line: shell.ask_exit(), "line", "restart")
     _bound_displays(shell)
     shell.push(agent_skills.available(), interactive=False)
-    _warm(shell)
+    shell.InteractiveTB.structured_traceback = tracebacks.bounded(shell.InteractiveTB.structured_traceback)
+    IOLoop.current().add_callback(_wake_for_signals)
+    IOLoop.current().call_later(_WARM_AFTER_SECONDS, lambda: tracebacks.warm(shell))
     app.start()
 
 
@@ -96,12 +102,12 @@ def pack(message: Any) -> bytes:
     return json.dumps(message, default=json_default, ensure_ascii=True, allow_nan=False).encode("ascii")
 
 
-def _warm(shell: Any) -> None:
-    """Have IPython load now what it needs to tell of an error, so that an interrupted cell is told of at once."""
-    try:
-        raise KeyboardInterrupt
-    except KeyboardInterrupt:
-        shell.InteractiveTB.structured_traceback(*sys.exc_info())
+async def _wake_for_signals() -> None:
+    """Let an interrupt wake a loop that waits for something that a cell awaits: ipykernel's own handler does not.
+
+    A loop with a handler for any signal is woken by all of them; the one taken here means nothing to a kernel.
+    """
+    asyncio.get_running_loop().add_signal_handler(signal.SIGWINCH, lambda: None)
 
 
 def _go_first() -> None:

@@ -137,6 +137,7 @@ class Follower:
         self.server = server
         self.conversation_id = conversation_id
         self.frames: list[dict[str, Any]] = []
+        self.deltas: list[dict[str, Any]] = []
         self._socket: Any = None
         self._more = asyncio.Event()
 
@@ -148,6 +149,7 @@ class Follower:
     async def connect(self) -> None:
         self._socket = socketio.AsyncClient(reconnection=False)
         self._socket.on("oh_event", self._take)
+        self._socket.on("oh_delta", self._take_delta)
         latest = max(self.events, default=-1)
         key = self.server.token or "null"
         query = f"conversation_id={self.conversation_id}&latest_event_id={latest}&providers_set=&session_api_key={key}"
@@ -178,6 +180,10 @@ class Follower:
 
     async def _take(self, frame: dict[str, Any]) -> None:
         self.frames.append(frame)
+        self._more.set()
+
+    async def _take_delta(self, delta: dict[str, Any]) -> None:
+        self.deltas.append(delta)
         self._more.set()
 
 
