@@ -24,11 +24,12 @@ if TYPE_CHECKING:
     from agent_core.agent.presets import get_default_agent
     from agent_core.conversation import Conversation
     from agent_core.errors import ConversationRunError
-    from agent_core.events.control import Condensation, CondensationRequest
+    from agent_core.events.control import Condensation, CondensationRequest, ConversationErrorEvent, HookExecutionEvent
     from agent_core.events.event import Event, LLMConvertibleEvent
     from agent_core.events.llm_events import (
         ActionEvent,
         AgentErrorEvent,
+        CondensationSummaryEvent,
         MessageEvent,
         ObservationEvent,
         SystemPromptEvent,
@@ -84,10 +85,12 @@ __all__ = [
     "CodeActAgent",
     "Condensation",
     "CondensationRequest",
+    "CondensationSummaryEvent",
     "Condenser",
     "ConfirmRisky",
     "ConfirmationPolicy",
     "Conversation",
+    "ConversationErrorEvent",
     "ConversationRunError",
     "ConversationWindowCondenser",
     "CriticBase",
@@ -99,6 +102,7 @@ __all__ = [
     "ExecutionStatus",
     "FallbackStrategy",
     "HookConfig",
+    "HookExecutionEvent",
     "ImageContent",
     "IterativeRefinementConfig",
     "KeywordTrigger",
@@ -173,6 +177,8 @@ _MODULES = {
     "events.control": (
         "Condensation",
         "CondensationRequest",
+        "ConversationErrorEvent",
+        "HookExecutionEvent",
     ),
     "events.event": (
         "Event",
@@ -181,6 +187,7 @@ _MODULES = {
     "events.llm_events": (
         "ActionEvent",
         "AgentErrorEvent",
+        "CondensationSummaryEvent",
         "MessageEvent",
         "ObservationEvent",
         "SystemPromptEvent",

@@ -30,7 +30,7 @@ from agent_core.session.conversation_loop import ConversationLoop
 from agent_core.session.conversation_state import ConversationView
 from agent_core.session.decisions import reject_pending
 from agent_core.session.extending import Extending
-from agent_core.session.given import check_given
+from agent_core.session.given import check_given, listener
 from agent_core.session.making import with_full_context
 from agent_core.session.settings import ConfirmSubagents, SessionSettings
 from agent_core.session.stepping import Stepping
@@ -62,11 +62,13 @@ class Conversation(Acting, Extending, Stepping, Branching, Asking):
         stuck_detection: whether an agent that only repeats itself is stopped.
         hook_config: hooks that are run before those of the project and of the user's home.
         tags: words about the conversation for its program; names of lower-case letters and digits.
+        visualizer: shows the events, before the callbacks hear of them: a function, or what has ``on_event``.
+        delete_on_close: whether the log, and what is kept beside it in `persistence_dir`, is removed at the end.
         confirm_subagents: says whether sub-agents may carry out actions that a user would be asked about; None agrees
             where nobody asks the user here either, and refuses otherwise.
 
     Raises:
-        TypeError: `agent` is no agent, or `workspace` none of what it may be.
+        TypeError: `agent` is no agent, or `workspace` or `visualizer` none of what it may be.
         ValueError: a limit or a tag is not what it may be.
     """
 
@@ -85,6 +87,8 @@ class Conversation(Acting, Extending, Stepping, Branching, Asking):
         stuck_detection: bool = True,
         hook_config: HookConfig | None = None,
         tags: Mapping[str, str] | None = None,
+        visualizer: object = None,
+        delete_on_close: bool = False,
         confirm_subagents: ConfirmSubagents | None = None,
     ) -> None:
         check_given(agent, max_iteration_per_run, max_budget_per_run)
@@ -93,6 +97,7 @@ class Conversation(Acting, Extending, Stepping, Branching, Asking):
         self.workspace = workspace_of(workspace)
         folder = None if persistence_dir is None else FolderEventStore(persistence_dir)
         kept = None if persistence_dir is None else str(persistence_dir)
+        self._deleted = folder if delete_on_close else None
         self._work = ConversationLoop(
             self.id,
             store=folder or InMemoryEventStore(),
@@ -110,7 +115,7 @@ class Conversation(Acting, Extending, Stepping, Branching, Asking):
                 confirm_subagents=confirm_subagents,
             ),
             workspace=self.workspace,
-            callbacks=Callbacks(callbacks or (), token_callbacks or ()),
+            callbacks=Callbacks([*listener(visualizer), *(callbacks or ())], token_callbacks or ()),
         )
         self.state = ConversationView(self._work, self.agent, self.workspace, kept, tags=checked_tags(tags or {}))
 
@@ -200,12 +205,20 @@ class Conversation(Acting, Extending, Stepping, Branching, Asking):
     # --- ending ---
 
     def close(self) -> None:
-        """End the sandbox and the executors of the tools; calling it again is fine. The log stays."""
-        library_loop().run(self._work.close())
+        """End the sandbox and the executors of the tools; calling it again is fine.
+
+        The log stays, unless the conversation is deleted with its end.
+        """
+        library_loop().run(self._end())
 
     async def aclose(self) -> None:
         """`close` for asynchronous programs."""
-        await asyncio.wrap_future(library_loop().submit(self._work.close()))
+        await asyncio.wrap_future(library_loop().submit(self._end()))
+
+    async def _end(self) -> None:
+        await self._work.close()
+        if self._deleted is not None:
+            await asyncio.get_running_loop().run_in_executor(None, self._deleted.remove, self.id)
 
     def __enter__(self) -> Self:
         return self

@@ -234,6 +234,10 @@ class ConversationError(Event):
     detail: str
 
 
+ConversationErrorEvent = ConversationError
+"""The same by the name that other programs know (agent-core 1.2)."""
+
+
 class ToolServerFailed(Event):
     """A server of tools, or one of its tools, cannot be used in this conversation; all others can.
 

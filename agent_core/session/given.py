@@ -3,6 +3,22 @@
 from __future__ import annotations
 
 from agent_core.agent.base import AgentBase
+from agent_core.session.callbacks import Callback
+
+
+def listener(visualizer: object) -> list[Callback]:
+    """What calls a visualizer: a function of an event, or an object, or a class without arguments, with ``on_event``.
+
+    Raises:
+        TypeError: it is none of these.
+    """
+    if visualizer is None:
+        return []
+    shown = visualizer() if isinstance(visualizer, type) else visualizer
+    hears = getattr(shown, "on_event", shown)
+    if not callable(hears):
+        raise TypeError(f"visualizer is a {type(shown).__name__}: give a function of an event, or what has on_event")
+    return [hears]
 
 
 def check_given(agent: object, max_iterations: object, max_budget: object) -> None:

@@ -7,7 +7,7 @@ import json
 import logging
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from pydantic import SecretStr
@@ -502,6 +502,47 @@ def test_a_callback_that_fails_disturbs_nobody(caplog: pytest.LogCaptureFixture)
     assert "OSError: no such display" in told.message
     assert __file__ in told.message
     assert told.exc_info is None
+
+
+class Shows:
+    """Keeps the kinds of what it is shown, for each of its makes."""
+
+    shown: ClassVar[list[str]] = []
+
+    def on_event(self, event: Any) -> None:
+        self.shown.append(event.kind)
+
+
+@pytest.mark.parametrize("form", ["function", "object", "class"])
+def test_a_visualizer_is_shown_each_event_before_the_callbacks(form: str) -> None:
+    Shows.shown.clear()
+    order: list[bool] = []
+    visualizer = {"function": Shows().on_event, "object": Shows(), "class": Shows}[form]
+
+    def callback(event: Event) -> None:
+        order.append(len(Shows.shown) == len(order) + 1)
+
+    with conversation(agent(Script(DONE)), visualizer=visualizer, callbacks=[callback]) as one:
+        one.send_message("Hello")
+        one.run()
+        assert Shows.shown == [event.kind for event in one.state.log]
+    assert order
+    assert all(order)
+
+
+def test_what_is_no_visualizer_is_refused() -> None:
+    with pytest.raises(TypeError, match="visualizer is a int: give a function of an event, or what has on_event"):
+        conversation(agent(Script()), visualizer=5)
+
+
+@pytest.mark.parametrize("deletes", [True, False])
+async def test_a_conversation_is_deleted_with_its_end_where_that_is_wished(tmp_path: Path, deletes: bool) -> None:
+    async with conversation(agent(Script(DONE)), persistence_dir=tmp_path, delete_on_close=deletes) as one:
+        await one.asend_message("Hello")
+        await one.arun()
+        assert (tmp_path / one.id).is_dir()
+    await one.aclose()
+    assert (tmp_path / one.id).is_dir() is not deletes
 
 
 def test_the_cause_of_a_failed_run_is_what_its_model_failed_with() -> None:
