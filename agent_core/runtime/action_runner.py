@@ -21,6 +21,7 @@ from agent_core.runtime.hook_calls import ConversationHooks
 from agent_core.runtime.latest_results import LatestResults
 from agent_core.runtime.resource_locks import ResourceLocks, Turn
 from agent_core.security.secrets import SecretRegistry
+from agent_core.tools.callable_tools import CallableTools
 from agent_core.tools.clients import Clients
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.live import tool_called
@@ -67,6 +68,7 @@ class ActionRunner:
         """`rules_for` gives what there is to say of a touched file that was not said before, and its names."""
         self._stream = stream
         self._tools = tools
+        self._callable = CallableTools(tools)
         self._sandbox = sandbox
         self._latest = latest
         self._secrets = secrets
@@ -83,7 +85,7 @@ class ActionRunner:
 
     async def execute(self, action: ActionEvent) -> AnyEvent:
         """Carry it out; what answers it. Of calls that touch the same the one that was begun first comes first."""
-        definition = self._tools.get(action.tool_name) or await tool_called(action.tool_name, self._tools)
+        definition = self._callable.of(action) or await tool_called(action.tool_name, self._tools)
         if definition is None or action.action is None or isinstance(action.action, UnknownAction):
             return failure(action, f"Tool {action.tool_name!r} is not available in this conversation any more.")
         hooks = self._hooks if action.source == "agent" else None
@@ -150,7 +152,7 @@ class ActionRunner:
         return interrupted(action, text)
 
     async def _last_output(self, action: ActionEvent) -> str:
-        definition = self._tools.get(action.tool_name)
+        definition = self._callable.of(action)
         if definition is None or action.action is None:
             return ""
         try:

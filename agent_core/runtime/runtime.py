@@ -35,6 +35,7 @@ from agent_core.runtime.client_calls import ClientCalls
 from agent_core.runtime.hook_calls import ConversationHooks
 from agent_core.runtime.latest_results import LatestResults
 from agent_core.security.secrets import SecretRegistry
+from agent_core.tools.callable_tools import CallableTools
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.spec import DraftModel
 from agent_core.tools.subagents import SubAgents
@@ -82,7 +83,7 @@ class Runtime:
         self._hooks = hooks
         self._concurrency = concurrency
         self._stream = stream
-        self._tools = tools
+        self._callable = CallableTools(tools)
         self._sandbox = sandbox
         self._unanswered: dict[int, ActionEvent] = {}
         self._decisions: dict[int, ActionDecision] = {}
@@ -142,7 +143,7 @@ class Runtime:
             if found == "lost":
                 await self._answer(action, failure(action, LOST, classification="sandbox", error_id=FAILED_ID))
             elif found == "unknown" and not resumes and action.id <= opened_at:
-                tool = self._tools.get(action.tool_name)
+                tool = self._callable.of(action)
                 text = BROKEN_OFF if tool is not None and tool.resumable else NOT_BEGUN
                 await self._answer(action, interrupted(action, text))
             else:
@@ -150,7 +151,7 @@ class Runtime:
 
     async def _what_became_of(self, action: ActionEvent) -> Literal["unknown", "running", "done", "lost"]:
         """Of an action of an earlier process: see `ActionSandbox.lookup`; ``unknown`` also when it may run twice."""
-        definition = self._tools.get(action.tool_name)
+        definition = self._callable.of(action)
         if definition is None:  # a tool that is on its way, or gone: it may have run
             return "unknown" if isinstance(action.action, UnknownAction) else "lost"
         if definition.annotations.idempotentHint or definition.resumable:
@@ -184,7 +185,7 @@ class Runtime:
                 await self.interrupt()
 
     def _is_for_client(self, action: ActionEvent) -> bool:
-        definition = self._tools.get(action.tool_name)
+        definition = self._callable.of(action)
         return definition is not None and definition.waits_for_client
 
     def _waits_for_user(self, action: ActionEvent) -> bool:

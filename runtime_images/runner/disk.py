@@ -124,7 +124,7 @@ def replace(path: str, data: bytes, mode: Optional[int] = None) -> bool:
 
 def _write_beside(target: str, data: bytes, before: Optional[os.stat_result], mode: Optional[int]) -> None:
     folder, name = os.path.split(target)
-    temporary = os.path.join(folder, f".{name[:100]}.{os.urandom(6).hex()}.tmp")
+    temporary = os.path.join(folder, f".{name[:16]}.{os.urandom(6).hex()}.tmp")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
         with open(descriptor, "wb") as file:

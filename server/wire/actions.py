@@ -194,6 +194,9 @@ def _edit_or_read(action: FileEditorAction, event: ActionEvent, thought: str) ->
 def _whole_file(action: Action, event: ActionEvent, thought: str) -> ActionForm:
     """One of the Gemini file tools, as the edit that it amounts to."""
     match action:
+        case WriteFileAction() if event.source == "user":  # as the user has sent it
+            args = {"path": action.file_path, "content": action.content, "start": 0, "end": -1, "thought": thought}
+            return ActionForm("write", {**args, "security_risk": RISK_NUMBERS[event.security_risk]}, event.hard_timeout)
         case ReadFileAction():
             lines = [action.offset + 1, action.offset + action.limit]
             same = FileEditorAction(command="view", path=action.file_path, view_range=lines)

@@ -23,6 +23,7 @@ from agent_core.events.risk import SecurityRisk
 from agent_core.events.schema import Action
 from agent_core.events.serialization import AnyEvent
 from agent_core.tools.file_editor import FileEditorAction, FileEditorTool
+from agent_core.tools.gemini_files import WriteFileAction, WriteFileTool
 from agent_core.tools.llm_edit import LLMBasedFileEditTool, LLMEditAction
 from agent_core.tools.task_tracker import TaskTrackerAction, TaskTrackerTool
 from agent_core.tools.terminal import TerminalAction, TerminalTool
@@ -30,7 +31,7 @@ from agent_core.tools.think import ThinkAction, ThinkTool
 from server.wire import action_fields as args_of
 from server.wire.browsing import user_browsing
 from server.wire.client_calls import ClientToolResultArgs, result_event
-from server.wire.errors import WireError
+from server.wire.errors import WireError, problem_of
 from server.wire.fields import Fields, NoFields
 from server.wire.forms import RISK_NUMBERS
 from server.wire.ipython import user_cell
@@ -142,21 +143,7 @@ def _checked(model: type[Fields], value: dict[str, Any], *, name: str, where: st
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        raise WireError(_problem(error, name=name, where=where)) from error
-
-
-def _problem(error: ValidationError, *, name: str, where: str) -> str:
-    """The first problem, without the value: it may be large, or a secret."""
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    path = ".".join([where, *(str(part)[:80] for part in first["loc"])])
-    match first["type"]:
-        case "missing":
-            return f"{path} is missing; {name!r} needs it"
-        case "extra_forbidden":
-            return f"{path} is not known for {name!r}; leave it out"
-        case _:
-            text = first["msg"].removeprefix("Value error, ")
-            return f"{path}: {text[:1].lower()}{text[1:]} for {name!r}"
+        raise WireError(problem_of(error, name=name, where=where)) from error
 
 
 def _message(args: args_of.MessageArgs, timeout: float | None) -> AnyEvent:
@@ -219,7 +206,8 @@ def _read(args: args_of.ReadArgs, timeout: float | None) -> AnyEvent:
 def _write(args: args_of.WriteArgs, timeout: float | None) -> AnyEvent:
     if (args.start, args.end) != (0, -1):
         raise WireError("args.start and args.end are not supported for 'write'; use `edit` to change a part of a file")
-    return _edit_file(args, timeout, command="create", path=args.path, file_text=args.content)
+    action = _validated(WriteFileAction, "write", {"file_path": args.path, "content": args.content})
+    return _tool_call(WriteFileTool.tool_name, action, args, timeout)
 
 
 def _edit(args: args_of.EditArgs, timeout: float | None) -> AnyEvent:
@@ -241,7 +229,7 @@ def _task_tracking(args: args_of.TaskTrackingArgs, timeout: float | None) -> Any
     try:
         action = TaskTrackerAction.model_validate(args.model_dump(exclude={"thought"}))
     except ValidationError as error:
-        raise WireError(_problem(error, name="task_tracking", where="args")) from error
+        raise WireError(problem_of(error, name="task_tracking", where="args")) from error
     thought = [TextContent(text=args.thought)] if args.thought else []
     return ActionEvent(source="user", thought=thought, action=action, tool_name=TaskTrackerTool.tool_name)
 
@@ -249,11 +237,15 @@ def _task_tracking(args: args_of.TaskTrackingArgs, timeout: float | None) -> Any
 def _edit_file(
     args: args_of.ReadArgs | args_of.WriteArgs | args_of.EditArgs, timeout: float | None, **arguments: Any
 ) -> AnyEvent:
-    try:
-        action = FileEditorAction.model_validate(arguments)
-    except ValidationError as error:
-        raise WireError(_problem(error, name=arguments["command"], where="args")) from error
+    action = _validated(FileEditorAction, arguments["command"], arguments)
     return _tool_call(FileEditorTool.tool_name, action, args, timeout)
+
+
+def _validated(kind: type[Action], name: str, arguments: dict[str, Any]) -> Action:
+    try:
+        return kind.model_validate(arguments)
+    except ValidationError as error:
+        raise WireError(problem_of(error, name=name, where="args")) from error
 
 
 def _tool_call(

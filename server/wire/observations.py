@@ -149,6 +149,14 @@ def _edit_or_read(observation: FileEditorObservation, event: ObservationEvent) -
     return ObservationForm("edit", content, extras)
 
 
+def _written(observation: WriteFileObservation, event: ObservationEvent) -> ObservationForm:
+    if event.source != "user":
+        return _edit_or_read(observation, event)
+    if observation.is_error:
+        return ObservationForm("error", observation.text, {"error_id": ""})
+    return ObservationForm("write", observation.text, {"path": observation.path})
+
+
 def _patch(observation: ApplyPatchObservation, event: ObservationEvent) -> ObservationForm:
     edit = FileEditorObservation(
         content=observation.content,
@@ -202,7 +210,7 @@ _RESULT_FORMS: Final[dict[type[Observation], _Translation]] = {
     LLMEditObservation: _edit_or_read,
     ApplyPatchObservation: _patch,
     ReadFileObservation: _edit_or_read,
-    WriteFileObservation: _edit_or_read,
+    WriteFileObservation: _written,
     EditObservation: _edit_or_read,
     ListDirectoryObservation: _edit_or_read,
     ThinkObservation: _think,

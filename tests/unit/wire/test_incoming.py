@@ -22,6 +22,7 @@ from agent_core.events.llm_events import ActionEvent, MessageEvent
 from agent_core.events.messages import Message, TextContent
 from agent_core.events.serialization import AnyEvent, from_payload, to_payload
 from agent_core.tools.file_editor import FileEditorAction
+from agent_core.tools.gemini_files import WriteFileAction
 from agent_core.tools.llm_edit import LLMEditAction
 from agent_core.tools.task_tracker import TaskItem, TaskTrackerAction
 from agent_core.tools.terminal import TerminalAction
@@ -140,7 +141,7 @@ ACCEPTED: list[tuple[str, dict[str, Any], AnyEvent]] = [
     (
         "writing a file",
         {"action": "write", "args": {"path": "/a", "content": "x"}},
-        user_action(FileEditorAction(command="create", path="/a", file_text="x"), "file_editor"),
+        user_action(WriteFileAction(file_path="/a", content="x"), "write_file"),
     ),
     ("a thought", {"action": "think", "args": {"thought": "hm"}}, user_action(ThinkAction(thought="hm"), "think")),
     (

@@ -36,7 +36,7 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.tools.apply_patch import ApplyPatchAction, ApplyPatchObservation
 from agent_core.tools.file_editor import FileEditorAction, FileEditorObservation
 from agent_core.tools.finish import FinishAction, FinishObservation
-from agent_core.tools.gemini_files import EditAction, ReadFileAction
+from agent_core.tools.gemini_files import EditAction, ReadFileAction, WriteFileAction, WriteFileObservation
 from agent_core.tools.llm_edit import LLMEditAction, LLMEditObservation
 from agent_core.tools.plan_editor import PlanningFileEditorAction
 from agent_core.tools.task_tracker import TaskItem, TaskTrackerAction, TaskTrackerObservation
@@ -408,6 +408,12 @@ CASES: list[tuple[str, AnyEvent, dict[str, Any] | None]] = [
         head(9, "") | action("edit", EDIT_ARGS | {"confirmation_state": "rejected"}),
     ),
     (
+        "a file that the user writes",
+        tool_event(WriteFileAction(file_path="/a", content="x"), "write_file", source="user"),
+        head(7, "Writing file: /a", source="user")
+        | action("write", {"path": "/a", "content": "x", "start": 0, "end": -1, "thought": "", "security_risk": -1}),
+    ),
+    (
         "a drafted edit",
         tool_event(LLMEditAction(path="/a", content="x", start=2, end=3), "edit_file", security_risk="MEDIUM"),
         head(7, "")
@@ -625,6 +631,20 @@ CASES: list[tuple[str, AnyEvent, dict[str, Any] | None]] = [
                 "_diff_cache": None,
             },
         ),
+    ),
+    (
+        "a file that the user wrote",
+        result_event(
+            WriteFileObservation.from_text("Wrote /a.", command="create", path="/a", diff="+x"),
+            "write_file",
+            source="user",
+        ),
+        head(8, "I wrote to the file /a.", cause=7, source="user") | observation("write", "Wrote /a.", {"path": "/a"}),
+    ),
+    (
+        "a file that the user could not write",
+        result_event(WriteFileObservation.from_text("no", is_error=True, path="/a"), "write_file", source="user"),
+        head(8, "no", cause=7, source="user") | observation("error", "no", {"error_id": ""}),
     ),
     (
         "a thought's acknowledgement",
