@@ -15,7 +15,21 @@ import orjson
 import uvloop
 
 from agent_core.errors import DrydockError
-from bench import append, crowd, editing, first_command, kernel, listing, memory, reopen, start, steps, stop, view
+from bench import (
+    append,
+    crowd,
+    editing,
+    files,
+    first_command,
+    kernel,
+    listing,
+    memory,
+    reopen,
+    start,
+    steps,
+    stop,
+    view,
+)
 from bench.figures import Figure, table
 from bench.machine import contention, machine_facts
 from bench.stage import Stage
@@ -35,6 +49,7 @@ MEASUREMENTS: dict[str, Measure] = {
     "stop": stop.measure,
     "kernel": kernel.measure,
     "editing": editing.measure,
+    "files": files.measure,
 }
 RESULTS = Path(__file__).parent / "results"
 INTERRUPTED = 130
