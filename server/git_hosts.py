@@ -12,7 +12,7 @@ Provider = Literal["github", "gitlab", "bitbucket", "enterprise_sso"]
 PROVIDERS: Final[tuple[str, ...]] = get_args(Provider)
 
 _MAX_HOST = 500
-_HOST = re.compile(r"(https?://)?[A-Za-z0-9._\[\]:-]+(/[A-Za-z0-9._~/-]*)?", re.ASCII)
+_HOST = re.compile(r"(https?://)?(\[[0-9A-Fa-f:.]+\]|[\w.-]+)(:\d{1,5})?(/[\w.~/-]*)?", re.ASCII)
 
 
 def host_problem(host: str) -> str | None:

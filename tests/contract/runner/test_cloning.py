@@ -1,0 +1,71 @@
+"""Clones that take too long, are cancelled, or find their place taken: nothing of them stays."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.contract.runner.client import Client, until
+from tests.contract.workspace.git_server import TOKEN, GitServer
+
+
+@pytest.fixture
+def git_server(tmp_path: Path) -> Iterator[GitServer]:
+    server = GitServer(tmp_path)
+    yield server
+    server.close()
+
+
+def test_a_clone_that_takes_too_long_is_stopped_and_leaves_nothing(
+    client: Client, workspace: Path, git_server: GitServer
+) -> None:
+    url = f"{git_server.url}/ann/slow.git"
+    result = client.call("git.clone", url=url, folder="slow", password=TOKEN, timeout=0.5).result
+    assert (result["code"], "0.5 s" in result["error"]) == ("too_slow", True)
+    assert os.listdir(workspace) == []
+
+
+def test_a_clone_that_is_cancelled_leaves_nothing(client: Client, workspace: Path, git_server: GitServer) -> None:
+    number = client.send("git.clone", url=f"{git_server.url}/ann/slow.git", folder="slow")
+    assert git_server.asked.wait(20)
+    assert client.call("cancel", id=number).result == {"cancelled": True}
+    assert client.wait(number).error["code"] == "cancelled"
+    until(lambda: os.listdir(workspace) == [], "the clone is gone")
+
+
+def test_progress_is_told_and_what_is_there_is_left_alone(
+    client: Client, workspace: Path, git_server: GitServer
+) -> None:
+    git_server.make("ann/open")
+    answer = client.call("git.clone", url=f"{git_server.url}/ann/open.git", folder="open")
+    assert answer.result == {"cloned": True, "branch": "main"}
+    assert '"progress"' in "".join(answer.live)
+    (workspace / "open/file").write_text("mine")
+    assert client.call("git.clone", url=f"{git_server.url}/ann/open.git", folder="open").result == {"cloned": False}
+    assert (workspace / "open/file").read_text() == "mine"
+    shutil.rmtree(workspace / "open")
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"url": "https://ann@host/x.git"},
+        {"url": "ssh://host/x.git"},
+        {"url": "ext::sh -c evil"},
+        {"url": "file:///etc"},
+        {"url": "https://host/x\n"},
+        {"folder": "a/b"},
+        {"folder": ".."},
+        {"folder": ""},
+        {"branch": "-x"},
+        {"password": "a\nb"},
+        {"password": "x" * 1000},
+    ],
+)
+def test_orders_that_could_mean_something_else_are_refused(client: Client, args: dict[str, str]) -> None:
+    order = {"url": "https://host.invalid/x.git", "folder": "x", **args}
+    assert client.call("git.clone", **order).error["code"] in {"bad_request", "forbidden"}
