@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,5 +68,5 @@ def test_progress_is_told_and_what_is_there_is_left_alone(
     ],
 )
 def test_orders_that_could_mean_something_else_are_refused(client: Client, args: dict[str, str]) -> None:
-    order = {"url": "https://host.invalid/x.git", "folder": "x", **args}
+    order: dict[str, Any] = {"url": "https://host.invalid/x.git", "folder": "x", **args}
     assert client.call("git.clone", **order).error["code"] in {"bad_request", "forbidden"}
