@@ -111,6 +111,10 @@ async def _client(
         raise McpServerError((reasons or ["it ended"])[0] + await program.last_words()) from error
     try:
         yield client
+    except McpServerError as error:
+        if program is None or error.__cause__ is None or not is_closed(error.__cause__):
+            raise
+        raise McpServerError((reasons or ["it ended"])[0] + await program.last_words()) from error
     finally:
         await client.__aexit__(None, None, None)
 

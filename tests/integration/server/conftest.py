@@ -138,6 +138,7 @@ class Follower:
         self.conversation_id = conversation_id
         self.frames: list[dict[str, Any]] = []
         self.deltas: list[dict[str, Any]] = []
+        self.calls: list[dict[str, Any]] = []
         self._socket: Any = None
         self._more = asyncio.Event()
 
@@ -150,6 +151,7 @@ class Follower:
         self._socket = socketio.AsyncClient(reconnection=False)
         self._socket.on("oh_event", self._take)
         self._socket.on("oh_delta", self._take_delta)
+        self._socket.on("oh_tool_call", self._take_call)
         latest = max(self.events, default=-1)
         key = self.server.token or "null"
         query = f"conversation_id={self.conversation_id}&latest_event_id={latest}&providers_set=&session_api_key={key}"
@@ -172,11 +174,15 @@ class Follower:
             while not condition():
                 self._more.clear()
                 await self._more.wait()
-                last = self.frames[-1].get("extras") or {}
+                last = (self.frames[-1].get("extras") if self.frames else None) or {}
                 assert last.get("agent_state") != "error", last
 
     def count(self, **fields: Any) -> int:
         return sum(all(frame.get(name) == value for name, value in fields.items()) for frame in self.frames)
+
+    async def _take_call(self, frame: dict[str, Any]) -> None:
+        self.calls.append(frame)
+        self._more.set()
 
     async def _take(self, frame: dict[str, Any]) -> None:
         self.frames.append(frame)

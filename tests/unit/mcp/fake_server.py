@@ -2,9 +2,9 @@
 
 Its one argument is a JSON object: ``tools`` (names), ``delay`` (seconds before it reads), ``silent`` (never answers),
 ``noise`` (lines before its first answer), ``exit`` (code with which it ends at once, after a word on its standard
-error), ``modern`` (knows the newest version of the protocol only), ``deaf`` (reads no more once it has listed its
-tools), ``pids`` (file that its process id, and that of a child it starts, are written to), ``notes`` (file for what it
-was told).
+error), ``fussy`` (ends likewise when it is to list its tools), ``modern`` (knows the newest version of the protocol
+only), ``deaf`` (reads no more once it has listed its tools), ``pids`` (file that its process id, and that of a child it
+starts, are written to), ``notes`` (file for what it was told).
 """
 
 from __future__ import annotations
@@ -82,6 +82,9 @@ def main() -> None:
         write(sys.stdout, f"Loading… {number}")
     for line in sys.stdin:
         message = json.loads(line)
+        if options.get("fussy") and message["method"] == "tools/list":
+            write(sys.stderr, "no list today")
+            sys.exit(1)
         if "notes" in options and "id" not in message:
             with open(options["notes"], "a", encoding="utf-8") as file:
                 file.write(f"{message['method']}\n")

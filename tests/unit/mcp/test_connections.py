@@ -37,6 +37,7 @@ async def test_the_tools_of_all_servers_are_there_and_can_be_called() -> None:
         (fake(silent=True, server_timeout=0.5), "it was not ready within 0.5 s"),
         (fake(delay=600, server_timeout=0.5), "it was not ready within 0.5 s"),
         (fake(exit=3), "it ended. It said: the wheel is gone"),
+        (fake(fussy=True), "it ended. It said: no list today"),
         (fake(noise=500), program.GARBAGE),
         ({"command": "yes"}, program.GARBAGE),
         ({"command": "no-such-program"}, "its command 'no-such-program' was not found on this host"),
