@@ -52,7 +52,8 @@ def vision_profiles() -> list[str]:
 
 def vision_tools(llm: LLM, taken: Collection[str]) -> dict[str, ToolDefinition]:
     """The tool to have images looked at, for a model that does not see where one is stored that does."""
-    if VisionInspectTool.tool_name in taken or not is_blind(llm):
+    # First what costs least: hardly anybody has stored models, and what this one can do may have to be looked up.
+    if VisionInspectTool.tool_name in taken or not ProfileStore().list() or not is_blind(llm):
         return {}
     profiles = vision_profiles()
     return {tool.name: tool for tool in VisionInspectTool.create(profiles=profiles)} if profiles else {}
