@@ -35,6 +35,7 @@ from agent_core.llm.retry import RetryPolicy
 from agent_core.llm.text_protocol.calls import TextCalls
 from agent_core.llm.text_protocol.syntax import STOP_WORD
 from agent_core.llm.tokens import count_tokens
+from agent_core.llm.tokens_heard import TokenListener, heard
 from agent_core.llm.transports import transport_of
 
 logger = logging.getLogger(__name__)
@@ -96,21 +97,23 @@ class LLM(KnownModel):
     def get_token_count(
         self,
         messages: Sequence[Message | WireMessage],
-        tools: Sequence[Schema] = (),
+        tools: Sequence[Schema] | None = None,
         add_security_risk_prediction: bool = False,
     ) -> int:
         """Tokens of a prompt: by `custom_tokenizer`, or else estimated, a quarter of its characters."""
-        schemas = (json.dumps(tool) for tool in as_schemas(tools, add_security_risk_prediction))
+        schemas = (json.dumps(tool) for tool in as_schemas(tools or (), add_security_risk_prediction))
         return count_tokens(chain(texts_of(self._wire(messages)), schemas), self.custom_tokenizer)
 
     async def acompletion(
         self,
         messages: Sequence[Message | WireMessage],
-        tools: Sequence[Schema] = (),
+        tools: Sequence[Schema] | None = None,
         *,
         on_delta: DeltaListener | None = None,
+        on_token: TokenListener | None = None,
         on_retry: RetryListener | None = None,
         context: CallContext | None = None,
+        call_context: CallContext | None = None,
         add_security_risk_prediction: bool = False,
         **options: Any,
     ) -> LLMResponse:
@@ -119,16 +122,22 @@ class LLM(KnownModel):
         `messages` are messages or rendered ones, `tools` function-tool schemas or what makes them (with an argument
         for the call's risk if `add_security_risk_prediction`). `on_delta` hears the text as it comes, under the id of
         the response to be; when an attempt breaks off after text was passed on, it hears `TextDiscarded` first.
-        `on_retry` is told before each wait. Both are called in the event loop and must not block. `options` are those
-        of the request by their OpenAI names, and beat what is configured; None leaves one out. Cancelling closes the
-        connection and ends a wait at once.
+        `on_token` hears the pieces of text alone, and may be asynchronous. `on_retry` is told before each wait. All are
+        called in the event loop and must not block. `context` (or `call_context`) is the conversation that the call is
+        made for. `options` are those of the request by their OpenAI names, and beat what is configured; None leaves one
+        out. Cancelling closes the connection and ends a wait at once.
 
         Raises:
             FunctionCallValidationError: a model without tools of its own wrote a call that cannot be; it was counted.
             LLMError: the call failed for good, after its retries where they make sense; `str(error)` is fit for a user.
         """
-        schemas = as_schemas(tools, add_security_risk_prediction)
-        asked = Asked(self._wire(messages), schemas, on_delta, on_retry, context or CallContext(), options)
+        schemas = as_schemas(tools or (), add_security_risk_prediction)
+        made_for = context or call_context or CallContext()
+        async with heard(on_delta, on_token) as listener:
+            return await self._answer(Asked(self._wire(messages), schemas, listener, on_retry, made_for, options))
+
+    async def _answer(self, asked: Asked) -> LLMResponse:
+        """This model's answer, or that of the first fallback that has one."""
         try:
             return await self._ask(asked)
         except LLMError as error:
@@ -140,19 +149,19 @@ class LLM(KnownModel):
             return response
 
     def completion(
-        self, messages: Sequence[Message | WireMessage], tools: Sequence[Schema] = (), **given: Any
+        self, messages: Sequence[Message | WireMessage], tools: Sequence[Schema] | None = None, **given: Any
     ) -> LLMResponse:
         """`acompletion` for programs that are not asynchronous."""
         return run_alone(lambda: self.acompletion(messages, tools, **given))
 
     async def aresponses(
-        self, messages: Sequence[Message | WireMessage], tools: Sequence[Schema] = (), **given: Any
+        self, messages: Sequence[Message | WireMessage], tools: Sequence[Schema] | None = None, **given: Any
     ) -> LLMResponse:
         """`acompletion` through the Responses API, whatever `api_mode` says."""
         return await self.model_copy(update={"api_mode": "responses"}).acompletion(messages, tools, **given)
 
     def responses(
-        self, messages: Sequence[Message | WireMessage], tools: Sequence[Schema] = (), **given: Any
+        self, messages: Sequence[Message | WireMessage], tools: Sequence[Schema] | None = None, **given: Any
     ) -> LLMResponse:
         """`aresponses` for programs that are not asynchronous."""
         return run_alone(lambda: self.aresponses(messages, tools, **given))

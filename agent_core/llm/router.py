@@ -55,7 +55,7 @@ class RouterLLM(LLM):
             await llm.warm_up()
 
     async def acompletion(
-        self, messages: Sequence[Message | WireMessage], tools: Sequence[Schema] = (), **given: Any
+        self, messages: Sequence[Message | WireMessage], tools: Sequence[Schema] | None = None, **given: Any
     ) -> LLMResponse:
         """Ask the model that `select_llm` names; see `LLM.acompletion`.
 

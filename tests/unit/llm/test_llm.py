@@ -8,11 +8,12 @@ from collections.abc import AsyncGenerator
 import pytest
 from pydantic import SecretStr, ValidationError
 
+from agent_core.errors import LLMBadRequestError
 from agent_core.events.llm_events import TokenUsage
 from agent_core.events.messages import Message
 from agent_core.events.transient import TextDelta, TextDiscarded
 from agent_core.llm.deltas import INTERVAL, DeltaSink
-from agent_core.llm.exchange import ChatRequest, Chunk, Endpoint
+from agent_core.llm.exchange import CallContext, ChatRequest, Chunk, Endpoint
 from agent_core.llm.features import matches
 from agent_core.llm.llm import LLM
 from agent_core.llm.model_table import model_entry
@@ -53,6 +54,64 @@ def test_a_key_is_not_shown() -> None:
     llm = LLM(model="openai/x", api_key=SecretStr("sk-12345678"))
     assert "sk-12345678" not in repr(llm)
     assert "sk-12345678" not in llm.model_dump_json()
+
+
+class Words(Echo):
+    """Says two words, a moment apart; or one, and then fails."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[Chunk, None]:
+        assert "on_token" not in request.parameters
+        for word in ("one ", "two"):
+            yield Chunk(text=word, has_choice=True)
+            await asyncio.sleep(INTERVAL * 2)
+            if self.error is not None:
+                raise self.error
+        yield Chunk(finish_reason="stop", has_choice=True)
+
+
+@pytest.mark.parametrize("is_asynchronous", [True, False])
+async def test_a_program_hears_text_as_it_comes_in_order_and_before_the_answer(is_asynchronous: bool) -> None:
+    heard: list[str] = []
+    raw: list[object] = []
+
+    async def later(delta: TextDelta) -> None:
+        await asyncio.sleep(0.02 if not heard else 0)
+        heard.append(delta.text)
+
+    llm = LLM(model="openai/x").using(Words())
+    on_token = later if is_asynchronous else lambda delta: heard.append(delta.text)
+    answer = await llm.acompletion([Message.user("Go")], None, on_token=on_token, on_delta=raw.append)
+    assert answer.message.text == "one two"
+    assert "".join(heard) == "one two"
+    assert len(raw) >= len(heard)
+    assert not [task for task in asyncio.all_tasks() if task.get_name() == "on-token"]
+
+
+async def test_what_hears_text_is_let_go_of_when_the_call_fails() -> None:
+    begun = asyncio.Event()
+
+    async def never(delta: TextDelta) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    llm = LLM(model="openai/x", num_retries=1).using(Words(LLMBadRequestError("no")))
+    with pytest.raises(LLMBadRequestError):
+        await llm.acompletion([Message.user("Go")], on_token=never)
+    assert begun.is_set()
+    assert not [task for task in asyncio.all_tasks() if task.get_name() == "on-token"]
+
+
+async def test_a_call_is_made_for_the_conversation_that_is_given() -> None:
+    spent: list[str] = []
+    given = CallContext(conversation_id="c", on_response=lambda response, usage_id: spent.append(usage_id))
+    llm = LLM(model="openai/x", usage_id="mine").using(Echo())
+    await llm.acompletion([llm.render(Message.user("hello"))], call_context=given)
+    await llm.acompletion([llm.render(Message.user("hello"))], context=given)
+    assert spent == ["mine", "mine"]
+    assert llm.get_token_count([Message.user("x" * 40)], None) == 10
 
 
 async def test_another_transport_can_be_used() -> None:
