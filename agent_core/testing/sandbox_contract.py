@@ -239,6 +239,25 @@ class SandboxRequestContract:
         with pytest.raises(ToolError):
             await sandbox.request("file.read", {"path": f"{sandbox.working_dir}/none"}, limit_seconds=30)
 
+    async def test_requests_that_do_not_disturb_one_another_run_together_and_each_has_its_own_answer(
+        self, kit: SandboxKit
+    ) -> None:
+        sandbox = kit.connect()
+        await sandbox.start()
+        waits = run(sandbox, "until [ -e flag ]; do sleep 0.02; done; echo seen", args={"session": "waiting"})
+        waiting = asyncio.create_task(waits)
+        edits = [
+            {"command": "create", "path": f"{sandbox.working_dir}/file{number}", "file_text": f"text {number}\n"}
+            for number in range(30)
+        ]
+        shells = [run(sandbox, f"echo shell {number}", args={"session": f"s{number}"}) for number in range(6)]
+        asked = [sandbox.request("file.edit", edit) for edit in edits]
+        done = await asyncio.gather(*asked, *shells)
+        assert [reply.result["path"] for reply in done[: len(edits)]] == [edit["path"] for edit in edits]
+        assert [said["output"].strip() for said in done[len(edits) :]] == [f"shell {number}" for number in range(6)]
+        assert await output(sandbox, "cat file0 file29; touch flag") == "text 0\ntext 29"
+        assert (await waiting)["output"].strip() == "seen"
+
     async def test_a_program_in_the_sandbox_can_be_spoken_to_and_ends_with_its_connection(
         self, kit: SandboxKit
     ) -> None:

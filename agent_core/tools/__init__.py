@@ -53,6 +53,11 @@ if TYPE_CHECKING:
         BrowserTypeAction,
         BrowserTypeTool,
     )
+    from agent_core.tools.condensation_request import (
+        CondensationRequestAction,
+        CondensationRequestObservation,
+        CondensationRequestTool,
+    )
     from agent_core.tools.definition import ToolDefinition
     from agent_core.tools.delegate import DelegateAction, DelegateObservation, DelegateTool
     from agent_core.tools.execution import ToolExecutor
@@ -163,6 +168,9 @@ __all__ = [
     "BrowserTypeAction",
     "BrowserTypeTool",
     "BrowsingDelegateTool",
+    "CondensationRequestAction",
+    "CondensationRequestObservation",
+    "CondensationRequestTool",
     "DeclaredResources",
     "DelegateAction",
     "DelegateObservation",
@@ -237,6 +245,9 @@ _MODULES = {
     "agent_delegate": ("AgentDelegateAction", "AgentDelegateObservation", "BrowsingDelegateTool"),
     "apply_patch": ("ApplyPatchAction", "ApplyPatchExecutor", "ApplyPatchObservation", "ApplyPatchTool"),
     "browser": tuple(name for name in __all__ if name.startswith("Browser")),
+    "condensation_request": (
+        *("CondensationRequestAction", "CondensationRequestObservation", "CondensationRequestTool"),
+    ),
     "definition": ("ToolDefinition",),
     "delegate": ("DelegateAction", "DelegateObservation", "DelegateTool"),
     "execution": ("ToolExecutor",),

@@ -41,6 +41,7 @@ async def test_a_conversation_its_user_and_the_server_choose_tools_and_the_neare
             "glob",
             "grep",
         ]
+        assert (await tools_with(server, enable_sub_agents=True))[-2:] == ["delegate", "task"]
         await server.post("/api/settings", json={"agent_options": None})
         assert "terminal" in await tools_of(server, await server.create())
 

@@ -9,6 +9,7 @@ import pytest
 
 from agent_core import Agent, Tool
 from agent_core.agent.tool_calls import parse_call
+from agent_core.errors import ClientToolError
 from agent_core.events.llm_events import ActionEvent, ObservationEvent
 from agent_core.events.messages import MessageToolCall
 from agent_core.tools.finish import FinishAction
@@ -84,6 +85,29 @@ def test_a_clients_tool_is_only_acknowledged_and_the_client_reads_the_call() -> 
     assert seen == [{"color": "red"}]
     assert "client has been told" in results[0].observation.text
     assert "must be given" in script.prompt(1)
+
+
+def test_a_program_answers_the_calls_of_its_own_tools() -> None:
+    params = {"name": "ask", "description": "Asks the program.", "timeout": 30}
+    script = Script(("", [("ask", "{}")]), DONE)
+    said: list[str] = []
+
+    def client(event: Any) -> None:
+        if isinstance(event, ActionEvent) and event.tool_name == "ask":
+            one.answer_client_call(event.id, "7 rows")
+            one.answer_client_call(event.id, "7 rows")
+            with pytest.raises(ClientToolError, match="otherwise"):
+                one.answer_client_call(event.id, "8 rows")
+            said.append("answered")
+
+    ask = Tool(name="client_tool", params=params)
+    with conversation(Agent(llm=model(script), tools=[ask]), callbacks=[client]) as one:
+        one.send_message("Ask.")
+        one.run()
+        results = [event for event in one.state.events if isinstance(event, ObservationEvent)]
+    assert said == ["answered"]
+    assert results[0].observation.text == "[Tool 'ask' executed.]\n7 rows"
+    assert "7 rows" in script.prompt(1)
 
 
 @pytest.mark.parametrize("params", [{}, {"name": "x"}, {"name": "x", "description": "d", "schema": {"type": "array"}}])
