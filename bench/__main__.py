@@ -28,6 +28,7 @@ from bench import (
     start,
     steps,
     stop,
+    terminal,
     view,
 )
 from bench.figures import Figure, table
@@ -50,6 +51,7 @@ MEASUREMENTS: dict[str, Measure] = {
     "kernel": kernel.measure,
     "editing": editing.measure,
     "files": files.measure,
+    "terminal": terminal.measure,
 }
 RESULTS = Path(__file__).parent / "results"
 INTERRUPTED = 130

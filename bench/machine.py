@@ -49,6 +49,17 @@ def resident_kb(pid: int) -> int:
     return pages * os.sysconf("SC_PAGE_SIZE") // 1024
 
 
+def begin_peak() -> int:
+    """Let `peak_kb` count anew for this process; returns what stands in RAM now, in KiB."""
+    (_PROC / "self" / "clear_refs").write_text("5")
+    return resident_kb(os.getpid())
+
+
+def peak_kb() -> int:
+    """The most of this process that stood in RAM at one time since `begin_peak`, in KiB."""
+    return int((_PROC / "self" / "status").read_text().partition("VmHWM:")[2].split()[0])
+
+
 def processes_with(word: str) -> list[int]:
     """The processes of this machine, those in containers too, whose command line has this word."""
     found = []

@@ -35,8 +35,9 @@ LIMIT_SECONDS = 120.0
 class InstantModel:
     """A way to a model that answers without any delay, and notes when it was asked and when it was done."""
 
-    def __init__(self, steps: int) -> None:
+    def __init__(self, steps: int, command: str = "echo step {}") -> None:
         self._steps = steps
+        self._command = command
         self.asked: list[float] = []
         self.answered: list[float] = []
 
@@ -49,7 +50,7 @@ class InstantModel:
         self.asked.append(time.perf_counter())
         number = len(self.asked)
         if number <= self._steps:
-            name, arguments = "terminal", {"command": f"echo step {number}", "security_risk": "LOW"}
+            name, arguments = "terminal", {"command": self._command.format(number), "security_risk": "LOW"}
         else:
             name, arguments = "finish", {"message": "done"}
         call = CallDelta(index=0, id=f"call_{number}", name=name, arguments=json.dumps(arguments))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any, List, NamedTuple, Optional, Tuple
 
-LIMIT = 128 * 1024 * 1024
-FOLDER_LIMIT = 512 * 1024 * 1024
+LIMIT = 16 * 1024 * 1024
+FOLDER_LIMIT = 128 * 1024 * 1024
 _SUFFIX = ".txt"
 
 
