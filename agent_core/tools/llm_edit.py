@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Final, NamedTuple
 
 from pydantic import Field
@@ -11,12 +11,12 @@ from pydantic import Field
 from agent_core.errors import ToolError
 from agent_core.events.messages import TextContent
 from agent_core.events.schema import Action
-from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.file_editor import FileEditorObservation
+from agent_core.tools.file_keys import FileTool
 from agent_core.tools.llm_draft import TRIES, corrected, written_out
 from agent_core.tools.registry import register_tool
 from agent_core.tools.sandbox_executor import SandboxExecutor
-from agent_core.tools.spec import DeclaredResources, DraftModel, SandboxAccess, ToolAnnotations, ToolContext
+from agent_core.tools.spec import DraftModel, SandboxAccess, ToolAnnotations, ToolContext
 
 LIMIT_SECONDS: Final = 60.0
 ROUNDS: Final = 5
@@ -182,7 +182,7 @@ def b():
     return total * 2"""
 
 
-class LLMBasedFileEditTool(ToolDefinition[LLMEditAction, LLMEditObservation]):
+class LLMBasedFileEditTool(FileTool[LLMEditAction, LLMEditObservation]):
     """The `edit_file` tool."""
 
     journaled: ClassVar[bool] = True
@@ -203,9 +203,8 @@ class LLMBasedFileEditTool(ToolDefinition[LLMEditAction, LLMEditObservation]):
             raise ValueError(f"enable_auto_lint is {enable_auto_lint!r}: give true or false")
         return LLMEditExecutor(enable_auto_lint, correct_num)
 
-    def declared_resources(self, action: Action) -> DeclaredResources:
-        path = action.path if isinstance(action, LLMEditAction) else ""
-        return DeclaredResources(keys=(f"file:{path}",), declared=True)
+    def touched(self, action: Any) -> Iterable[str]:
+        return [action.path]
 
 
 register_tool(LLMBasedFileEditTool.tool_name, LLMBasedFileEditTool)
