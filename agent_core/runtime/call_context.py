@@ -59,4 +59,4 @@ class CallContext:
 
     async def request_condensation(self) -> None:
         """Store the request."""
-        await self._stream.add_event(CondensationRequest())
+        await self._stream.add_event(CondensationRequest(cause=self.action_id))

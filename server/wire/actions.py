@@ -21,6 +21,7 @@ from agent_core.mcp.tool import MCPToolAction
 from agent_core.tools.agent_delegate import AgentDelegateAction
 from agent_core.tools.apply_patch import ApplyPatchAction
 from agent_core.tools.browser import BrowserAction
+from agent_core.tools.condensation_request import CondensationRequestAction
 from agent_core.tools.delegate import DelegateAction
 from agent_core.tools.file_editor import FileEditorAction
 from agent_core.tools.finish import FinishAction
@@ -101,9 +102,9 @@ def condensation_form(event: Condensation) -> ActionForm:
     return ActionForm("condensation", args)
 
 
-def condensation_request_form(event: CondensationRequest) -> ActionForm:
-    """A wish for a condensation."""
-    return ActionForm("condensation_request", {})
+def condensation_request_form(event: CondensationRequest) -> ActionForm | None:
+    """A wish for a condensation; one that the agent has expressed by a call was sent as that call."""
+    return None if event.cause is not None else ActionForm("condensation_request", {})
 
 
 def rewind_form(event: Rewind) -> ActionForm:
@@ -245,6 +246,10 @@ def _finish(action: FinishAction, event: ActionEvent, thought: str) -> ActionFor
     return ActionForm("finish", {"final_thought": action.message, "outputs": {}, "thought": thought})
 
 
+def _condensation_request(action: CondensationRequestAction, event: ActionEvent, thought: str) -> ActionForm:
+    return ActionForm("condensation_request", {})
+
+
 def _task_tracking(action: TaskTrackerAction, event: ActionEvent, thought: str) -> ActionForm:
     args = {"command": action.command, "task_list": task_list_form(action.task_list or []), "thought": thought}
     return ActionForm("task_tracking", args)
@@ -302,6 +307,7 @@ _TOOL_FORMS: Final[dict[type[Action], _Translation]] = {
     ListDirectoryAction: _whole_file,
     ThinkAction: _think,
     FinishAction: _finish,
+    CondensationRequestAction: _condensation_request,
     TaskTrackerAction: _task_tracking,
     DelegateAction: _delegate,
     TaskAction: _task,

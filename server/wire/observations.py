@@ -16,6 +16,7 @@ from agent_core.mcp.results import MCPToolObservation
 from agent_core.tools.agent_delegate import AgentDelegateObservation
 from agent_core.tools.apply_patch import ApplyPatchObservation
 from agent_core.tools.browser import BrowserObservation
+from agent_core.tools.condensation_request import CondensationRequestObservation
 from agent_core.tools.delegate import DelegateObservation
 from agent_core.tools.file_editor import FileEditorObservation
 from agent_core.tools.finish import FinishObservation
@@ -44,9 +45,9 @@ _PLAIN_REASON: Final = UserRejectObservation.model_fields["rejection_reason"].de
 def result_form(event: ObservationEvent) -> ObservationForm | None:
     """A tool's result in the form of its public type; any other tool's as an MCP result.
 
-    What answers a `finish` says nothing that the action did not say: it is not sent.
+    What answers a `finish` or a `condensation_request` says nothing that the action did not say: it is not sent.
     """
-    if isinstance(event.observation, FinishObservation):
+    if isinstance(event.observation, FinishObservation | CondensationRequestObservation):
         return None
     translate: _Translation = _RESULT_FORMS.get(type(event.observation), _any_tool)
     return translate(event.observation, event)

@@ -416,6 +416,14 @@ def test_a_read_only_file_stays_as_it_is_and_a_link_to_itself_does_not_hide_a_di
     (workspace / "closed").chmod(0o700)
 
 
+def test_a_file_with_the_longest_of_names_can_be_edited(client: Client, workspace: Path) -> None:
+    path = workspace / ("漢" * 85)  # 255 bytes
+    assert not edit(client, "create", path, file_text="a\n")["is_error"]
+    assert not edit(client, "str_replace", path, old_str="a", new_str="b")["is_error"]
+    assert path.read_text() == "b\n"
+    fails(edit(client, "create", f"{path}x", file_text="a"), "name too long")
+
+
 def test_a_file_is_the_same_by_every_link_to_it(client: Client, workspace: Path) -> None:
     (workspace / "file").write_text("a\n")
     (workspace / "first").symlink_to("file")

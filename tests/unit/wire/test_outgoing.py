@@ -34,6 +34,7 @@ from agent_core.events.messages import ImageContent, Message, MessageToolCall, T
 from agent_core.events.schema import Action, Observation, UnknownAction, UnknownObservation
 from agent_core.events.serialization import AnyEvent
 from agent_core.tools.apply_patch import ApplyPatchAction, ApplyPatchObservation
+from agent_core.tools.condensation_request import CondensationRequestAction, CondensationRequestObservation
 from agent_core.tools.file_editor import FileEditorAction, FileEditorObservation
 from agent_core.tools.finish import FinishAction, FinishObservation
 from agent_core.tools.gemini_files import EditAction, ReadFileAction, WriteFileAction, WriteFileObservation
@@ -650,6 +651,17 @@ CASES: list[tuple[str, AnyEvent, dict[str, Any] | None]] = [
         "a thought's acknowledgement",
         result_event(ThinkObservation.from_text("Your thought has been logged."), "think"),
         head(8, "Your thought has been logged.", cause=7) | observation("think", "Your thought has been logged.", {}),
+    ),
+    (
+        "the agent's own wish for a condensation",
+        tool_event(CondensationRequestAction(), "request_condensation"),
+        head(7, "Requesting a condensation of the conversation history.") | action("condensation_request", {}),
+    ),
+    ("which is no second one", CondensationRequest(id=8, timestamp=TIME, cause=7), None),
+    (
+        "and is answered by nothing",
+        result_event(CondensationRequestObservation.from_text("Done."), "request_condensation"),
+        None,
     ),
     ("a finish is answered by nothing", result_event(FinishObservation.from_text("Done."), "finish"), None),
     (
