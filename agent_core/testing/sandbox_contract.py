@@ -17,6 +17,7 @@ import pytest
 from agent_core.errors import SandboxError, SandboxLostError, ToolError
 from agent_core.runtime.connection import SandboxConnection
 from agent_core.runtime.sandbox import SandboxStatus
+from agent_core.runtime.tunnels import PortError
 from agent_core.testing.sandbox_kit import LIMITS, SandboxKit, drop_stream, eventually, output, run
 
 
@@ -274,6 +275,31 @@ class SandboxRequestContract:
         program.close()
         gone = f"for i in $(seq 50); do kill -0 {pid} 2>&- || break; sleep 0.1; done; kill -0 {pid} 2>&- || echo gone"
         assert await output(sandbox, gone) == "gone"
+
+    async def test_what_listens_is_listed_and_reached_without_any_network(self, kit: SandboxKit) -> None:
+        sandbox = kit.connect(network="none")
+        with pytest.raises(SandboxLostError):
+            await sandbox.connect_port(80)  # no sandbox is made for it
+        serve = "import http.server as h; h.test(h.SimpleHTTPRequestHandler, port=0, bind='127.0.0.1')"
+        await output(sandbox, "echo served > file")
+        pid = int((await output(sandbox, f'python3 -c "{serve}" > log 2>&1 & echo $!')).split()[-1])
+
+        async def port() -> int:
+            found = (await sandbox.request("ports.list", {}, limit_seconds=30)).result["ports"]
+            return next((int(one["port"]) for one in found if "http.server" in (one["command"] or "")), 0)
+
+        async with asyncio.timeout(30):
+            while not (number := await port()):  # noqa: ASYNC110 - a program says nothing when it listens
+                await asyncio.sleep(0.05)
+        connection = await sandbox.connect_port(number)
+        await connection.write(b"GET /file HTTP/1.0\r\n\r\n")
+        received = b""
+        while data := await connection.read():
+            received += data
+        assert received.endswith(b"\r\n\r\nserved\n")
+        await output(sandbox, f"kill {pid}; wait {pid}; true")
+        with pytest.raises(PortError):
+            await sandbox.connect_port(number)
 
     async def test_a_command_that_ignores_every_request_to_end_is_ended_at_once(self, kit: SandboxKit) -> None:
         sandbox = kit.connect()

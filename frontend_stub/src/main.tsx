@@ -9,6 +9,7 @@ import "./styles/conversation.css";
 import "./styles/items.css";
 import "./styles/forms.css";
 import "./styles/workspace.css";
+import "./styles/ports.css";
 
 const root = document.getElementById("root");
 if (root === null) throw new Error("index.html must have an element #root");

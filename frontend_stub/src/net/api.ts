@@ -12,6 +12,8 @@ import type {
   Settings,
   SettingsChange,
 } from "../protocol/rest";
+import { toPorts } from "../protocol/ports";
+import type { Ports } from "../protocol/ports";
 import { ApiError } from "./http";
 import type { Request } from "./http";
 
@@ -131,6 +133,11 @@ export class Api {
       results: listField(fields, "results").map(toConversation),
       next_page_id: nullable(fields, "next_page_id"),
     };
+  }
+
+  /** What listens in the conversation's sandbox, with the addresses of its previews. */
+  async ports(id: string): Promise<Ports> {
+    return toPorts(await this.#request("GET", `/api/conversations/${encodeURIComponent(id)}/ports`));
   }
 
   /** Creates a conversation; its agent starts on the message at once. */

@@ -17,6 +17,7 @@ import { Pending, Retry, StartProgress, Streaming } from "../components/conversa
 import { TimelineView } from "../components/conversation/TimelineView";
 import { Usage } from "../components/conversation/Usage";
 import { WorkspacePanel } from "../components/workspace/WorkspacePanel";
+import { PortsPanel } from "../components/ports/PortsPanel";
 import { ConversationSession } from "../net/session";
 import { openLine } from "../net/socket";
 import type { RequestedState } from "../protocol/client-actions";
@@ -109,6 +110,7 @@ function OpenConversation({ id, store, session }: OpenConversationProps) {
   const folds = useMemo(() => new Folds(), []);
   const [sent, setSent] = useState(0);
   const [workspaceOpen, setWorkspaceOpen] = useState(false);
+  const [portsShown, setPortsShown] = useState(false);
   useDocumentTitle(model.info?.title ?? "");
   useForgetCreated(services, id, model);
 
@@ -163,12 +165,17 @@ function OpenConversation({ id, store, session }: OpenConversationProps) {
             onRename={(title) => {
               session.showTitle(title);
             }}
+            onPorts={() => {
+              setPortsShown(!portsShown);
+              setWorkspaceOpen(false);
+            }}
             onSleep={() => void session.sleep()}
             onDeleted={() => {
               navigate("/");
             }}
             onWorkspace={() => {
               setWorkspaceOpen(!workspaceOpen);
+              setPortsShown(false);
             }}
           />
           <TimelineView
@@ -235,6 +242,14 @@ function OpenConversation({ id, store, session }: OpenConversationProps) {
             />
           )}
         </div>
+        {portsShown && (
+          <PortsPanel
+            id={id}
+            onClose={() => {
+              setPortsShown(false);
+            }}
+          />
+        )}
       </GoingBackContext.Provider>
     </FoldsContext.Provider>
   );

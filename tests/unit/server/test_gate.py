@@ -179,3 +179,24 @@ async def test_a_websocket_of_a_foreign_page_is_refused_before_it_opens() -> Non
     }
     await gate(scope, receive, send)
     assert [message["type"] for message in sent] == ["websocket.close"]
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+async def test_a_script_of_another_sites_page_gets_nothing_but_a_link_may_lead_here(site: str) -> None:
+    for path in ("/api/conversations", "/socket.io/"):
+        embedded = {"sec-fetch-site": site, "sec-fetch-mode": "no-cors", "sec-fetch-dest": "script"}
+        assert (await ask(path, headers=embedded)).status == 403
+        assert (await ask(path, headers={**embedded, "sec-fetch-mode": "navigate"})).status == 200
+    assert (await ask("/", headers={"sec-fetch-site": site, "sec-fetch-mode": "no-cors"})).status == 200
+    for own in ("same-origin", "none"):
+        assert (await ask(headers={"sec-fetch-site": own, "sec-fetch-mode": "cors"})).status == 200
+
+
+async def test_frames_may_show_previews_only() -> None:
+    policy = (await ask("/")).headers["content-security-policy"]
+    assert "frame-src http://*.localhost:3000 https://*.localhost:3000" in policy
+    assert "frame-ancestors 'none'" in policy
+    elsewhere = await ask(
+        "/", headers={"host": "drydock.example"}, settings=Settings(allowed_hosts=("drydock.example",))
+    )
+    assert elsewhere.headers["content-security-policy"].endswith("frame-src 'self'")

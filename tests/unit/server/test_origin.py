@@ -39,6 +39,18 @@ def test_a_server_on_all_addresses_takes_plain_addresses_but_no_unknown_names() 
     assert open_policy.refusal("evil.example:3000", None) is not None
 
 
+def test_pages_out_of_a_sandbox_are_refused_whatever_is_allowed() -> None:
+    label = "8000-" + "a2" * 13
+    open_policy = policy(allowed_origins=("*",), allowed_hosts=("*",), preview_domain="p.example")
+    assert open_policy.refusal("drydock.example", "https://evil.example") is None
+    assert "sandbox" in (open_policy.refusal("drydock.example", f"https://{label}.p.example") or "")
+    assert "sandbox" in (open_policy.refusal("drydock.example", f"HTTP://{label.upper()}.P.EXAMPLE:81") or "")
+    local = policy(allowed_origins=("*",))
+    assert "sandbox" in (local.refusal("localhost:3000", f"http://{label}.localhost:3000") or "")
+    assert local.refusal("localhost:3000", "null") is None
+    assert policy().refusal("localhost:3000", "null") is not None
+
+
 def test_configured_hosts_are_ours() -> None:
     named = policy(allowed_hosts=("Drydock.example",))
     assert named.refusal("drydock.example:3000", None) is None

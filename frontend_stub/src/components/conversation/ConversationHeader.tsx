@@ -15,6 +15,7 @@ interface ConversationHeaderProps {
   readonly model: ConversationModel;
   readonly phase: Phase;
   readonly onRename: (title: string) => void;
+  readonly onPorts: () => void;
   readonly onSleep: () => void;
   readonly onDeleted: () => void;
   /** Shows or hides the workspace beside the conversation. */
@@ -29,7 +30,8 @@ const CONNECTION_WORDS = {
   refused: "Not connected",
 } as const;
 
-export function ConversationHeader({ model, phase, onRename, onSleep, onDeleted, onWorkspace }: ConversationHeaderProps) {
+export function ConversationHeader(props: ConversationHeaderProps) {
+  const { model, phase, onRename, onPorts, onSleep, onDeleted, onWorkspace } = props;
   const services = useServices();
   const [renaming, setRenaming] = useState(false);
   const [deleting, setDeleting] = useState(false);
@@ -55,6 +57,7 @@ export function ConversationHeader({ model, phase, onRename, onSleep, onDeleted,
 
   const entries: MenuEntry[] = [
     { label: "Rename", testId: "header-rename", onSelect: () => { setRenaming(true); } },
+    { label: "Ports", testId: "header-ports", onSelect: onPorts },
     ...(phase === "asleep" || phase === "archived"
       ? []
       : [{ label: "Put to sleep", testId: "header-sleep", onSelect: onSleep }]),

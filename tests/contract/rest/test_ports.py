@@ -1,0 +1,93 @@
+"""The list of ports and the addresses of their previews, and that previews stand before everything else."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from agent_core.testing.fake_runner import FakeAnswer, FakeCall, FakeRunnerError
+from tests.contract.rest.conftest import MakeServer, Server
+
+FOUND: list[Any] = [
+    {"port": 8000, "addresses": ["127.0.0.1"], "pid": 7, "process": "python3", "command": "python3 -m http.server"},
+    {"port": 9000, "addresses": None, "pid": "x", "process": None, "command": 3},
+    {"port": 0},
+    {"port": True},
+    "nonsense",
+]
+
+
+async def listing(call: FakeCall) -> FakeAnswer:
+    return {"ports": FOUND}
+
+
+async def running(server: Server) -> str:
+    conversation_id = await server.create()
+    await server.until_running(conversation_id)
+    (sandbox,) = server.provider.sandboxes.values()
+    sandbox.runner.handlers["ports.list"] = listing
+    return conversation_id
+
+
+async def test_ports_are_listed_with_addresses_that_lead_to_their_own_origin(server: Server) -> None:
+    conversation_id = await running(server)
+    found = (await server.get(f"/api/conversations/{conversation_id}/ports")).json()
+    assert (found["running"], found["mode"]) == (True, "origin")
+    first, second = found["ports"]
+    assert {**first, "url": ""} == {**FOUND[0], "url": ""}
+    assert {**second, "url": ""} == {
+        "port": 9000,
+        "addresses": [],
+        "pid": None,
+        "process": None,
+        "command": None,
+        "url": "",
+    }
+    address = urlsplit(first["url"])
+    assert address.netloc.startswith("8000-")
+    assert address.netloc.endswith(".localhost:3000")
+    hosts = (await server.get(f"/api/conversations/{conversation_id}/web-hosts")).json()["hosts"]
+    assert list(hosts.values()) == [8000, 9000]
+    assert urlsplit(next(iter(hosts))).netloc == address.netloc
+    response = await server.client.get(first["url"])
+    assert response.status_code == 303
+    assert response.headers["location"] == "/"
+
+
+async def test_other_hosts_get_addresses_under_a_path(make_server: MakeServer) -> None:
+    async with make_server(allowed_hosts=("drydock.example",)) as server:
+        conversation_id = await running(server)
+        headers = {"host": "drydock.example"}
+        found = (await server.get(f"/api/conversations/{conversation_id}/ports", headers=headers)).json()
+        assert found["mode"] == "path"
+        assert found["ports"][0]["url"].startswith("http://drydock.example/preview/")
+        response = await server.client.get(found["ports"][0]["url"])
+        assert response.headers["content-security-policy"].startswith("sandbox")
+
+
+async def test_without_a_sandbox_there_are_none_and_a_failure_is_told(server: Server) -> None:
+    conversation_id = await running(server)
+    (sandbox,) = server.provider.sandboxes.values()
+
+    async def fail(call: FakeCall) -> FakeAnswer:
+        raise FakeRunnerError("internal", "the table is gone")
+
+    sandbox.runner.handlers["ports.list"] = fail
+    path = f"/api/conversations/{conversation_id}"
+    response = await server.get(f"{path}/ports")
+    assert (response.status_code, response.json()) == (500, {"error": "the table is gone"})
+    response = await server.get(f"{path}/web-hosts")
+    assert (response.status_code, response.json()) == (500, {"hosts": None, "error": "the table is gone"})
+    await server.post(f"{path}/stop")
+    assert (await server.get(f"{path}/ports")).json() == {"running": False, "mode": "origin", "ports": []}
+    assert (await server.get(f"{path}/web-hosts")).json() == {"hosts": {}}
+    assert (await server.get("/api/conversations/unknown/ports")).status_code == 404
+
+
+@pytest.mark.parametrize("path", ["/api/conversations", "/health", "/", "/socket.io/?EIO=4&transport=polling"])
+async def test_no_route_answers_under_the_name_of_a_preview(server: Server, path: str) -> None:
+    response = await server.get(path, headers={"host": f"8000-{'a' * 26}.localhost:3000"})
+    assert response.status_code == 403
+    assert "preview" in response.text
