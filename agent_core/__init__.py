@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from agent_core.security.hooks import HookConfig
     from agent_core.security.pattern import PatternSecurityAnalyzer
     from agent_core.security.shell_rules import PolicyRailSecurityAnalyzer, ShellRuleAnalyzer
+    from agent_core.session.repository import GitSetup, Repository
     from agent_core.session.status import ExecutionStatus
     from agent_core.session.workspace import DockerWorkspace, LocalWorkspace
     from agent_core.skills.agent_catalog import register_agent, register_agent_definition
@@ -101,6 +102,7 @@ __all__ = [
     "Event",
     "ExecutionStatus",
     "FallbackStrategy",
+    "GitSetup",
     "HookConfig",
     "HookExecutionEvent",
     "ImageContent",
@@ -129,6 +131,7 @@ __all__ = [
     "PolicyRailSecurityAnalyzer",
     "RandomRouter",
     "RecentEventsCondenser",
+    "Repository",
     "RouterLLM",
     "SecurityAnalyzer",
     "SecurityRisk",
@@ -247,6 +250,10 @@ _MODULES = {
     "security.shell_rules": (
         "PolicyRailSecurityAnalyzer",
         "ShellRuleAnalyzer",
+    ),
+    "session.repository": (
+        "GitSetup",
+        "Repository",
     ),
     "session.status": ("ExecutionStatus",),
     "session.workspace": (

@@ -25,6 +25,7 @@ from agent_core.session.acting import Acting
 from agent_core.session.asking import Asking
 from agent_core.session.branching import Branching
 from agent_core.session.callbacks import Callback, Callbacks
+from agent_core.session.carrying import Carrying
 from agent_core.session.client_answers import answer_call
 from agent_core.session.conversation_loop import ConversationLoop
 from agent_core.session.conversation_state import ConversationView
@@ -32,6 +33,7 @@ from agent_core.session.decisions import reject_pending
 from agent_core.session.extending import Extending
 from agent_core.session.given import check_given, listener
 from agent_core.session.making import with_full_context
+from agent_core.session.repository import GitSetup
 from agent_core.session.settings import ConfirmSubagents, SessionSettings
 from agent_core.session.stepping import Stepping
 from agent_core.session.tags import checked_tags
@@ -40,7 +42,7 @@ from agent_core.session.workspace import Workspace, workspace_of
 T = TypeVar("T")
 
 
-class Conversation(Acting, Extending, Stepping, Branching, Asking):
+class Conversation(Acting, Carrying, Extending, Stepping, Branching, Asking):
     """One conversation with an agent, from an ordinary or an asynchronous program.
 
     Nothing happens before the first call. The work is done in an event loop in a thread of its own, so it makes no
@@ -66,6 +68,7 @@ class Conversation(Acting, Extending, Stepping, Branching, Asking):
         delete_on_close: whether the log, and what is kept beside it in `persistence_dir`, is removed at the end.
         confirm_subagents: says whether sub-agents may carry out actions that a user would be asked about; None agrees
             where nobody asks the user here either, and refuses otherwise.
+        git: a repository that is cloned into the workspace for the first run, and whose name stands on commits.
 
     Raises:
         TypeError: `agent` is no agent, or `workspace` or `visualizer` none of what it may be.
@@ -90,6 +93,7 @@ class Conversation(Acting, Extending, Stepping, Branching, Asking):
         visualizer: object = None,
         delete_on_close: bool = False,
         confirm_subagents: ConfirmSubagents | None = None,
+        git: GitSetup | None = None,
     ) -> None:
         check_given(agent, max_iteration_per_run, max_budget_per_run)
         self.id = str(conversation_id or uuid4())
@@ -113,6 +117,7 @@ class Conversation(Acting, Extending, Stepping, Branching, Asking):
                 named_secrets=dict(secrets or {}),
                 hooks=hook_config or HookConfig(),
                 confirm_subagents=confirm_subagents,
+                git=git or GitSetup(),
             ),
             workspace=self.workspace,
             callbacks=Callbacks([*listener(visualizer), *(callbacks or ())], token_callbacks or ()),
