@@ -7,7 +7,9 @@ import pytest
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import Message
 from agent_core.llm.llm import LLM
+from agent_core.session.settings import SessionSettings
 from server.session.images import ImagesRefusedError, check_images
+from tests.unit.server.conftest import House, hello
 
 IMAGE = "data:image/png;base64,iVBORw0KGgo="
 
@@ -36,3 +38,15 @@ def test_a_model_that_sees_takes_images_and_every_model_takes_text() -> None:
 
 def test_images_that_another_model_looks_at_are_taken() -> None:
     check_images(message(IMAGE), LLM(model="openai/gpt-3.5-turbo"), inspected=True)
+
+
+async def test_a_conversation_takes_images_for_a_model_that_does_not_see_where_they_are_looked_at(house: House) -> None:
+    await house.new("a")
+    await house.manager.send("a", hello())
+    (agent,) = house.agents.made
+    agent.settings = SessionSettings(llm=LLM(model="openai/gpt-3.5-turbo"))
+    with pytest.raises(ImagesRefusedError):
+        await house.manager.send("a", message(IMAGE))
+    agent.has_images_inspected = True
+    await house.manager.send("a", message(IMAGE))
+    assert IMAGE in str([event async for event in agent.stream.history()])
