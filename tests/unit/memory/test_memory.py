@@ -248,3 +248,10 @@ async def test_a_skill_that_is_left_out_is_never_told_and_a_silent_memory_tells_
         assert facts_message(answer) is None
         assert facts_message(await talk.recall("commit with Git")) is None
         assert talk.memory.rules_for("/workspace/x.py") is None
+
+
+async def test_a_workspace_that_does_not_say_where_it_is_has_no_skills() -> None:
+    facts = {**a_workspace(), "working_dir": ""}
+    facts["skills"] = [{"path": "/.openhands/microagents/repo.md", "content": "not the project's"}]
+    async with talking(Sandbox(facts)) as talk:
+        assert (await talk.recall("hello", first=True)).repo_instructions == ""
