@@ -9,6 +9,7 @@ import pytest_asyncio
 
 from agent_core.runtime.docker_provider import DockerProvider
 from agent_core.testing.browser_contract import BrowserContract
+from agent_core.testing.browser_hostile import HostilePagesContract
 from agent_core.testing.browser_kit import BrowserKit
 from tests.contract.browser.opening import open_web
 
@@ -24,5 +25,5 @@ async def web(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Browser
         yield made
 
 
-class TestBrowser(BrowserContract):
+class TestBrowser(BrowserContract, HostilePagesContract):
     pass

@@ -13,6 +13,7 @@ pytest.register_assert_rewrite(
     "agent_core.testing.file_tools_contract",
     "agent_core.testing.sandbox_contract",
     "agent_core.testing.sandbox_isolation",
+    "agent_core.testing.sandbox_together",
 )
 
 

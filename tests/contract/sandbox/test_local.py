@@ -13,6 +13,7 @@ from agent_core.testing.file_tools_contract import FileToolsContract
 from agent_core.testing.sandbox_contract import SandboxLifecycleContract, SandboxRequestContract
 from agent_core.testing.sandbox_isolation import SandboxIsolationContract
 from agent_core.testing.sandbox_kit import SandboxKit
+from agent_core.testing.sandbox_together import SandboxTogetherContract
 
 pytestmark = pytest.mark.bubblewrap
 
@@ -28,7 +29,7 @@ class TestLifecycle(SandboxLifecycleContract):
     pass
 
 
-class TestRequests(SandboxRequestContract):
+class TestRequests(SandboxRequestContract, SandboxTogetherContract):
     pass
 
 

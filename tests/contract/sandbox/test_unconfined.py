@@ -11,6 +11,7 @@ import pytest
 from agent_core.runtime.local import LocalProvider
 from agent_core.testing.sandbox_contract import SandboxLifecycleContract, SandboxRequestContract
 from agent_core.testing.sandbox_kit import SandboxKit, output
+from agent_core.testing.sandbox_together import SandboxTogetherContract
 
 
 @pytest.fixture
@@ -40,5 +41,5 @@ async def test_a_long_path_is_worked_around_and_nothing_of_it_is_left(
     assert sorted(path.name for path in short.glob("drydock-*")) == []
 
 
-class TestRequests(SandboxRequestContract):
+class TestRequests(SandboxRequestContract, SandboxTogetherContract):
     pass
