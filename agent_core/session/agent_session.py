@@ -112,9 +112,8 @@ class AgentSession(SessionFacts):
         self.agent = await make_agent(self.settings)
         place = WorkspacePlace(self.sandbox.working_dir)
         tools = self.agent.initialize(ToolMakerState(self.conversation_id, place))
-        servers = self._given_servers
-        if servers is None:
-            servers = make_servers(self.settings, self.agent, self.sandbox)
+        given = self._given_servers
+        servers = make_servers(self.settings, self.agent, self.sandbox) if given is None else given
         self._tool_servers = ToolServers(servers, self.agent, tools)
         self._tools = self._tool_servers.tools
         self.stream = await EventStream.open(self.conversation_id, self._store)

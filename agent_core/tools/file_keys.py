@@ -34,7 +34,7 @@ class FileTool(ToolDefinition[ActionT, ObservationT], Generic[ActionT, Observati
     def in_workspace(cls, conv_state: Any, made: FileTool[Any, Any]) -> ToolDefinition:
         """The definition, for the workspace of this conversation."""
         where = getattr(getattr(conv_state, "workspace", None), "working_dir", "")
-        return made.model_copy(update={"workspace": where}) if isinstance(where, str) and where else made
+        return made.model_copy(update={"workspace": where}) if isinstance(where, str) else made
 
     @abstractmethod
     def touched(self, action: Any) -> Iterable[str]:

@@ -16,7 +16,13 @@ from agent_core import Conversation, Event, ExecutionStatus, Tool
 from agent_core.agent.agent import Agent
 from agent_core.errors import ConversationRunError, LLMError, LLMRateLimitError
 from agent_core.events.control import Condensation
-from agent_core.events.llm_events import ActionEvent, MessageEvent, ObservationEvent, UserRejectObservation
+from agent_core.events.llm_events import (
+    ActionEvent,
+    AgentErrorEvent,
+    MessageEvent,
+    ObservationEvent,
+    UserRejectObservation,
+)
 from agent_core.events.transient import TextDelta
 from agent_core.llm.profiles import ProfileStore
 from agent_core.memory.condenser import NoCondensationError
@@ -28,7 +34,7 @@ from agent_core.security.secrets import CallableSecret
 from agent_core.skills.context import AgentContext
 from agent_core.tools.execution import ToolExecutor
 from agent_core.tools.registry import register_tool
-from agent_core.tools.task_tracker import TaskItem, TaskTrackerAction
+from agent_core.tools.task_tracker import TaskItem, TaskTrackerAction, TaskTrackerObservation, TaskTrackerTool
 from agent_core.tools.terminal import TerminalAction, TerminalTool
 from agent_core.tools.think import ThinkAction
 from tests.unit.library.playing import DONE, Said, Sandbox, Script, agent, conversation, model, run
@@ -356,6 +362,29 @@ def test_a_task_list_that_the_program_makes_is_the_agents_too() -> None:
         assert [view.text for view in seen if "Sweep" in view.text] == [view.text for view in seen[1:3]]
         assert "The user used a tool directly: task_tracker: plan" in script.prompt(0)
         assert status(one) is FINISHED
+
+
+class BrokenTracker(TaskTrackerTool):
+    """Remembers, and fails."""
+
+    tool_name: ClassVar[str] = "broken_tracker"
+
+    @classmethod
+    def make_executor(cls) -> Any:
+        def fail(action: TaskTrackerAction, conversation: Any = None) -> TaskTrackerObservation:
+            raise ValueError("no paper")
+
+        return fail
+
+
+def test_a_call_that_fails_stands_in_the_log_with_its_error() -> None:
+    register_tool("broken_tracker", BrokenTracker)
+    with conversation(Agent(llm=model(Script()), tools=[Tool(name="broken_tracker")])) as one:
+        with pytest.raises(ValueError, match="no paper"):
+            one.execute_tool("broken_tracker", PLAN)
+        asked, answer = list(one.state.events)[-2:]
+        assert isinstance(answer, AgentErrorEvent)
+        assert (answer.cause, answer.error, answer.tool_name) == (asked.id, "no paper", "broken_tracker")
 
 
 def test_a_task_list_that_was_undone_is_gone_for_the_program_too() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +21,7 @@ from agent_core.skills.context import AgentContext
 from agent_core.skills.plugin import read_plugin
 from agent_core.skills.skill import Skill
 from agent_core.tools.spec import Tool
-from tests.unit.library.playing import DONE, Said, Script, conversation, model
+from tests.unit.library.playing import DONE, Said, Sandbox, Script, conversation, model, run
 
 HOOKS = {"hooks": {"PreToolUse": [{"matcher": "terminal", "hooks": [{"command": "check"}]}]}}
 SERVERS = {"mcpServers": {"press": {"command": "press"}, "own": {"command": "theirs"}}}
@@ -155,3 +157,21 @@ def test_a_kind_of_sub_agent_that_is_there_stays(plugin: Path, caplog: pytest.Lo
         one.load_plugin(plugin)
         assert "the sub-agent 'printer' of plugin 'paper' is not used" in caplog.text
         assert len(one.agent.agent_context.skills if one.agent.agent_context else []) == 3
+
+
+def test_a_plugin_waits_until_the_agent_rests(plugin: Path) -> None:
+    sandbox = Sandbox()
+    sandbox.held.clear()
+    with conversation(who(Script(run("ls"), DONE)), workspace=sandbox) as one:
+        one.send_message("Go.")
+        running = threading.Thread(target=one.run)
+        running.start()
+        limit = time.monotonic() + 20
+        while not sandbox.ran and time.monotonic() < limit:
+            time.sleep(0.01)
+        with pytest.raises(RuntimeError, match="is running; pause it first"):
+            one.load_plugin(plugin)
+        sandbox.held.set()
+        running.join(20)
+        assert not is_registered("printer")
+        assert "press" not in one.agent.mcp_config
