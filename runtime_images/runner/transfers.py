@@ -17,7 +17,7 @@ from .outgoing import PART, Outgoing
 from .request import Request
 from .workers import BusyError
 
-IDLE_SECONDS = 120.0
+IDLE_SECONDS = 600.0
 AT_ONCE = 64
 
 Operation = Callable[[Request, Dict[str, Any], Optional[bytes]], None]

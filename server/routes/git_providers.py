@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Annotated
 
 from fastapi import APIRouter
@@ -28,6 +29,16 @@ class GivenToken(BaseModel):
     token: Annotated[str, Field(max_length=MAX_TOKEN)] | None = None
     host: str | None = None
 
+    @property
+    def text(self) -> str:
+        """The token itself; empty: none is given."""
+        return (self.token or "").strip()
+
+    @property
+    def address(self) -> str:
+        """The host as it is written; empty: none is given."""
+        return (self.host or "").strip()
+
 
 class GivenTokens(BaseModel):
     """The body of ``POST /api/add-git-providers``."""
@@ -43,29 +54,38 @@ async def add_git_providers(
 ) -> dict[str, str]:
     """Store the tokens; one that its provider refuses is not stored, nor are the others then."""
     repository = services.database.settings
-    stored = await repository.get(identity.user_id) or StoredSettings()
-    tokens = dict(stored.provider_tokens)
-    fresh: list[str] = []
     for name, given in body.provider_tokens.items():
-        host, text = (given.host or "").strip(), (given.token or "").strip()
-        problem = host_problem(host)
-        if problem is not None:
-            raise ReplyError(422, {"error": f"provider_tokens.{name}.host {problem}"})
-        if not text.isprintable():
-            raise ReplyError(422, {"error": f"provider_tokens.{name}.token must be one line of printable characters"})
-        before = tokens.get(name)
-        if text:
-            tokens[name] = ProviderToken(token=SecretStr(text), host=host or None)
-            fresh.append(name)
-        elif before is not None and host:
-            tokens[name] = before.model_copy(update={"host": host})
+        _check(name, given)
+    tokens = _merged((await repository.get(identity.user_id) or StoredSettings()).provider_tokens, body)
     if services.settings.verify_git_tokens:
-        for one, refused in zip(fresh, await asyncio.gather(*(is_refused(n, tokens[n]) for n in fresh)), strict=True):
+        fresh = [name for name, given in body.provider_tokens.items() if given.text]
+        refusals = await asyncio.gather(*(is_refused(name, tokens[name]) for name in fresh))
+        for one, refused in zip(fresh, refusals, strict=True):
             if refused:
-                text = f"Invalid token. Please make sure it is a valid {one} token."
-                raise ReplyError(401, {"error": text})
-    await repository.save(stored.model_copy(update={"provider_tokens": tokens}), identity.user_id)
+                raise ReplyError(401, {"error": f"Invalid token. Please make sure it is a valid {one} token."})
+    stored = await repository.get(identity.user_id) or StoredSettings()  # it may have changed while they were asked
+    merged = {"provider_tokens": _merged(stored.provider_tokens, body)}
+    await repository.save(stored.model_copy(update=merged), identity.user_id)
     return {"message": "Git providers stored"}
+
+
+def _check(name: str, given: GivenToken) -> None:
+    problem = host_problem(given.address)
+    if problem is not None:
+        raise ReplyError(422, {"error": f"provider_tokens.{name}.host {problem}"})
+    if not given.text.isprintable():
+        raise ReplyError(422, {"error": f"provider_tokens.{name}.token must be one line of printable characters"})
+
+
+def _merged(stored: Mapping[str, ProviderToken], body: GivenTokens) -> dict[str, ProviderToken]:
+    """What is stored with what is given over it."""
+    tokens = dict(stored)
+    for name, given in body.provider_tokens.items():
+        if given.text:
+            tokens[name] = ProviderToken(token=SecretStr(given.text), host=given.address or None)
+        elif name in tokens and given.address:
+            tokens[name] = tokens[name].model_copy(update={"host": given.address})
+    return tokens
 
 
 @router.post("/unset-provider-tokens")

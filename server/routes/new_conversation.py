@@ -120,7 +120,10 @@ def _refuse_what_is_not_there(wish: NewConversation) -> None:
         raise ReplyError(400, _error("replay_json: has a first message of its own; leave initial_user_msg out"))
     if wish.suggested_task is not None or wish.create_microagent is not None:
         name = "suggested_task" if wish.suggested_task is not None else "create_microagent"
-        raise ReplyError(400, _error(f"{name}: this version knows no git providers; send initial_user_msg instead"))
+        raise ReplyError(
+            400,
+            _error(f"{name}: it cannot be made into a message here; send initial_user_msg"),
+        )
 
 
 def _first_events(wish: NewConversation, max_chars: int) -> list[AnyEvent]:
