@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any
 
 from agent_core.agent.base import AgentBase
@@ -115,6 +114,9 @@ def make_memory(
         agent.attach_skills(skills)
         tools.replace(agent.tools_map)
 
+    async def remarks(facts: Mapping[str, object]) -> str:
+        return "\n\n".join(filter(None, [settings.sandbox_remarks, await told_of_kinds(agent, facts)]))
+
     return Memory(
         stream,
         sandbox,
@@ -122,7 +124,7 @@ def make_memory(
         context=agent.agent_context,
         model=agent.llm.model,
         secrets=secrets.descriptions(),
-        remarks=partial(told_of_kinds, agent),
+        remarks=remarks,
         left_out=agent.skills_left_out,
         is_silent=not agent.is_told_of_workspace,
         attach=attach,

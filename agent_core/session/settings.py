@@ -47,6 +47,7 @@ class SessionSettings:
         policy: which actions wait for the user's word, whatever `confirmation_mode` says.
         analyzer: judges the risk of actions; None leaves all risks unknown, whatever the model says of them.
         conversation_instructions: told to the agent with the facts of the workspace.
+        sandbox_remarks: what the agent is told of its sandbox besides the facts of the workspace.
         condenser: shortens what the model is shown when it becomes too long; None never does.
         stuck_detection: whether an agent that only repeats itself is stopped.
         seed: a tar file with what the workspace begins with; it is removed when its files are there.
@@ -78,6 +79,7 @@ class SessionSettings:
     policy: ConfirmationPolicy | None = None
     analyzer: SecurityAnalyzer | None = None
     conversation_instructions: str = ""
+    sandbox_remarks: str = ""
     condenser: Condenser | None = None
     stuck_detection: bool = True
     snapshots: bool = True

@@ -39,6 +39,12 @@ from server.session.settings_merge import merge_settings
 from server.settings import Settings
 from server.user_settings import secret_values
 
+PORTS_REMARK = (
+    "The user can open what you serve on any TCP port of this sandbox (listening on 127.0.0.1 is enough): their page "
+    "lists it under Ports. Start servers in the background and tell the user the port; an address with localhost would "
+    "lead to the user's own machine."
+)
+
 
 class Agent(Protocol):
     """One loaded conversation's parts; `agent_core.session.agent_session.AgentSession` says what each member does."""
@@ -207,6 +213,7 @@ def session_settings(
         max_budget=merged.max_budget,
         confirmation_mode=merged.confirmation_mode,
         analyzer=merged.security_analyzer,
+        sandbox_remarks=PORTS_REMARK,
         conversation_instructions=str(record.options.get("conversation_instructions") or ""),
         secrets=tuple(secret_values(user)) if user is not None else (),
         named_secrets=provider_secrets(user),

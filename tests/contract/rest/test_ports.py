@@ -91,3 +91,14 @@ async def test_no_route_answers_under_the_name_of_a_preview(server: Server, path
     response = await server.get(path, headers={"host": f"8000-{'a' * 26}.localhost:3000"})
     assert response.status_code == 403
     assert "preview" in response.text
+
+
+async def test_the_agent_is_told_that_its_user_can_open_ports(server: Server) -> None:
+    conversation_id = await server.create(initial_user_msg="hello")
+
+    async def told() -> bool:
+        return any(event.get("observation") == "recall" for event in await server.events(conversation_id))
+
+    await server.until(told)
+    (recall,) = [event for event in await server.events(conversation_id) if event.get("observation") == "recall"]
+    assert "under Ports" in recall["extras"]["additional_agent_instructions"]
