@@ -94,6 +94,12 @@ class IPythonContract:
         assert await notebook.text("_exit_code") == "3"
         assert await notebook.text("!sleep 2004 & echo started") == "started"
 
+    async def test_help_is_shown_and_lost_streams_come_back(self, notebook: NotebookKit) -> None:
+        assert "Show the next 100 lines of the open file." in await notebook.text("scroll_down?")
+        for code in ("import sys; sys.stdout = None", "sys.stdout.close(); sys.stderr = None"):
+            await notebook.text(code)
+            assert await notebook.text("print(1)") == "1"
+
     async def test_text_of_all_kinds_arrives(self, notebook: NotebookKit) -> None:
         assert await notebook.text("print('é ✓ 😀\\tx')") == "é ✓ 😀\tx"
         assert await notebook.text("print('\\ud800')") == "\\ud800"

@@ -31,7 +31,7 @@ _PREPARE = (
 _FIX = (
     "Use a sandbox with one: the image drydock/sandbox:base (make sandbox-image), or install it in an image of your"
     " own (python3 -m pip install ipykernel); for local sandboxes install it in the server's environment"
-    " (pip install 'drydock[notebook]')."
+    " (pip install ipykernel)."
 )
 _GONE = "all variables, imports and functions are gone"
 

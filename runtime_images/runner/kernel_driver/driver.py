@@ -158,7 +158,10 @@ class Driver:
         if parent != self._cell:
             return
         self._replied_at = time.monotonic()
-        self._exits = any(item.get("source") == "ask_exit" for item in content.get("payload", ()))
+        for item in content.get("payload", ()):
+            self._exits = self._exits or item.get("source") == "ask_exit"
+            for told in shown("display_data", item) if item.get("source") == "page" else ():  # of ``name?``
+                self._tell({"cell": self._number, **told})
         self._finish_if_done()
 
     def _shown(self, parent: str, message: Message) -> None:

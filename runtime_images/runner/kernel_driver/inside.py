@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import sys
-from typing import Any, Dict
+from typing import Any, Callable, Dict, List
 
 from ipykernel.kernelapp import IPKernelApp
 from IPython import version_info
@@ -50,7 +50,8 @@ def main() -> None:
     app = Kernel.instance(config=_config())
     app.initialize(sys.argv[1:])
     shell: Any = app.shell
-    shell.events.register("post_run_cell", _release_streams)
+    streams = [stream for stream in (sys.stdout, sys.stderr) if isinstance(stream, BoundedStream)]
+    shell.events.register("post_run_cell", _after_each_cell(streams))
     shell.system = lambda command: commands.run(shell, command)
     shell.register_magic_function(lambda _line: shell.ask_exit(), "line", "restart")
     _bound_displays(shell)
@@ -75,10 +76,19 @@ def _config() -> Any:
     return config
 
 
-def _release_streams(*_: Any) -> None:
+def _release_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, BoundedStream):
             stream.release()
+
+
+def _after_each_cell(streams: List[BoundedStream]) -> Callable[..., None]:
+    def put_in_order(*_: Any) -> None:
+        for stream in streams:
+            stream.put_back()
+        _release_streams()
+
+    return put_in_order
 
 
 def _bound_displays(shell: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from typing import Any, List, Optional
@@ -52,6 +53,16 @@ class BoundedStream(OutStream):  # type: ignore[misc] # the library has no types
         if self._is_dirty:
             self._is_dirty = False
             super().flush()
+
+    def close(self) -> None:
+        """Publish what there is. It stays open: the cells that follow have no other."""
+        self.release()
+
+    def put_back(self) -> None:
+        """Be what prints go to again, where a cell has left nothing, or has closed it."""
+        current = getattr(sys, self.name)
+        if current is None or getattr(current, "closed", False):
+            setattr(sys, self.name, self)
 
     def release(self) -> None:
         """Publish what was held back too."""

@@ -34,6 +34,12 @@ def test_an_agent_finds_its_tools(engine: Any, own_name: str) -> None:
     run(engine, own_name, script)
 
 
+def test_the_kernels_library_is_in_nobodys_way(engine: Any, own_name: str) -> None:
+    look = "python3 -c 'import ipykernel; print(1)'"
+    script = f"{look} 2>/dev/null || PYTHONPATH=/opt/drydock-kernel {look}"
+    assert run(engine, own_name, script).split() == ["1"]
+
+
 def test_an_agent_is_an_ordinary_user_with_a_workspace(engine: Any, own_name: str) -> None:
     assert run(engine, own_name, "id -u; id -un; pwd; touch x && git init -q . && ls").split() == [
         "1000",
