@@ -113,6 +113,7 @@ if TYPE_CHECKING:
     from agent_core.tools.terminal import (
         BashExecutor,
         BashTool,
+        NamedTerminalAction,
         TerminalAction,
         TerminalExecutor,
         TerminalObservation,
@@ -199,6 +200,7 @@ __all__ = [
     "LLMEditAction",
     "LLMEditExecutor",
     "LLMEditObservation",
+    "NamedTerminalAction",
     "PlanningFileEditorAction",
     "PlanningFileEditorExecutor",
     "PlanningFileEditorObservation",
@@ -277,7 +279,7 @@ _MODULES = {
     ),
     "terminal": (
         *("BashExecutor", "BashTool", "TerminalAction", "TerminalExecutor", "TerminalObservation", "TerminalTool"),
-        "execute_bash_tool",
+        *("NamedTerminalAction", "execute_bash_tool"),
     ),
     "think": ("ThinkAction", "ThinkObservation", "ThinkTool"),
     "vision_inspect": ("VisionInspectAction", "VisionInspectObservation", "VisionInspectTool"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -11,12 +13,15 @@ from agent_core.events.schema import Action, Observation
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.registry import register_tool
 from agent_core.tools.sandbox_executor import SandboxExecutor
-from agent_core.tools.spec import ToolAnnotations, ToolContext
+from agent_core.tools.spec import DeclaredResources, ToolAnnotations, ToolContext
 
 SOFT_TIMEOUT_SECONDS = 30.0
 MAX_OUTPUT_CHARS = 30_000
 OUTER_MARGIN_SECONDS = 30.0
 RESET_SHOWN_AS = "[RESET]"
+DEFAULT_TERMINAL = "default"
+IDLE_TIMEOUT_VARIABLE = "OH_RUNTIME_IDLE_TIMEOUT_SECONDS"
+IDLE_SHARE = 0.9
 
 TerminalStatus = Literal[
     "completed", "soft_timeout", "hard_timeout", "interrupted", "not_executed", "reset", "shell_lost"
@@ -39,6 +44,17 @@ class TerminalAction(Action):
         " the call returns when nothing new was printed for a while.",
     )
     reset: bool = Field(default=False, description="Start a new shell first; environment and state are lost.")
+
+
+class NamedTerminalAction(TerminalAction):
+    """One command in one of several terminals."""
+
+    terminal: str = Field(
+        default=DEFAULT_TERMINAL,
+        pattern=r"^[A-Za-z0-9_-]{1,32}$",
+        description="Name of the terminal. Each is a shell of its own with its own directory, variables and running"
+        " command; a new name opens a new one.",
+    )
 
 
 class TerminalObservation(Observation):
@@ -103,9 +119,15 @@ class TerminalExecutor(SandboxExecutor[TerminalAction, TerminalObservation]):
         self._soft_timeout = soft_timeout
 
     async def carry_out(self, action: TerminalAction, context: ToolContext, key: str | None) -> TerminalObservation:
+        if action.reset and action.is_input:
+            raise ValueError("reset and is_input contradict each other: a new shell runs nothing to give input to")
+        if too_long := _longer_than_idle(action.timeout):
+            return TerminalObservation.from_text(
+                "", is_error=True, command=action.command, status="not_executed", notice=too_long
+            )
         limit = action.timeout if action.timeout is not None else context.hard_timeout
         arguments: dict[str, Any] = {
-            "session": self._session,
+            "session": self._session_of(action),
             "command": action.command,
             "is_input": action.is_input,
             "timeout": limit,
@@ -141,6 +163,28 @@ class TerminalExecutor(SandboxExecutor[TerminalAction, TerminalObservation]):
             notice=result["notice"],
         )
 
+    def _session_of(self, action: TerminalAction) -> str:
+        named = action.terminal if isinstance(action, NamedTerminalAction) else DEFAULT_TERMINAL
+        if named == DEFAULT_TERMINAL:
+            return self._session
+        return named if self._session == DEFAULT_TERMINAL else f"{self._session}.{named}"
+
+
+def _longer_than_idle(timeout: float | None) -> str:
+    """Why a command must not take so long: the runtime would be stopped as idle meanwhile (agent-core 4.1)."""
+    given = os.environ.get(IDLE_TIMEOUT_VARIABLE, "")
+    try:
+        idle = float(given)
+    except ValueError:
+        return ""
+    if timeout is None or idle <= 0 or timeout <= IDLE_SHARE * idle:
+        return ""
+    return (
+        f"The command was NOT executed: its timeout of {timeout:g} seconds is more than {IDLE_SHARE:.0%} of the"
+        f" {idle:g} seconds after which this runtime is stopped as idle. Give a timeout of at most"
+        f" {IDLE_SHARE * idle:g} seconds, or run the command in the background with its output in a file."
+    )
+
 
 _DESCRIPTION = """Run a command in a bash shell inside the sandbox.
 
@@ -155,14 +199,33 @@ Each result ends with the working directory and the exit status.
 - Prefer commands that ask no questions (`-y`, `--no-pager`)."""
 
 
+_SEVERAL = """
+
+There are several terminals, told apart by name (`terminal`): use another one while a command is still running, or for a
+server whose output you want to watch. Input, waiting and reset concern the terminal that you name."""
+
+
 class TerminalTool(ToolDefinition[TerminalAction, TerminalObservation]):
-    """The `terminal` tool."""
+    """The `terminal` tool: one shell or, made with ``several=True``, as many as the model gives names to."""
 
     journaled: ClassVar[bool] = True
     tool_name: ClassVar[str] = "terminal"
     resources: ClassVar[tuple[str, ...] | None] = ("terminal:session",)
     description: str = _DESCRIPTION
     annotations: ToolAnnotations = ToolAnnotations(title="Terminal")
+
+    @classmethod
+    def create(cls, *args: Any, several: bool = False, **params: Any) -> Sequence[ToolDefinition]:
+        (tool,) = super().create(*args, **params)
+        if not several:
+            return [tool]
+        changes = {"action_type": NamedTerminalAction, "description": tool.description + _SEVERAL}
+        return [tool.model_copy(update=changes)]
+
+    def declared_resources(self, action: Action) -> DeclaredResources:
+        if isinstance(action, NamedTerminalAction) and action.terminal != DEFAULT_TERMINAL:
+            return DeclaredResources(keys=(f"terminal:{action.terminal}",), declared=True)
+        return super().declared_resources(action)
 
     @classmethod
     def make_executor(cls, *, soft_timeout: float = SOFT_TIMEOUT_SECONDS) -> TerminalExecutor:

@@ -9,7 +9,7 @@ import pytest
 
 from agent_core.events.messages import TextContent
 from agent_core.testing.answering_sandbox import AnsweringSandbox, Asked, FakeCall
-from agent_core.tools.terminal import TerminalAction, TerminalExecutor, TerminalObservation
+from agent_core.tools.terminal import TerminalAction, TerminalExecutor, TerminalObservation, TerminalTool
 
 RESULT: dict[str, Any] = {
     "status": "completed",
@@ -95,3 +95,40 @@ async def test_a_command_is_given_the_secrets_that_it_names_and_input_is_not() -
     ):
         await TerminalExecutor().acall(action, FakeCall(sandbox))
     assert [asked.args.get("env") for asked in sandbox.asked] == [{"TOKEN": "s3cret"}, None, None]
+
+
+async def test_a_reset_takes_no_input() -> None:
+    with pytest.raises(ValueError, match="reset and is_input"):
+        await observe(TerminalAction(command="x", reset=True, is_input=True))
+
+
+@pytest.mark.parametrize(("seconds", "runs"), [(None, True), (90.0, True), (91.0, False)])
+async def test_a_command_that_would_outlast_an_idle_runtime_is_not_run(
+    monkeypatch: pytest.MonkeyPatch, seconds: float | None, runs: bool
+) -> None:
+    monkeypatch.setenv("OH_RUNTIME_IDLE_TIMEOUT_SECONDS", "100")
+    sandbox = Sandbox(RESULT)
+    observation = await TerminalExecutor().acall(TerminalAction(command="x", timeout=seconds), FakeCall(sandbox))
+    assert bool(sandbox.asked) is runs
+    assert observation.is_error is not runs
+    assert ("at most 90 seconds" in told(observation)) is not runs
+
+
+async def test_several_terminals_are_told_apart_by_name() -> None:
+    (tool,) = TerminalTool.create(several=True)
+    assert set(tool.parameters["properties"]) == {"command", "is_input", "timeout", "reset", "terminal"}
+    sandbox = Sandbox(RESULT)
+    keys = []
+    for arguments in ({"command": "a"}, {"command": "b", "terminal": "server"}):
+        action = tool.action_from_arguments(arguments)
+        await tool.acall(action, FakeCall(sandbox))
+        keys.append(tool.declared_resources(action).keys)
+    assert [asked.args["session"] for asked in sandbox.asked] == ["default", "server"]
+    assert keys == [("terminal:session",), ("terminal:server",)]
+    with pytest.raises(ValueError, match="terminal"):
+        tool.action_from_arguments({"command": "a", "terminal": "../x"})
+
+
+def test_one_terminal_is_the_default() -> None:
+    (tool,) = TerminalTool.create()
+    assert set(tool.parameters["properties"]) == {"command", "is_input", "timeout", "reset"}
