@@ -85,7 +85,8 @@ async def edit(
 
 _DESCRIPTION = """View, create and edit files in the sandbox.
 
-- view: a file with line numbers (optionally only `view_range`), or the entries of a directory two levels deep.
+- view: a file with line numbers (optionally only `view_range`), an image (png, jpg, gif, webp, bmp), or the entries of
+  a directory two levels deep.
 - create: a new file with `file_text`; it does not overwrite an existing one.
 - str_replace: replace `old_str` by `new_str`. `old_str` must match exactly, white space included, and stand once in the
   file: take in enough lines around the place to make it unique.

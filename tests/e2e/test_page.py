@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import Awaitable, Callable
 
 import httpx
@@ -13,6 +14,7 @@ from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import Call, Turn, say
 from tests.e2e.conftest import Visit
 from tests.integration.server.conftest import ServerProcess
+from tests.unit.runner.test_pictures import png
 
 pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.timeout(180)]
 
@@ -80,6 +82,41 @@ async def test_commands_show_their_output_live_and_edits_their_difference(
     await expect(card).to_contain_text("second")
     await expect(page.get_by_test_id("edit-card")).to_contain_text("a.txt")
     await expect(page.get_by_test_id("finish-card")).to_contain_text("All is done.")
+
+
+async def test_an_image_is_shown_and_a_drafted_edit_tells_its_difference_and_its_problems(
+    start_server: StartServer, visit: OpenPage, scripted: MakeModel
+) -> None:
+    picture = base64.b64encode(png()).decode()
+    draft = {"path": "/workspace/a.py", "content": "x = (\n"}
+    model = await scripted(
+        [
+            run(f"echo {picture} | base64 -d > a.png; echo 'x = 1' > a.py"),
+            Turn(calls=(Call("edit_file", draft),)),
+            *[say("<updated_code>\nx = (\n</updated_code>") for _ in range(6)],
+            done(),
+        ]
+    )
+    options = '{"enable_llm_editor": true, "enable_jupyter": false, "enable_browsing": false}'
+    server = await start_server(model=model, DRYDOCK_AGENT_OPTIONS=options)
+    seen = await visit(server.url)
+    page = seen.page
+    await ask(page, "go")
+    await until_phase(page, "finished", patience=120)
+    card = page.get_by_test_id("edit-card")
+    await expect(card).to_contain_text("Edited, with problems: a.py")
+    await expect(card).to_contain_text("SyntaxError")
+    await card.get_by_text("What it changed").click()
+    await expect(card.locator(".diff")).to_contain_text("x = 1")
+    url = page.url
+    async with server.client() as client:
+        event = {"action": "read", "args": {"path": "/workspace/a.png"}}
+        response = await client.post(f"/api/conversations/{url.rpartition('/')[2]}/events", json=event)
+        assert response.status_code == 200, response.text
+    card = page.get_by_test_id("read-card")
+    await card.get_by_text("a.png").click()
+    await expect(card.locator("img")).to_have_js_property("naturalWidth", 3)
+    assert seen.problems == []
 
 
 async def test_stop_ends_a_command_and_a_message_goes_on(

@@ -103,7 +103,8 @@ function useEditDiff({ action, observation }: Pair) {
       command: asked("command"),
       oldText: asked("old_str"),
       newText: asked("new_str"),
-      fileText: asked("file_text") || (action?.action === "write" ? asked("content") : ""),
+      // A file, a draft or a patch: what there is to see until the result has its diff.
+      fileText: asked("file_text") || asked("content"),
     });
   }, [action, observation]);
 }
