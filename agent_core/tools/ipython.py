@@ -194,6 +194,7 @@ working directory is followed. Install packages with %pip; %restart starts a new
 - A cell is interrupted at its time limit; input() cannot be answered.
 - Ready to use: open_file(path, line_number=1, context_lines=100), goto_line, scroll_down, scroll_up, search_dir(term,
   dir), search_file(term, file), find_file(name, dir), parse_pdf(path), parse_docx, parse_latex, parse_pptx,
-  file_editor(command, path, ...). help(name) tells more."""
+  search_code_snippets, get_entity_contents, explore_tree_structure, file_editor(command, path, ...). help(name) tells
+  more."""
 
 register_tool(IPythonTool.tool_name, IPythonTool)

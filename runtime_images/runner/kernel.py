@@ -43,7 +43,7 @@ class Kernel:
         self._loop = loop
         self._workspace = workspace
         self._state_directory = state_directory
-        self._mark = f"{mark}/kernel"  # no terminal can have this name
+        self._mark = f"{mark}./kernel"  # no terminal can have this name
         self._directory_now: Callable[[], str] = lambda: workspace
         self._process: Optional[DriverProcess] = None
         self._scope = processes.Scope(0, self._mark, processes.now_in_ticks())

@@ -21,18 +21,9 @@ KEY = "OPENAI_API_KEY"
 
 def available() -> Dict[str, Callable[..., Any]]:
     """The functions by their names, in the order in which they are described; some only where a key is at hand."""
-    always: List[Callable[..., Any]] = [
-        open_file,
-        goto_line,
-        scroll_down,
-        scroll_up,
-        search_dir,
-        search_file,
-        find_file,
-        search_code_snippets,
-        get_entity_contents,
-        explore_tree_structure,
-    ]
+    always: List[Callable[..., Any]] = [open_file, goto_line, scroll_down, scroll_up]
+    always += [search_dir, search_file, find_file]
     documents: List[Callable[..., Any]] = [parse_pdf, parse_docx, parse_latex, parse_pptx]
     media: List[Callable[..., Any]] = [parse_audio, parse_video, parse_image] if os.environ.get(KEY) else []
-    return {function.__name__: function for function in [*always, *documents, *media, file_editor]}
+    code: List[Callable[..., Any]] = [search_code_snippets, get_entity_contents, explore_tree_structure]
+    return {function.__name__: function for function in [*always, *documents, *media, *code, file_editor]}
