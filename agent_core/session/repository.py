@@ -19,6 +19,7 @@ from agent_core.tools.spec import SandboxAccess
 SETTING_UP = "STATUS$SETTING_UP_WORKSPACE"
 NOT_ALLOWED = "STATUS$GIT_PROVIDER_AUTHENTICATION_ERROR"
 IDENTITY_SECONDS = 30.0
+_ADDRESS = re.compile(r"https?://[^/]*/")
 _NAME = re.compile(r"[\w.~-]+(/[\w.~-]+)*", re.ASCII)
 
 _WORDS = {
@@ -72,7 +73,8 @@ class GitSetup:
 
 
 def folder_of(name: str) -> str:
-    """The folder for a repository of this name, empty when there can be none."""
+    """The folder for a repository of this name or address, empty when there can be none."""
+    name = _ADDRESS.sub("", name)
     last = name.rstrip("/").rpartition("/")[2].removesuffix(".git")
     return last if _NAME.fullmatch(name.strip("/")) and ".." not in name and last.strip(".") else ""
 

@@ -15,6 +15,8 @@ from typing import Dict, List, NamedTuple, Optional
 from .git_limits import LOOK_SECONDS
 
 _CHUNK = 65536
+_LEFT_OUT = ("GIT_", "SSH_", "GCM_")
+_KEPT = ("GIT_SSL_CAINFO", "GIT_SSL_CAPATH")
 _ERROR_BYTES = 2000
 
 _OVERRULED = (
@@ -58,8 +60,8 @@ class Output(NamedTuple):
 
 
 def environment() -> Dict[str, str]:
-    """The variables for git: none of its own are taken over, and nobody is ever asked for anything."""
-    own = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "SSH_", "GCM_"))}
+    """The variables for git: of its own those about certificates only, and such that nobody is ever asked for anything."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith(_LEFT_OUT) or name in _KEPT}
     own.update(
         GIT_TERMINAL_PROMPT="0",
         GIT_OPTIONAL_LOCKS="0",

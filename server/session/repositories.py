@@ -10,7 +10,7 @@ from agent_core.security.secrets import StaticSecret
 from agent_core.session.repository import GitSetup, Repository
 from server.db.conversations import ConversationRecord
 from server.db.user_settings import ProviderToken, StoredSettings
-from server.git_providers import KINDS, chosen_provider, clone_url, credentials
+from server.git_providers import KINDS, base_url, chosen_provider, clone_url, credentials
 from server.settings import Settings
 
 
@@ -39,6 +39,11 @@ def _repository(tokens: Mapping[str, ProviderToken], server: Settings, record: C
     token = tokens.get(provider)
     username, secret = credentials(provider, token.token if token is not None else None)
     host = (token.host if token is not None else None) or server.git_hosts.get(provider)
+    url = clone_url(provider, host, name)
+    if name.startswith(("http://", "https://")):
+        url = name
+        if not url.startswith(f"{base_url(provider, host)}/"):
+            username, secret = "", None  # a token goes to its own provider only
     problem = ""
     if server.sandbox_network != "full":
         problem = (
@@ -47,7 +52,7 @@ def _repository(tokens: Mapping[str, ProviderToken], server: Settings, record: C
         )
     return Repository(
         name=name,
-        url=clone_url(provider, host, name),
+        url=url,
         branch=(record.selected_branch or "").strip(),
         username=username,
         token=SecretStr(secret.get_secret_value()) if secret is not None else None,

@@ -133,6 +133,14 @@ async def asked_for(make_server: MakeServer, body: dict[str, Any], **settings: A
             {"repository": "a/b/boat", "git_provider": "gitlab"},
             ("http://git.internal:81/a/b/boat.git", "boat", "", "", ""),
         ),
+        (
+            {"repository": "https://github.com/ann/boat.git"},
+            ("https://github.com/ann/boat.git", "boat", "", "x-access-token", TOKEN),
+        ),
+        (
+            {"repository": "https://github.com.example.com/ann/boat"},
+            ("https://github.com.example.com/ann/boat", "boat", "", "", ""),
+        ),
     ],
 )
 async def test_a_repository_is_asked_for_with_what_its_provider_wants(
