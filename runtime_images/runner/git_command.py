@@ -60,7 +60,7 @@ class Output(NamedTuple):
 
 
 def environment() -> Dict[str, str]:
-    """The variables for git: of its own those about certificates only, and such that nobody is ever asked for anything."""
+    """The variables for git: of its own only those about certificates; nobody is ever asked for anything."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(_LEFT_OUT) or name in _KEPT}
     own.update(
         GIT_TERMINAL_PROMPT="0",
