@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, contextmanager
 from typing import Any
 
 from fastapi import APIRouter, Request
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from agent_core.errors import DrydockError, SandboxError, SandboxLostError, ToolError
@@ -179,6 +180,8 @@ async def upload_files(
                 await upload.end()
     except FormError as error:
         raise ReplyError(400, {"error": str(error), "detail": str(error)}) from error
+    except ClientDisconnect as error:
+        raise ReplyError(400, {"error": "the upload broke off"}) from error  # nobody is there to read it
     except SandboxLostError as error:
         raise refusal(error) from error
     finally:

@@ -208,27 +208,52 @@ async def test_folders_are_sent_as_archives(workspace: Workspace) -> None:
     assert (await workspace.get("zip-directory", path="../..")).status_code == 403
 
 
-async def test_the_page_that_asks_often_for_a_broken_download_does_not_use_up_the_sandbox(workspace: Workspace) -> None:
-    await workspace.run("head -c 4000000 /dev/zero > zeros")
-    scope: dict[str, Any] = {
+def scope_of(workspace: Workspace, method: str, what: str) -> dict[str, Any]:
+    """A request for the application itself, where the test plays the network."""
+    path, _, query = what.partition("?")
+    return {
         "type": "http",
-        "method": "GET",
-        "path": f"/api/conversations/{workspace.id}/download",
-        "query_string": b"path=zeros",
-        "headers": [(b"host", b"127.0.0.1:3000")],
+        "method": method,
+        "path": f"/api/conversations/{workspace.id}/{path}",
+        "query_string": query.encode(),
+        "headers": [(b"host", b"127.0.0.1:3000"), (b"content-type", b"multipart/form-data; boundary=limit")],
         "client": ("127.0.0.1", 1),
         "server": ("127.0.0.1", 3000),
         "scheme": "http",
         "http_version": "1.1",
         "root_path": "",
     }
-    for _ in range(80):  # more than may be open at once
 
-        async def receive() -> dict[str, Any]:
-            return {"type": "http.disconnect"}
 
-        async def send(message: Any) -> None:
-            return
+async def test_who_hangs_up_in_the_middle_of_a_file_leaves_nothing_of_it(
+    workspace: Workspace, caplog: pytest.LogCaptureFixture
+) -> None:
+    head = b'--limit\r\nContent-Disposition: form-data; name="files"; filename="half"\r\n\r\n'
+    messages: list[dict[str, Any]] = [
+        {"type": "http.request", "body": head + b"x" * 3_000_000, "more_body": True},
+        {"type": "http.disconnect"},
+    ]
 
-        await workspace.app(dict(scope), receive, send)
+    async def receive() -> dict[str, Any]:
+        return messages.pop(0)
+
+    async def send(message: Any) -> None:
+        return
+
+    await workspace.app(scope_of(workspace, "POST", "upload-files"), receive, send)
+    assert await workspace.run("ls -A") == ""
+    assert "Traceback" not in caplog.text
+
+
+async def test_downloads_that_are_broken_off_do_not_use_up_the_sandbox(workspace: Workspace) -> None:
+    await workspace.run("head -c 4000000 /dev/zero > zeros")
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        return
+
+    for _ in range(70):  # more than may be open at once
+        await workspace.app(scope_of(workspace, "GET", "download?path=zeros"), receive, send)
     assert (await workspace.get("download", path="zeros")).content == bytes(4000000)
