@@ -111,7 +111,7 @@ describe("rows", () => {
     expect(screen.getByTestId("diff").textContent).toContain("absent");
   });
 
-  it("say what a search found, and list the files on request", async () => {
+  it("say what a search found, and list the files", () => {
     showItems(
       action(1, "call_tool_mcp", { name: "grep", arguments: { pattern: "class", path: "/workspace/src", include: "*.py" } }),
       observation(
@@ -124,8 +124,7 @@ describe("rows", () => {
     );
     const card = screen.getByTestId("search-card");
     expect(card.textContent).toContain("Searched for class in *.py in src · 2 files");
-    await userEvent.click(screen.getByRole("button", { name: /Searched for/ }));
-    expect(screen.getByLabelText("Files").textContent).toBe("src/a.py\nsrc/b.py");
+    expect(within(screen.getByLabelText("Files")).getAllByRole("listitem").map((file) => file.textContent)).toEqual(["src/a.py", "src/b.py"]);
     expect(card.textContent).toContain("1 directory could not be read.");
   });
 
@@ -179,14 +178,52 @@ describe("rows", () => {
     expect(screen.getByLabelText("Report").textContent).toBe(failed);
   });
 
-  it("show the texts and images of a server's tool", async () => {
+  it("show the lines of a file under their numbers, and the entries of a folder", async () => {
+    showItems(
+      action(1, "read", { path: "/workspace/a.py", view_range: [3, 4] }),
+      observation(2, "read", "The lines of /workspace/a.py, as with `cat -n`:\n     3\tclass A:\n     4\t    pass\n", {}, { cause: 1 }),
+      action(3, "read", { path: "/workspace" }),
+      observation(4, "read", "The files and directories in /workspace, up to 2 levels deep, without hidden ones:\n/workspace/\n/workspace/src/a.py\n", {}, { cause: 3 }),
+    );
+    await userEvent.click(screen.getByRole("button", { name: /^Read.*lines 3 to 4$/ }));
+    expect(screen.getByLabelText("File content").querySelector("code")?.textContent).toBe("class A:\n    pass");
+    await userEvent.click(screen.getByRole("button", { name: /^Looked into.*1 entry$/ }));
+    expect(within(screen.getByLabelText("Folder")).getByRole("listitem").textContent).toBe("src/a.py");
+  });
+
+  it("draw rows of data as a table", () => {
+    const rows = JSON.stringify([{ ship: "Ada", length: 12 }, { ship: "Eve", sails: true }]);
+    showItems(
+      action(1, "call_tool_mcp", { name: "ships", arguments: { harbour: "Oslo" } }),
+      observation(2, "mcp", JSON.stringify({ content: [{ type: "text", text: rows }] }), { name: "ships" }, { cause: 1 }),
+    );
+    const texts = (role: string) => screen.getAllByRole(role).map((cell) => cell.textContent);
+    expect(texts("columnheader")).toEqual(["ship", "length", "sails"]);
+    expect(texts("cell")).toEqual(["Ada", "12", "", "Eve", "", "true"]);
+    expect(screen.getByTestId("mcp-card").textContent).toContain("harbourOslo");
+  });
+
+  it("name each file of a change of several", () => {
+    const diff = "--- a/one.py\n+++ b/one.py\n@@ -1 +1 @@\n-a\n+b\n--- /dev/null\n+++ b/two.py\n@@ -0,0 +1 @@\n+c\n";
+    showItems(action(1, "edit", { path: "one.py, two.py" }), observation(2, "edit", "Done.", { path: "one.py, two.py", diff }, { cause: 1 }));
+    expect(screen.getAllByRole("columnheader").map((head) => head.textContent)).toEqual(["one.py", "two.py"]);
+  });
+
+  it("show what a cell has drawn", () => {
+    showItems(
+      action(1, "run_ipython", { code: "plot()" }),
+      observation(2, "run_ipython", "", { code: "plot()", image_urls: ["data:image/png;base64,AAAA", "https://elsewhere.example/x.png"] }, { cause: 1 }),
+    );
+    expect(screen.getAllByRole("img").map((image) => image.getAttribute("src"))).toEqual(["data:image/png;base64,AAAA"]);
+  });
+
+  it("show the texts and images of a server's tool", () => {
     const content = [{ type: "text", text: "Look:" }, { type: "image", data: "AAAA", mimeType: "image/png" }, null, { type: "image", data: 1 }];
     showItems(
       action(1, "call_tool_mcp", { name: "draw", arguments: { what: "boat" } }),
       observation(2, "mcp", JSON.stringify({ content, isError: false }), { name: "draw", arguments: {} }, { cause: 1 }),
     );
     const card = screen.getByTestId("mcp-card");
-    await userEvent.click(screen.getByRole("button", { name: /Used the tool/ }));
     expect(card.textContent).toContain("Look:");
     expect(card.textContent).not.toContain("isError");
     expect(screen.getAllByRole("img").map((image) => image.getAttribute("src"))).toEqual(["data:image/png;base64,AAAA"]);

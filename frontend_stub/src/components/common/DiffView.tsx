@@ -3,8 +3,8 @@ import type { DiffLine, FileDiff } from "./diff";
 import { Unfold } from "./Unfold";
 
 const SHOWN_LINES = 40;
-const SIGNS: Readonly<Record<DiffLine["kind"], string>> = { added: "+", removed: "−", same: " ", gap: "⋯" };
-const SPOKEN: Readonly<Record<DiffLine["kind"], string>> = { added: "added", removed: "removed", same: "", gap: "" };
+const SIGNS: Readonly<Record<DiffLine["kind"], string>> = { added: "+", removed: "−", same: " ", gap: "⋯", file: "" };
+const SPOKEN: Readonly<Record<DiffLine["kind"], string>> = { added: "added", removed: "removed", same: "", gap: "", file: "" };
 
 /** Lines added and removed, with their numbers where these are known. Long ones are folded. */
 export function DiffView({ diff, foldKey }: { readonly diff: FileDiff; readonly foldKey: string }) {
@@ -19,7 +19,14 @@ export function DiffView({ diff, foldKey }: { readonly diff: FileDiff; readonly 
       <div className="diff-scroll" role="group" aria-label="Changed lines" tabIndex={0}>
         <table className="diff-table">
           <tbody>
-            {shown.map((line, index) => (
+            {shown.map((line, index) =>
+              line.kind === "file" ? (
+                <tr key={index} className="diff-line file">
+                  <th colSpan={2 + Number(hasOld) + Number(hasNew)} scope="colgroup">
+                    {line.text}
+                  </th>
+                </tr>
+              ) : (
               <tr key={index} className={`diff-line ${line.kind}`}>
                 {hasOld && <td className="diff-number">{line.oldNumber}</td>}
                 {hasNew && <td className="diff-number">{line.newNumber}</td>}
@@ -29,7 +36,8 @@ export function DiffView({ diff, foldKey }: { readonly diff: FileDiff; readonly 
                 </td>
                 <td className="diff-text">{line.text}</td>
               </tr>
-            ))}
+              ),
+            )}
           </tbody>
         </table>
       </div>

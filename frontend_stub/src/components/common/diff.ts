@@ -3,7 +3,8 @@ import { parsePatch, structuredPatch } from "diff";
 import type { StructuredPatchHunk } from "diff";
 
 export interface DiffLine {
-  readonly kind: "added" | "removed" | "same" | "gap";
+  /** `file` names the file that the lines behind it are of, where there are several. */
+  readonly kind: "added" | "removed" | "same" | "gap" | "file";
   readonly text: string;
   readonly oldNumber: number | null;
   readonly newNumber: number | null;
@@ -58,16 +59,25 @@ function fromBareLines(diff: string): FileDiff {
   return summarize(lines);
 }
 
+function headOf(before = "", after = ""): DiffLine {
+  const path = after === "" || after === "/dev/null" ? before : after;
+  return { kind: "file", text: path.replace(/^[ab]\//, ""), oldNumber: null, newNumber: null };
+}
+
 /** Reads a unified diff; null when it holds no change. */
 export function parseUnified(diff: string): FileDiff | null {
   if (diff.trim() === "") return null;
-  let hunks: StructuredPatchHunk[] = [];
+  let files: FileDiff[] = [];
   try {
-    hunks = parsePatch(diff).flatMap((patch) => patch.hunks);
+    const patches = parsePatch(diff).filter((patch) => patch.hunks.length > 0);
+    files = patches.map((patch) => {
+      const changes = fromHunks(patch.hunks);
+      return patches.length === 1 ? changes : { ...changes, lines: [headOf(patch.oldFileName, patch.newFileName), ...changes.lines] };
+    });
   } catch {
     // Not a strict unified diff; its lines still say what was added and removed.
   }
-  const result = hunks.length > 0 ? fromHunks(hunks) : fromBareLines(diff);
+  const result = files.length > 0 ? summarize(files.flatMap((file) => file.lines)) : fromBareLines(diff);
   return result.added + result.removed > 0 ? result : null;
 }
 

@@ -25,10 +25,15 @@ function asked(action: ActionEvent | null, observation: ObservationEvent | null)
   return stringField(action.args, "browser_actions");
 }
 
+const OPENS = /^goto\((['"])(.*)\1\)$/;
+
 export function BrowserCard({ foldKey, action, observation, awake }: BrowserCardProps) {
   const busy = observation === null && awake;
   const url = (action === null ? "" : stringField(action.args, "url")) || (observation === null ? "" : stringField(observation.extras, "url"));
-  const code = asked(action, observation);
+  const written = asked(action, observation).trim();
+  // To open a page is what it does most: that needs no code to be told.
+  const opened = OPENS.exec(written)?.[2] ?? "";
+  const code = opened === "" ? written : "";
   const bad = observation !== null && (booleanField(observation.extras, "error") || observation.observation === "error");
   const picture = pictureOf(observation);
   const text = observation === null ? "" : observation.content || observation.message;
@@ -41,7 +46,7 @@ export function BrowserCard({ foldKey, action, observation, awake }: BrowserCard
         title={
           code === "" ? (
             <>
-              Opened <code className="path">{url}</code>
+              {bad ? "Could not open" : busy ? "Opening" : "Opened"} <code className="path">{opened || url}</code>
             </>
           ) : (
             <>
@@ -62,7 +67,7 @@ export function BrowserCard({ foldKey, action, observation, awake }: BrowserCard
         )}
       </Fold>
       {picture !== "" && (
-        <div className="prose">
+        <div className="browser-window">
           <img src={picture} alt={`The browser's window${url === "" ? "" : ` at ${url}`}`} />
         </div>
       )}

@@ -2,7 +2,7 @@
 import { useEffect, useRef } from "react";
 import { useNow } from "../../app/hooks";
 import type { ActionEvent, ObservationEvent } from "../../protocol/events";
-import { booleanField, numberField, objectField, stringField } from "../../protocol/fields";
+import { booleanField, numberField, objectField, stringField, stringListField } from "../../protocol/fields";
 import { formatDuration, formatElapsed, parseTimestamp } from "../../state/time";
 import { Ansi } from "../common/Ansi";
 import { plainOutput } from "../common/ansi";
@@ -169,6 +169,11 @@ function duration(action: ActionEvent | null, observation: ObservationEvent | nu
   return start === null || end === null ? "" : formatDuration(end - start);
 }
 
+/** The pictures that a cell has drawn; those whose data is in the event, since nothing is fetched from elsewhere. */
+function picturesOf(observation: ObservationEvent | null): readonly string[] {
+  return observation === null ? [] : stringListField(observation.extras, "image_urls").filter((url) => url.startsWith("data:image/"));
+}
+
 interface CommandCardProps extends CommandState {
   readonly foldKey: string;
   readonly liveOutput: string;
@@ -185,6 +190,7 @@ export function CommandCard({ foldKey, action, observation, awake, liveOutput }:
   const byUser = (action ?? observation)?.source === "user";
   const prompt = isPython ? ">>>" : isInput ? "›" : "$";
   const took = duration(action, observation);
+  const pictures = picturesOf(observation);
   const output = observation === null ? "" : outputOf(observation);
   return (
     <Step
@@ -200,9 +206,12 @@ export function CommandCard({ foldKey, action, observation, awake, liveOutput }:
           <CopyButton text={command} label="Copy command" />
         </div>
         {facts.status === "running" && liveOutput !== "" && <LiveOutput text={liveOutput} />}
-        {observation !== null && (
+        {observation !== null && (pictures.length === 0 || output.trim() !== "") && (
           <FinalOutput text={output} foldKey={foldKey} />
         )}
+        {pictures.map((picture, index) => (
+          <img key={index} className="term-picture" src={picture} alt={`Drawn by the code, ${index + 1}`} />
+        ))}
         <div className="term-foot">
           <span className={`term-verdict ${facts.status}`} data-testid="command-verdict">
             {facts.status === "running" && <Spinner />}

@@ -4,6 +4,7 @@ import type { ActionEvent, ObservationEvent } from "../../protocol/events";
 import { objectField, stringField, stringListField } from "../../protocol/fields";
 import { Ansi } from "../common/Ansi";
 import { UsersIcon } from "../common/icons";
+import { Markdown } from "../common/Markdown";
 import { Fold, Step } from "./Step";
 import { Underway, underwayTone } from "./Underway";
 
@@ -17,7 +18,27 @@ interface DelegateCardProps {
 
 /** While they work, only their last steps are drawn. */
 const LIVE_CHARACTERS = 4_000;
+const REPORTS = /^(Completed delegation of |Task ID: )/;
 const FAILURES = /^(Completed delegation of \d+ tasks with \d+ errors|Task ID: .*\n.*\nStatus: error)/;
+
+/** The observation of a call that was not even begun reports of nobody. */
+function isFailure(action: ActionEvent | null, observation: ObservationEvent | null): boolean {
+  if (observation === null) return false;
+  const report = observation.content || observation.message;
+  if (observation.observation === "error" || FAILURES.test(report)) return true;
+  const inputs = (action === null ? null : objectField(action.args, "inputs")) ?? {};
+  if (stringField(inputs, "command") === "spawn") return !report.startsWith("Spawned ");
+  const isReport = REPORTS.test(report) || Object.keys(objectField(observation.extras, "outputs") ?? {}).length > 0;
+  return observation.observation === "delegate" && !isReport;
+}
+
+/** What each of them said last, by its name; empty where the report has another form. */
+function reportsOf(observation: ObservationEvent | null): readonly (readonly [string, string])[] {
+  const outputs = (observation === null ? null : objectField(observation.extras, "outputs")) ?? {};
+  const result = stringField(outputs, "result");
+  if (stringField(outputs, "task_id") !== "") return result === "" ? [] : [["", result]];
+  return Object.keys(outputs).map((id) => [id, stringField(outputs, id)] as const);
+}
 
 interface Asked {
   readonly title: string;
@@ -54,7 +75,8 @@ export function DelegateCard({ foldKey, action, observation, liveOutput, awake }
   const asked = askedOf(action);
   const report = observation === null ? "" : observation.content || observation.message;
   const busy = observation === null && awake;
-  const bad = observation?.observation === "error" || FAILURES.test(report);
+  const bad = isFailure(action, observation);
+  const reports = bad ? [] : reportsOf(observation);
   return (
     <Step icon={<UsersIcon size={14} />} tone={bad ? "bad" : busy ? underwayTone(action) : "plain"} testId="delegate-card" action={action}>
       <Fold
@@ -73,7 +95,13 @@ export function DelegateCard({ foldKey, action, observation, liveOutput, awake }
             ))}
           </dl>
         )}
-        {report !== "" && (
+        {reports.map(([id, text]) => (
+          <section key={id} className="report">
+            {id !== "" && <h3 className="report-name">{id}</h3>}
+            <Markdown text={text} />
+          </section>
+        ))}
+        {report !== "" && reports.length === 0 && (
           // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- a scrollable region must take focus
           <pre className="file-text wrap" tabIndex={0} aria-label="Report">
             {report}

@@ -5,7 +5,9 @@ import { numberField, stringField, stringListField } from "../../protocol/fields
 import { Code, languageOf } from "../common/CodeBlock";
 import { diffOf } from "../common/diff";
 import { DiffView } from "../common/DiffView";
+import { FileList } from "../common/FileList";
 import { FileIcon, PencilIcon } from "../common/icons";
+import { folderEntries, numberedText } from "../common/numbered";
 import { Fold, Step } from "./Step";
 import { Underway, underwayTone } from "./Underway";
 
@@ -153,6 +155,24 @@ export function EditCard(props: FileCardProps) {
   );
 }
 
+function counted(count: number, one: string, many: string): string {
+  return `${count} ${count === 1 ? one : many}`;
+}
+
+function FileText({ text, numbers, language }: { readonly text: string; readonly numbers: readonly string[]; readonly language: string }) {
+  return (
+    // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- a scrollable region must take focus
+    <pre className={numbers.length > 0 ? "file-text numbered" : "file-text"} tabIndex={0} aria-label="File content">
+      {numbers.length > 0 && (
+        <span className="file-numbers" aria-hidden="true">
+          {numbers.join("\n")}
+        </span>
+      )}
+      <Code text={text} language={language} />
+    </pre>
+  );
+}
+
 export function ReadCard(props: FileCardProps) {
   const { action, observation, foldKey } = props;
   const busy = observation === null && props.awake;
@@ -161,10 +181,18 @@ export function ReadCard(props: FileCardProps) {
   const start = action === null ? 0 : (numberField(action.args, "start") ?? 0);
   const content = observation?.content ?? "";
   const images = observation === null ? [] : stringListField(observation.extras, "image_urls").filter(isImageData);
-  const lines = content === "" ? 0 : content.replace(/\n$/, "").split("\n").length;
+  const numbered = useMemo(() => numberedText(content), [content]);
+  const entries = useMemo(() => folderEntries(content), [content]);
+  const lines = numbered?.lines.length ?? (content === "" ? 0 : content.replace(/\n$/, "").split("\n").length);
+  const aside =
+    entries !== null
+      ? counted(entries.length, "entry", "entries")
+      : numbered !== null && numbered.first > 1
+        ? `lines ${numbered.first} to ${numbered.last}`
+        : counted(lines, "line", "lines");
   const title = (
     <>
-      {observation === null ? "Reading" : bad ? "Could not read" : "Read"} <Path path={path} />
+      {observation === null ? "Reading" : bad ? "Could not read" : entries === null ? "Read" : "Looked into"} <Path path={path} />
       {start > 1 ? ` from line ${start}` : ""}
     </>
   );
@@ -193,11 +221,12 @@ export function ReadCard(props: FileCardProps) {
           ))}
         </Fold>
       ) : (
-        <Fold foldKey={foldKey} title={title} aside={`${lines} ${lines === 1 ? "line" : "lines"}`}>
-          {/* eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- a scrollable region must take focus */}
-          <pre className="file-text" tabIndex={0} aria-label="File content">
-            <Code text={content} language={languageOf(path)} />
-          </pre>
+        <Fold foldKey={foldKey} title={title} aside={aside}>
+          {entries !== null ? (
+            <FileList paths={entries} label="Folder" />
+          ) : (
+            <FileText text={numbered === null ? content : numbered.lines.join("\n")} numbers={numbered?.numbers ?? []} language={languageOf(path)} />
+          )}
         </Fold>
       )}
     </Step>

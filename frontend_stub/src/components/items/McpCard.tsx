@@ -1,8 +1,8 @@
 /** A call of a tool that the protocol has no type of its own for: its arguments, and what came of it. */
 import type { ActionEvent, ObservationEvent } from "../../protocol/events";
 import { objectField, stringField } from "../../protocol/fields";
+import { Data, dataIn } from "../common/Data";
 import { PlugIcon } from "../common/icons";
-import { Json } from "./SmallCards";
 import { Fold, Step } from "./Step";
 import { Underway, underwayTone } from "./Underway";
 
@@ -48,12 +48,32 @@ export function mcpResult(observation: ObservationEvent): McpResult {
   }
 }
 
+/** A short result is seen at once. */
+const SHORT_LINES = 8;
+const SHORT_CHARACTERS = 600;
+
+function isShort({ text, images }: McpResult): boolean {
+  return images.length > 0 || (text !== "" && text.length <= SHORT_CHARACTERS && text.split("\n").length <= SHORT_LINES);
+}
+
+function ResultText({ text }: { readonly text: string }) {
+  const data = dataIn(text);
+  if (data !== undefined) return <Data value={data} />;
+  return (
+    // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- a scrollable region must take focus
+    <pre className="file-text wrap" tabIndex={0} aria-label="Result">
+      {text}
+    </pre>
+  );
+}
+
 export function McpCard({ foldKey, action, observation, awake }: McpCardProps) {
   const busy = observation === null && awake;
   const name =
     (action === null ? "" : stringField(action.args, "name")) ||
     (observation === null ? "" : stringField(observation.extras, "name"));
   const result = observation === null ? null : mcpResult(observation);
+  const asked = action === null ? {} : (objectField(action.args, "arguments") ?? {});
   return (
     <Step
       icon={<PlugIcon size={14} />}
@@ -63,6 +83,7 @@ export function McpCard({ foldKey, action, observation, awake }: McpCardProps) {
     >
       <Fold
         foldKey={foldKey}
+        initiallyOpen={result !== null && (result.bad || isShort(result))}
         title={
           <>
             Used the tool <code className="path">{name}</code>
@@ -70,8 +91,8 @@ export function McpCard({ foldKey, action, observation, awake }: McpCardProps) {
         }
         {...(busy ? { aside: <Underway action={action} /> } : {})}
       >
-        {action !== null && <Json value={objectField(action.args, "arguments") ?? {}} />}
-        {result !== null && result.text !== "" && <pre className="file-text wrap">{result.text}</pre>}
+        {Object.keys(asked).length > 0 && <Data value={asked} />}
+        {result !== null && result.text !== "" && <ResultText text={result.text} />}
         {result !== null && result.images.length > 0 && (
           <div className="prose">
             {result.images.map((image, index) => (

@@ -1,6 +1,7 @@
 /** A search for files: what was looked for, how many were found, and on request which. */
 import type { ActionEvent, ObservationEvent } from "../../protocol/events";
 import { objectField, stringField } from "../../protocol/fields";
+import { FileList } from "../common/FileList";
 import { SearchIcon } from "../common/icons";
 import { shortPath } from "./FileCards";
 import { Fold, Step } from "./Step";
@@ -19,6 +20,9 @@ interface SearchResult {
   readonly remarks: readonly string[];
   readonly bad: boolean;
 }
+
+/** So many files are seen at once. */
+const SHORT_LIST = 6;
 
 const SEARCHES: ReadonlySet<string> = new Set(["grep", "glob"]);
 const FOUND = /^Found \d+ file\(s\) /;
@@ -90,13 +94,8 @@ export function SearchCard({ foldKey, action, observation, awake }: SearchCardPr
           <span>{title}</span> {busy && <Underway action={action} />}
         </div>
       ) : (
-        <Fold foldKey={foldKey} title={title} initiallyOpen={bad}>
-          {result.files.length > 0 && (
-            // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- a scrollable region must take focus
-            <pre className="file-text" tabIndex={0} aria-label="Files">
-              {result.files.map(shortPath).join("\n")}
-            </pre>
-          )}
+        <Fold foldKey={foldKey} title={title} initiallyOpen={bad || result.files.length <= SHORT_LIST}>
+          {result.files.length > 0 && <FileList paths={result.files.map(shortPath)} />}
           {result.remarks.map((remark) => (
             <p key={remark} className={bad ? "card-error" : "dim"}>
               {remark}

@@ -3,6 +3,7 @@ import type { ActionEvent, ObservationEvent, TaskItem } from "../../protocol/eve
 import { objectField, objectListField, stringField, taskListField } from "../../protocol/fields";
 import { explainReason } from "../../protocol/status";
 import { Link } from "wouter";
+import { Json } from "../common/Data";
 import { AlertIcon, CompassIcon, CompressIcon, InfoIcon, ListIcon, ThoughtIcon } from "../common/icons";
 import { Markdown } from "../common/Markdown";
 import { Fold, Step } from "./Step";
@@ -11,15 +12,6 @@ interface PairProps {
   readonly foldKey: string;
   readonly action: ActionEvent | null;
   readonly observation: ObservationEvent | null;
-}
-
-export function Json({ value }: { readonly value: unknown }) {
-  return (
-    // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- a scrollable region must take focus
-    <pre className="file-text" tabIndex={0} aria-label="Details">
-      <code>{JSON.stringify(value, null, 2)}</code>
-    </pre>
-  );
 }
 
 function textOf(observation: ObservationEvent | null): string {
@@ -108,10 +100,30 @@ function TaskRow({ task }: { readonly task: TaskItem }) {
   );
 }
 
-export function TasksCard({ action, observation }: PairProps) {
+function TaskRows({ tasks }: { readonly tasks: readonly TaskItem[] }) {
+  return (
+    <ul className="tasks">
+      {tasks.map((task) => (
+        <TaskRow key={task.id} task={task} />
+      ))}
+    </ul>
+  );
+}
+
+export function TasksCard({ foldKey, action, observation }: PairProps) {
   const seen = observation === null ? [] : taskListField(observation.extras);
   const tasks = seen.length > 0 || action === null ? seen : taskListField(action.args);
   const done = tasks.filter((task) => task.status === "done").length;
+  const looks = action !== null && stringField(action.args, "command") === "view";
+  if (looks && tasks.length > 0) {
+    return (
+      <Step icon={<ListIcon size={14} />} testId="tasks-card" action={action}>
+        <Fold foldKey={foldKey} title="Looked at its task list" aside={`${done} of ${tasks.length} done`}>
+          <TaskRows tasks={tasks} />
+        </Fold>
+      </Step>
+    );
+  }
   return (
     <Step icon={<ListIcon size={14} />} testId="tasks-card" action={action}>
       {tasks.length === 0 ? (
@@ -124,11 +136,7 @@ export function TasksCard({ action, observation }: PairProps) {
               {done} of {tasks.length} done
             </span>
           </div>
-          <ul className="tasks">
-            {tasks.map((task) => (
-              <TaskRow key={task.id} task={task} />
-            ))}
-          </ul>
+          <TaskRows tasks={tasks} />
         </div>
       )}
     </Step>
