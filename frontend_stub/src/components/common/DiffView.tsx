@@ -1,5 +1,6 @@
 import { useFold } from "./folds";
 import type { DiffLine, FileDiff } from "./diff";
+import { shortPath } from "./paths";
 import { Unfold } from "./Unfold";
 
 const SHOWN_LINES = 40;
@@ -23,7 +24,7 @@ export function DiffView({ diff, foldKey }: { readonly diff: FileDiff; readonly 
               line.kind === "file" ? (
                 <tr key={index} className="diff-line file">
                   <th colSpan={2 + Number(hasOld) + Number(hasNew)} scope="colgroup">
-                    {line.text}
+                    {shortPath(line.text)}
                   </th>
                 </tr>
               ) : (

@@ -8,6 +8,7 @@ import { DiffView } from "../common/DiffView";
 import { FileList } from "../common/FileList";
 import { FileIcon, PencilIcon } from "../common/icons";
 import { folderEntries, numberedText } from "../common/numbered";
+import { shortPath } from "../common/paths";
 import { Fold, Step } from "./Step";
 import { Underway, underwayTone } from "./Underway";
 
@@ -16,12 +17,6 @@ interface FileCardProps {
   readonly action: ActionEvent | null;
   readonly observation: ObservationEvent | null;
   readonly awake: boolean;
-}
-
-const WORKSPACE = "/workspace/";
-
-export function shortPath(path: string): string {
-  return path.startsWith(WORKSPACE) ? path.slice(WORKSPACE.length) : path;
 }
 
 type Pair = Pick<FileCardProps, "action" | "observation">;

@@ -2,8 +2,8 @@
 import type { ActionEvent, ObservationEvent } from "../../protocol/events";
 import { objectField, stringField } from "../../protocol/fields";
 import { FileList } from "../common/FileList";
+import { shortPath } from "../common/paths";
 import { SearchIcon } from "../common/icons";
-import { shortPath } from "./FileCards";
 import { Fold, Step } from "./Step";
 import { Underway, underwayTone } from "./Underway";
 
