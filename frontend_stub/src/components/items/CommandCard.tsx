@@ -27,6 +27,19 @@ export interface CommandFacts {
   readonly exitCode: number | null;
 }
 
+/** What the model is told of the kernel behind each cell; people know it. */
+const KERNEL_FACTS = /\n?\[Jupyter (?:current working directory|Python interpreter): [^\n]*\]/g;
+const RAISED = /^(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit|Warning|StopIteration)(?::|$)/;
+const CUT_SHORT = /^\[(?:Execution timed out|The kernel )/;
+
+/** The protocol calls every cell a success: that it failed is told by its last line, or by one of ours. */
+function hasFailed(content: string): boolean {
+  const lines = plainOutput(content).replace(KERNEL_FACTS, "").trimEnd().split("\n");
+  const last = lines.findLast((line) => !line.startsWith("["));
+  const traced = lines.some((line) => /Traceback \(most recent call last\)|^ *(?:Cell In|File ).*line \d+/.test(line));
+  return (traced && last !== undefined && RAISED.test(last)) || lines.some((line) => CUT_SHORT.test(line));
+}
+
 interface CommandState {
   readonly action: ActionEvent | null;
   readonly observation: ObservationEvent | null;
@@ -48,7 +61,7 @@ export function commandFacts({ action, observation, awake }: CommandState): Comm
     return { status: id.includes("NOT_EXECUTED") ? "not-run" : "failed", exitCode: null };
   }
   if (observation.observation === "run_ipython") {
-    return { status: observation.success === false ? "failed" : "ok", exitCode: null };
+    return { status: observation.success === false || hasFailed(observation.content) ? "failed" : "ok", exitCode: null };
   }
   const metadata = objectField(observation.extras, "metadata") ?? {};
   const exitCode = numberField(metadata, "exit_code") ?? -1;
@@ -140,6 +153,7 @@ function isResult(observation: ObservationEvent): boolean {
 
 /** The message of a command's end only repeats the command; that of an error may be all there is. */
 function outputOf(observation: ObservationEvent): string {
+  if (observation.observation === "run_ipython") return observation.content.replace(KERNEL_FACTS, "");
   return isResult(observation) ? observation.content : observation.content || observation.message;
 }
 
