@@ -265,19 +265,32 @@ async def test_it_fits_a_phone_in_both_themes(
     await expect(page.get_by_test_id("conversation-list")).to_be_visible()
 
 
-async def test_a_command_that_waits_for_approval_is_approved(
+async def test_a_command_is_refused_with_a_reason_the_next_one_approved_and_both_are_undone(
     start_server: StartServer, visit: OpenPage, scripted: MakeModel
 ) -> None:
     risky = Turn(calls=(Call("terminal", {"command": "echo launched", "security_risk": "HIGH"}),))
-    model = await scripted([risky, done()])
+    model = await scripted([risky, risky, done()])
     server = await start_server(model=model)
     async with server.client() as client:
         assert (await client.post("/api/settings", json={"confirmation_mode": True})).status_code == 200
     page = (await visit(server.url)).page
     await ask(page, "go")
+    await page.get_by_test_id("reject-reason").fill("Look out first")
+    await page.get_by_test_id("reject-button").click()
+    await expect(page.get_by_test_id("user-message").last).to_contain_text("Look out first")
     await page.get_by_test_id("approve-button").click()
     await until_phase(page, "finished")
-    await expect(page.get_by_test_id("command-card").last).to_contain_text("launched")
+    assert "Look out first" in str(model.last_request.messages)
+    await expect(page.get_by_test_id("command-verdict")).to_have_text(["rejected", "exit 0"])
+
+    await page.get_by_test_id("user-message").first.hover()
+    await page.get_by_test_id("message-menu").first.click()
+    await page.get_by_test_id("go-back").first.click()
+    await page.get_by_test_id("confirm-ok").click()
+    await expect(page.get_by_test_id("rewind-line")).to_contain_text("taken back")
+    await expect(page.get_by_test_id("undone-line")).to_contain_text("undone")
+    await expect(page.get_by_test_id("command-card")).to_have_count(0)
+    await until_phase(page, "ready")
 
 
 async def test_two_pages_show_the_same_conversation(

@@ -61,6 +61,8 @@ export function useStickToEnd() {
     };
     const follow = () => {
       lastHeight = Math.max(lastHeight, box.scrollHeight);
+      // What is folded may leave nothing to scroll, and so nothing that tells of it.
+      setAtEnd(sticking.current || box.scrollHeight <= box.clientHeight);
       if (sticking.current) box.scrollTop = box.scrollHeight;
       else backToPlace();
     };
