@@ -127,9 +127,10 @@ describe("the timeline", () => {
     const model = liveModel();
     const payloads = Array.from({ length: 5_000 }, (_, index) => [run(2 * index, "ls"), ran(2 * index + 1, 2 * index, "x")]).flat();
     const frames = payloads.map(frame);
-    const start = performance.now();
+    const start = process.cpuUsage(); // processor time: the machine may have other work
     for (const entry of frames) dispatch(model, { type: "frame", frame: entry, at: 0 });
-    expect(performance.now() - start).toBeLessThan(500);
+    const { user, system } = process.cpuUsage(start);
+    expect((user + system) / 1000).toBeLessThan(500);
     expect(model.timeline.items).toHaveLength(5_000);
   });
 });
