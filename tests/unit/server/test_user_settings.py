@@ -131,4 +131,4 @@ def test_the_users_wishes_win_over_the_servers_where_there_are_any() -> None:
 
 
 def test_an_agent_that_does_not_exist_here_is_replaced_by_the_servers() -> None:
-    assert merge_settings(StoredSettings(agent="LocAgent"), Settings()).agent_class == "CodeActAgent"
+    assert merge_settings(StoredSettings(agent="BoatAgent"), Settings()).agent_class == "CodeActAgent"
