@@ -52,7 +52,8 @@ class Driver:
                 if ready == 0:
                     self._read_orders()
                 elif ready == self._kernel.words:
-                    self._kernel.read_words()
+                    if not self._kernel.read_words():
+                        self._poller.unregister(ready)
                 else:
                     self._receive(ready)
             self._check_late()
@@ -69,14 +70,15 @@ class Driver:
     # The start
 
     def _start(self, workspace: str, library: str, folder: str) -> Launched:
-        kernel = Launched(workspace, library, folder)
-        if library and not self._answers(kernel):  # what the user has installed may not fit together
+        """Start one that answers; the second time without what the user has installed, which may not fit together."""
+        for library_first in (False, True) if library else (False,):
+            kernel = Launched(workspace, library, folder, library_first=library_first)
+            if self._answers(kernel):
+                break
+            words, code = kernel.last_words() or "without a word", kernel.exit_code()
             kernel.close()
-            kernel = Launched(workspace, library, folder, library_first=True)
-        if not self._answers(kernel):
-            words, code = kernel.last_words(), kernel.exit_code()
-            kernel.close()
-            raise KernelError(f"the kernel ended with exit code {code} as it started ({words or 'without a word'})")
+        else:
+            raise KernelError(f"the kernel ended with exit code {code} as it started ({words})")
         client = kernel.client
         for source in (0, kernel.words, client.shell_channel.socket, client.iopub_channel.socket):
             self._poller.register(source, zmq.POLLIN)
@@ -87,7 +89,6 @@ class Driver:
         """Ask it until we hear it on both channels: then nothing that a cell shows is lost."""
         client = kernel.client
         shell, shown_on = client.shell_channel.socket, client.iopub_channel.socket
-        shown_on.rcvhwm = 0
         has_replied = has_shown = False
         poller = zmq.Poller()
         poller.register(shell, zmq.POLLIN)

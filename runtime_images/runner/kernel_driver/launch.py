@@ -76,6 +76,7 @@ class Launched:
         self._process = provisioner.process
         self.pid: int = self._process.pid
         self.client: Any = self._manager.blocking_client()
+        self.client.context.rcvhwm = 0  # nothing is dropped: the kernel bounds what it sends
         self.client.start_channels(stdin=False, hb=False)
 
     def exit_code(self) -> Optional[int]:
@@ -83,12 +84,14 @@ class Launched:
         code: Optional[int] = self._process.poll()
         return code
 
-    def read_words(self) -> None:
-        """Take what it has written to its real error stream."""
+    def read_words(self) -> bool:
+        """Take what it has written to its real error stream; False when nothing will come any more."""
         try:
-            self._last_words = (self._last_words + os.read(self.words, 65536))[-_LAST_WORDS:]
+            said = os.read(self.words, 65536)
         except OSError:
-            return
+            return True  # nothing there now
+        self._last_words = (self._last_words + said)[-_LAST_WORDS:]
+        return bool(said)
 
     def last_words(self) -> str:
         """The last line of what it wrote there."""
@@ -109,6 +112,7 @@ class Launched:
 def _short_folder(folder: str) -> str:
     """A folder for sockets: below the given one, or, where such paths are too long for sockets, a temporary one."""
     if len(folder) <= _PATH_LIMIT:
+        shutil.rmtree(folder, ignore_errors=True)  # of a kernel that could not remove it itself
         os.makedirs(folder, mode=0o700, exist_ok=True)
         return tempfile.mkdtemp(dir=folder)
     return tempfile.mkdtemp(prefix="kernel-", dir="/tmp")  # nobody else may enter it
