@@ -94,6 +94,18 @@ class IPythonContract:
         assert await notebook.text("_exit_code") == "3"
         assert await notebook.text("!sleep 2004 & echo started") == "started"
 
+    async def test_what_pip_installs_can_be_imported_at_once(self, notebook: NotebookKit) -> None:
+        info = "mooring-1.0.dist-info"
+        wheel = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        files = {"mooring.py": "ropes = 4", f"{info}/WHEEL": wheel}
+        files[f"{info}/METADATA"] = "Metadata-Version: 2.1\nName: mooring\nVersion: 1.0\n"
+        files[f"{info}/RECORD"] = "".join(f"{name},,\n" for name in (*files, f"{info}/RECORD"))
+        path = f"{notebook.sandbox.working_dir}/mooring-1.0-py3-none-any.whl"
+        await notebook.sandbox.request("file.write", {"path": path}, blob=_zip(files))
+        assert "ERROR" not in await notebook.text(f"%pip install --quiet --no-index {path}")
+        assert await notebook.text("import mooring; mooring.ropes") == "4"
+        assert (await output(notebook.sandbox, "python3 -c 'import mooring; print(mooring.ropes)'")) == "4"
+
     async def test_help_is_shown_and_lost_streams_come_back(self, notebook: NotebookKit) -> None:
         assert "Show the next 100 lines of the open file." in await notebook.text("scroll_down?")
         for code in ("import sys; sys.stdout = None", "sys.stdout.close(); sys.stderr = None"):

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+import sysconfig
 from typing import Any, Callable, Dict, List
 
 from ipykernel.kernelapp import IPKernelApp
@@ -47,6 +48,7 @@ def prepare(directory: str, variables: Dict[str, str]) -> None:
 def main() -> None:
     """Run the kernel until it is told to end."""
     _go_first()
+    _let_pip_install()
     app = Kernel.instance(config=_config())
     app.initialize(sys.argv[1:])
     shell: Any = app.shell
@@ -118,6 +120,16 @@ async def _wake_for_signals() -> None:
     A loop with a handler for any signal is woken by all of them; the one taken here means nothing to a kernel.
     """
     asyncio.get_running_loop().add_signal_handler(signal.SIGWINCH, lambda: None)
+
+
+def _let_pip_install() -> None:
+    """Let pip put packages into the user's folder, also where a distribution keeps its own Python to itself.
+
+    Where the distribution's folder could be written, it stays as careful as it is.
+    """
+    if not os.access(sysconfig.get_path("purelib"), os.W_OK):
+        os.environ.setdefault("PIP_BREAK_SYSTEM_PACKAGES", "1")
+    os.environ.setdefault("PIP_DISABLE_PIP_VERSION_CHECK", "1")
 
 
 def _go_first() -> None:

@@ -14,9 +14,16 @@ from jupyter_client.manager import KernelManager
 _PATH_LIMIT = 90
 _LAST_WORDS = 2000
 _BOOT = """
-import importlib.util, sys
+import importlib.util, os, site, sys
 runner, library, first = sys.argv[1:4]
 del sys.argv[1:4]
+if site.ENABLE_USER_SITE:
+    own = site.getusersitepackages()
+    try:
+        os.makedirs(own, exist_ok=True)
+    except OSError:
+        pass
+    site.addsitedir(own)
 if library:
     sys.path.insert(1 if first else len(sys.path), library)
 spec = importlib.util.spec_from_file_location(
