@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from . import processes
 from .loop import Callback, Loop
-from .terminal import COLUMNS, ROWS
+from .screen import COLUMNS, ROWS
 from .watch import same_file
 
 _INPUT_LIMIT = 1024 * 1024

@@ -75,7 +75,8 @@ def test_plain_text_is_unchanged(text: str) -> None:
         ("one\ntwo\n\x1b[2A\x1b[2KONE\n\x1b[B", "ONE\ntwo\n"),
         ("\x1b[2J\x1b[Hfirst frame\x1b[2J\x1b[Hsecond", "second"),
         ("before\n\x1b[?1049h\x1b[H\x1b[2Jpicture\x1b[?1049lafter", "before\n\npicture\nafter"),
-        ("\x1b[3;5Hx", "\n\n    x"),
+        ("\x1b[3;5Hx", "    x"),
+        ("\x1b[H\x1b[2Jtop  \n\nrow\n\n \n\n", "top  \n\nrow\n"),
         ("ab\x1b[10Cc", "ab          c"),
         ("abcdef\x1b[1G\x1b[2P", "cdef"),
         ("abcdef\x1b[1G\x1b[2X", "  cdef"),
@@ -114,3 +115,31 @@ def test_a_program_that_asks_for_the_cursor_is_told() -> None:
     screen = TerminalText(lambda _text: None, replies.append)
     screen.feed("a\nbc\x1b[6n")
     assert replies == [b"\x1b[2;3R"]
+
+
+def test_each_look_at_a_full_screen_program_shows_its_whole_picture() -> None:
+    pieces: list[str] = []
+    text = TerminalText(pieces.append)
+
+    def look(written: str) -> str:
+        text.feed(written)
+        text.flush()
+        said = "".join(pieces)
+        pieces.clear()
+        return said
+
+    assert look("before\n\x1b[?1049h\x1b[H\x1b[2Jone\r\ntwo  \r\n~\x1b[1;1H") == "before\n\none\ntwo\n~"
+    assert look("\x1b[2;1HTWO\x1b[5;1Hstatus") == "one\nTWO\n~\n\nstatus"
+    assert look("\x1b[1;1H") == ""
+    assert look("\x1b[5;1Hsaved \x1b[?1049lafter\n") == "saved\nafter\n"
+    assert look("plain\n") == "plain\n"
+
+
+def test_pages_that_scroll_off_a_full_screen_program_are_not_shown_again() -> None:
+    pieces: list[str] = []
+    text = TerminalText(pieces.append, rows=3)
+    text.feed("\x1b[?1049h1\n2\n3")
+    text.flush()
+    text.feed("\n4\n5")
+    text.flush()
+    assert pieces == ["1\n2\n3", "3\n4\n5"]
