@@ -174,9 +174,10 @@ class Screen:
                 self._commit("\n".join(self._lines) + "\n")
             self.clear()
             return
-        picture, shown = self._picture(), self._shown or []
+        picture = self._picture()
         if self._shown is not None:
-            picture = [line for row, line in enumerate(picture) if line and line not in shown[row : row + 1]]
+            shown = {"", *self._shown}
+            picture = [line for line in picture if line not in shown]
         self._shown = None
         self.clear()
         if picture:
