@@ -27,6 +27,7 @@ _NOT_FOR_BROWSER = frozenset(
     # These reach beyond the preview's own host: to other ports, other names or the whole domain.
     {b"strict-transport-security", b"alt-svc", b"clear-site-data", b"public-key-pins", b"expect-ct", b"nel"}
     | {b"report-to", b"reporting-endpoints", b"x-frame-options"}
+    | {b"date"}  # the server adds its own
 )
 _NOT_UNDER_A_PATH = frozenset({b"set-cookie", b"service-worker-allowed", b"referrer-policy"})
 _OWN_ADDRESS = re.compile(rb"https?://(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1?\])(?::(\d+))?(?=/|\?|#|$)", re.I)

@@ -136,11 +136,13 @@ async def test_an_answer_reaches_no_further_than_the_preview(site: Site) -> None
         b"Connection: X-Mine",
         b"X-Mine: 1",
         b"Keep-Alive: 5",
+        b"Date: Thu, 01 Jan 1970 00:00:00 GMT",
         b"Content-Security-Policy: default-src 'self'",
     ]
     port = await site.answering(HELLO.replace(b"\r\n\r\n", b"\r\n" + b"\r\n".join(fields) + b"\r\n\r\n"))
     response = await site.get(port)
     assert response.headers.get_list("set-cookie") == ["a=1; Path=/"]
+    assert len(response.headers.get_list("date")) == 1
     for name in ("strict-transport-security", "alt-svc", "clear-site-data", "x-frame-options", "x-mine", "keep-alive"):
         assert name not in response.headers
     policies = response.headers.get_list("content-security-policy")

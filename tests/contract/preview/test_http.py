@@ -261,6 +261,7 @@ async def test_when_the_sandbox_goes_everybody_is_told(site: Site) -> None:
     async with asyncio.timeout(PATIENCE_SECONDS):
         await reader.readuntil(b"data: 1\n\n")
         site.runner.process.kill()
+        site.runner.process.wait(PATIENCE_SECONDS)
         rest = await reader.read()
     assert b"0\r\n\r\n" not in rest
     writer.close()

@@ -175,6 +175,7 @@ async def test_when_the_sandbox_goes_the_browser_is_told(site: Site) -> None:
         await client.send("a")
         assert await client.recv() == "a"
         site.runner.process.kill()
+        site.runner.process.wait(PATIENCE_SECONDS)
         with pytest.raises(ConnectionClosed):
             await client.recv()
         assert client.close_code == 1011
