@@ -255,3 +255,10 @@ async def test_a_workspace_that_does_not_say_where_it_is_has_no_skills() -> None
     facts["skills"] = [{"path": "/.openhands/microagents/repo.md", "content": "not the project's"}]
     async with talking(Sandbox(facts)) as talk:
         assert (await talk.recall("hello", first=True)).repo_instructions == ""
+
+
+async def test_without_skills_and_without_a_sandbox_there_is_nothing_to_tell_and_nothing_breaks() -> None:
+    async with talking(Sandbox(broken=True)) as talk:
+        assert names(await talk.recall("git", first=True)) == []
+        assert names(await talk.recall("git")) == []
+        assert talk.memory.rules_for("/workspace/a.py") is None
