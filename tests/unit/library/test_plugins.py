@@ -68,7 +68,8 @@ def test_a_folder_is_read_as_a_plugin(plugin: Path) -> None:
 
 def test_without_a_manifest_the_folder_gives_the_name_and_another_programs_manifest_will_do(tmp_path: Path) -> None:
     folder = write(tmp_path / "bare", "skills/a.md", "A")
-    assert (read_plugin(folder).name, read_plugin(folder).version) == ("bare", "1.0.0")
+    found = read_plugin(folder)
+    assert (found.name, found.version, found.description, found.hooks) == ("bare", "1.0.0", "", "")
     write(folder, ".claude-plugin/plugin.json", {"name": "given"})
     assert read_plugin(folder).name == "given"
 

@@ -129,3 +129,20 @@ def test_such_a_file_in_a_folder_is_a_rule_for_that_folder() -> None:
     assert skill.match_path("lib/other/a.py") is None
     with pytest.raises(SkillValidationError, match="README"):
         third_party_skill("README.md", "x")
+
+
+def test_a_header_may_be_nested_so_deeply_and_no_more_whatever_stands_before() -> None:
+    limit = frontmatter.MAX_DEPTH
+    many = "".join(f"key{number}: [[a]]\n" for number in range(30))
+
+    def header(levels: int) -> str:
+        return f"---\n{many}last: {'[' * levels}{']' * levels}\n---\nText."
+
+    assert frontmatter.split(header(limit - 1))[1].strip() == "Text."
+    with pytest.raises(ValueError, match=f"nested more than {limit} levels deep"):
+        frontmatter.split(header(limit + 1))
+
+
+def test_a_key_without_a_value_counts_as_left_out() -> None:
+    skill = skill_from_text("a.md", "---\nname:\nversion:\ndescription:\nmetadata:\ntriggers:\n---\nText.")
+    assert (skill.name, skill.version, skill.description, skill.trigger) == ("a", "1.0.0", None, None)
