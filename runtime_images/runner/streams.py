@@ -10,8 +10,8 @@ from .loop import Loop, Timer
 from .pty import Pipe, Terminal
 from .shell_state import StatePipe
 
-_READ = 64 * 1024
-_READS_IN_A_ROW = 16
+_READ = 16 * 1024
+_READS_IN_A_ROW = 64
 _HOLD_SECONDS = 0.002
 
 
