@@ -1,10 +1,23 @@
-"""What all tests share: property tests are not timed, since a busy machine would fail them."""
+"""What all tests share: a home of their own, and property tests without time limits: a busy machine would fail them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 # A slow example says nothing about the code when other work has the processors; a test that hangs is ended by its
 # own limit.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def home_of_drydock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Nothing that the user of this machine keeps has a say in a test, and no test leaves anything with it."""
+    home = tmp_path_factory.mktemp("drydock-home")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DRYDOCK_HOME", str(home))
+        yield home

@@ -193,7 +193,7 @@ class AgentController:
     async def _advance(self) -> None:
         """Do what comes next, once the whole log is read; otherwise the next event decides."""
         async with self._deciding:
-            if self._begun.is_set() and self.state.last_event_id >= self._stream.last_id:
+            if self._begun.is_set() and self.state.last_event_id >= self._stream.newest_id:
                 await self._do_next()
 
     async def _do_next(self) -> None:

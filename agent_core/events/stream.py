@@ -30,12 +30,17 @@ class EventStream:
 
     Use `open` to get one. `add_event` returns once the event is durable; only then does any reader see it. Readers
     are cursors (`read`, `subscribe`): each event once, in order, history and live events through one loop.
+
+    Attributes:
+        last_id: id of the newest event that readers can see, -1 in an empty log.
+        newest_id: id of the newest event that is known to be stored. It is ahead of `last_id` while the store has not
+            said yet that those in between are stored: who decides by the whole log waits for them.
     """
 
     def __init__(self, conversation_id: str, store: EventStore, *, epoch: int, last_id: int) -> None:
         self.conversation_id = conversation_id
         self.secrets = SecretMasker()
-        self.last_id = last_id
+        self.last_id = self.newest_id = last_id
         self._store = store
         self._epoch = epoch
         self._recent: deque[tuple[AnyEvent, int]] = deque()
@@ -93,6 +98,7 @@ class EventStream:
         stored = [event.stored_as(first + i) for i, event in enumerate(events)]
         for event, record in zip(stored, records, strict=True):
             self._arrived[event.id] = (event, len(record.payload))
+        self.newest_id = max(self.newest_id, first + len(stored) - 1)
         # Two appends may come back out of order; readers get the events in the order of their ids.
         while (entry := self._arrived.pop(self.last_id + 1, None)) is not None:
             self.last_id = entry[0].id

@@ -14,8 +14,8 @@ TYPE_CHECKING = False  # the module typing would cost attach a part of its start
 if TYPE_CHECKING:
     from typing import Tuple
 
-SUFFIX = ".pipes"
-"""Behind the path of the runner's socket: where descriptors are taken."""
+SUFFIX = "+"
+"""Behind the path of the runner's socket: where descriptors are taken. Short, for such a path may be only so long."""
 
 _SIZE = array.array("i").itemsize
 

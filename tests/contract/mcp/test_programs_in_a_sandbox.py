@@ -15,16 +15,14 @@ from agent_core.mcp.servers import McpServers
 from agent_core.runtime.channel import RunnerChannel
 from agent_core.runtime.sandbox import Attachment
 from agent_core.session.sandbox_programs import SandboxPrograms
-from tests.contract.runner.client import PATIENCE_SECONDS, Runner
+from tests.contract.runner.client import Runner, connect
 from tests.unit.mcp.conftest import LIMIT_SECONDS, call, fake, is_running, running, tool, until
 
 
 @pytest.fixture
 async def channel(runner: Runner) -> AsyncIterator[RunnerChannel]:
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not runner.socket.exists():  # noqa: ASYNC110 - another process makes it
-            await asyncio.sleep(0.005)
-    channel = await RunnerChannel.open(Attachment(*await asyncio.open_unix_connection(str(runner.socket))))
+    stream = await asyncio.to_thread(connect, runner.socket)
+    channel = await RunnerChannel.open(Attachment(*await asyncio.open_unix_connection(sock=stream)))
     yield channel
     await channel.close()
 

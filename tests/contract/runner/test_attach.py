@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from runtime_images.runner.handover import SUFFIX
 from runtime_images.runner.wire import Decoder, Frame, encode
 from tests.contract.runner.client import PACKAGE, PATIENCE_SECONDS, PYTHON, Client, Runner
 
@@ -179,14 +180,14 @@ def test_whoever_hands_over_nothing_useful_is_turned_away(runner: Runner, direct
     for ancillary in ((), (1,), (1, 2, 3)):
         with socket.socket(socket.AF_UNIX) as control:
             control.settimeout(PATIENCE_SECONDS)
-            control.connect(f"{runner.socket}.pipes")
+            control.connect(f"{runner.socket}{SUFFIX}")
             socket.send_fds(control, [b"x"], list(ancillary))
             assert control.recv(1) == b""
     with socket.socket(socket.AF_UNIX) as silent, (directory / "ordinary").open("w+") as file:
-        silent.connect(f"{runner.socket}.pipes")
+        silent.connect(f"{runner.socket}{SUFFIX}")
         with socket.socket(socket.AF_UNIX) as control:
             control.settimeout(PATIENCE_SECONDS)
-            control.connect(f"{runner.socket}.pipes")
+            control.connect(f"{runner.socket}{SUFFIX}")
             socket.send_fds(control, [b"x"], [file.fileno(), file.fileno()])
             assert control.recv(1) == b""
     process, stream = attach(runner.socket)

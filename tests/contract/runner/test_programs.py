@@ -15,7 +15,7 @@ from agent_core.runtime.channel import RunnerChannel
 from agent_core.runtime.sandbox import Attachment
 from agent_core.runtime.tunnels import PortConnection, PortError
 from runtime_images.runner.wire import TUNNEL_WINDOW
-from tests.contract.runner.client import PATIENCE_SECONDS, Runner, until
+from tests.contract.runner.client import Runner, connect, until
 
 TWO = """
 import os, subprocess, time
@@ -27,10 +27,8 @@ PATH = {"PATH": os.environ["PATH"]}
 
 @pytest.fixture
 async def channel(runner: Runner) -> AsyncIterator[RunnerChannel]:
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not runner.socket.exists():  # noqa: ASYNC110 - another process makes it
-            await asyncio.sleep(0.005)
-    channel = await RunnerChannel.open(Attachment(*await asyncio.open_unix_connection(str(runner.socket))))
+    stream = await asyncio.to_thread(connect, runner.socket)
+    channel = await RunnerChannel.open(Attachment(*await asyncio.open_unix_connection(sock=stream)))
     try:
         yield channel
     finally:

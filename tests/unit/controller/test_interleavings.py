@@ -151,6 +151,7 @@ def texts(content: object) -> list[str]:
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(DEEDS, st.integers(0, 25)), max_size=14), st.integers(0, 1000), st.booleans())
 @example([("say", 0), ("say", 15), ("model: bad", 8), ("full disk", 0), ("say", 4)], 0, False)
+@example([("say", 0), ("confirm", 1), ("confirm", 0), ("model: mixed", 1)], 544, False)
 def test_every_action_and_every_message_is_answered_once_whatever_happens_in_between(
     deeds: list[tuple[str, int]], seed: int, asks: bool
 ) -> None:
