@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import SecretStr, ValidationError
 
+from agent_core.llm.profile_files import HOME_VARIABLE
 from server.errors import ConfigurationError
 from server.settings import Settings
 
@@ -87,7 +88,7 @@ def _from_environment(environment: Mapping[str, str]) -> Iterable[tuple[str, str
             yield variable, key, environment[variable]
     known = {variable_name(field): field for field in Settings.model_fields}
     for variable, value in environment.items():
-        if not variable.startswith(PREFIX) or variable == CONFIG_VARIABLE:
+        if not variable.startswith(PREFIX) or variable in (CONFIG_VARIABLE, HOME_VARIABLE):
             continue
         if variable not in known:
             raise ConfigurationError(f"{variable} is no setting.{_nearest(variable, [*known, CONFIG_VARIABLE])}")

@@ -11,9 +11,13 @@ from typing import Any
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
+HOME_VARIABLE = "DRYDOCK_HOME"
+"""Names the folder in which programs and servers of this user keep what they share: stored models."""
+
+
 def default_directory() -> Path:
     """``profiles`` under ``DRYDOCK_HOME``, or under ``~/.drydock``."""
-    home = os.environ.get("DRYDOCK_HOME", "").strip()
+    home = os.environ.get(HOME_VARIABLE, "").strip()
     return (Path(home).expanduser() if home else Path.home() / ".drydock") / "profiles"
 
 

@@ -152,6 +152,10 @@ def test_lists_are_written_with_commas_in_the_environment() -> None:
     assert settings.allowed_origins == ("https://a.example", "http://b.example:8080")
 
 
+def test_the_home_that_programs_share_is_no_setting_and_no_mistake() -> None:
+    assert load_settings(environment={"DRYDOCK_HOME": "/home/ann/models"}) == load_settings(environment={})
+
+
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
