@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from typing import Any
 
 from agent_core.runtime.connection import SandboxConnection
-from agent_core.runtime.images import DEFAULT_IMAGE
-from agent_core.runtime.sandbox import SandboxSpec
 from agent_core.runtime.standalone import AloneContext
 from agent_core.tools.file_editor import FileEditorAction, edit
 from agent_core.tools.grep import GrepAction, GrepExecutor
 from bench.figures import Figure, p50, percentile
 from bench.stage import Stage
 
-INSTANCE = "bench-editing"
 LINES = 400
 FILES = 'mkdir many && cd many && for n in $(seq {0}); do echo "def f$n(): return $n" > f$n.py; done; cd ..'
 
 
 async def measure(stage: Stage) -> list[Figure]:
     """Edits of one file, each under a key of its own, as a conversation makes them; and a search in 2,000 files."""
-    async with _sandbox(stage) as sandbox:
+    async with stage.running_sandbox("editing") as sandbox:
         path = f"{sandbox.working_dir}/file.py"
         text = "".join(f"value_{number} = {number}\n" for number in range(LINES))
         await _edit(sandbox, "bench:0", {"command": "create", "path": path, "file_text": text})
@@ -68,18 +64,3 @@ async def _edit(sandbox: SandboxConnection, key: str, action: dict[str, Any]) ->
     result = await edit(FileEditorAction.model_validate(action), AloneContext(sandbox), key, {})
     if result["is_error"]:
         raise RuntimeError(f"{action} failed: {result['content']}")
-
-
-@asynccontextmanager
-async def _sandbox(stage: Stage) -> AsyncIterator[SandboxConnection]:
-    folder = stage.data_dir()
-    folder.mkdir()
-    async with stage.provider(folder) as provider:
-        spec = SandboxSpec("editing", INSTANCE, image=DEFAULT_IMAGE, data_dir=str(folder), network="none")
-        connection = SandboxConnection(provider.create(spec))
-        try:
-            await connection.start()
-            yield connection
-        finally:
-            await connection.close()
-            await provider.reap(INSTANCE, keep=())

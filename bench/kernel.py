@@ -3,36 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 
 from agent_core.runtime.connection import SandboxConnection
-from agent_core.runtime.images import DEFAULT_IMAGE
-from agent_core.runtime.sandbox import SandboxSpec
 from bench.figures import Figure, p50, percentile
 from bench.stage import Stage
 
-INSTANCE = "bench-kernel"
 ENDLESS = {"a Python loop": "while True: pass", "a program": "!sleep 4321"}
 LIMIT_SECONDS = 60.0
 
 
 async def measure(stage: Stage) -> list[Figure]:
     """Through the channel of one sandbox, as the tool asks for them."""
-    folder = stage.data_dir()
-    async with stage.provider(folder) as provider:
-        instance = f"{INSTANCE}-{os.getpid()}"
-        spec = SandboxSpec("bench", instance, image=DEFAULT_IMAGE, data_dir=str(folder), network="none")
-        sandbox = SandboxConnection(provider.create(spec))
-        try:
-            return await _figures(stage, sandbox)
-        finally:
-            await sandbox.close()
-            await stage.remove_sandboxes(folder, instance)
+    async with stage.running_sandbox("kernel") as sandbox:
+        return await _figures(stage, sandbox)
 
 
 async def _figures(stage: Stage, sandbox: SandboxConnection) -> list[Figure]:
-    await sandbox.request("ping", {})
     starts = [await _cell(sandbox)]
     for _ in range(stage.few(4, 0)):
         await sandbox.request("kernel.restart", {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from collections.abc import AsyncIterator
@@ -9,8 +10,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Self
 
+from agent_core.runtime.connection import SandboxConnection
+from agent_core.runtime.images import DEFAULT_IMAGE
 from agent_core.runtime.local import LocalProvider
-from agent_core.runtime.sandbox import SandboxProvider
+from agent_core.runtime.sandbox import SandboxProvider, SandboxSpec
 from agent_core.runtime.selection import choose_provider
 from bench.processes import Server, model_process, server_process
 
@@ -121,6 +124,22 @@ class Stage:
             yield provider
         finally:
             await provider.close()
+
+    @asynccontextmanager
+    async def running_sandbox(self, name: str) -> AsyncIterator[SandboxConnection]:
+        """A sandbox without network that runs already, and belongs to an instance of its own."""
+        folder = self.data_dir()
+        folder.mkdir()
+        instance = f"bench-{name}-{os.getpid()}"
+        async with self.provider(folder) as provider:
+            spec = SandboxSpec(name, instance, image=DEFAULT_IMAGE, data_dir=str(folder), network="none")
+            connection = SandboxConnection(provider.create(spec))
+            try:
+                await connection.start()
+                yield connection
+            finally:
+                await connection.close()
+                await provider.reap(instance, keep=())
 
     async def remove_sandboxes(self, data_dir: Path, instance_id: str | None = None) -> None:
         """Remove all sandboxes of an instance, and what was made for them."""

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 from agent_core.llm.llm import LLM
@@ -22,7 +19,6 @@ from bench.stage import Stage
 from bench.steps import InstantModel, until_finished
 from server.db.database import open_database
 
-INSTANCE = "bench-terminal"
 FLOOD = f"yes {'x' * 98} | head -c {{}}"
 LIMIT_SECONDS = 60.0
 
@@ -33,9 +29,7 @@ async def measure(stage: Stage) -> list[Figure]:
 
 
 async def _channel(stage: Stage) -> list[Figure]:
-    folder = stage.data_dir()
-    folder.mkdir()
-    async with _sandbox(stage, str(folder)) as sandbox:
+    async with stage.running_sandbox("terminal") as sandbox:
         await _run(sandbox, "true")
         before = time.process_time()
         trips = [await _round_trip(sandbox, number) for number in range(stage.few(500, 10))]
@@ -108,17 +102,3 @@ async def _flood(stage: Stage) -> list[Figure]:
         Figure(what, p50(seconds), "s", 2, note=f"{used:.2f} s of the server's processor time"),
         Figure("  memory of the server for it", max(0.0, grown), "MB", 30),
     ]
-
-
-@asynccontextmanager
-async def _sandbox(stage: Stage, folder: str) -> AsyncIterator[SandboxConnection]:
-    instance = f"{INSTANCE}-{os.getpid()}"
-    async with stage.provider(stage.data_dir()) as provider:
-        spec = SandboxSpec("terminal", instance, image=DEFAULT_IMAGE, data_dir=folder, network="none")
-        connection = SandboxConnection(provider.create(spec))
-        try:
-            await connection.start()
-            yield connection
-        finally:
-            await connection.close()
-            await provider.reap(instance, keep=())
