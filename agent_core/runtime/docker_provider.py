@@ -27,6 +27,8 @@ class DockerProvider:
         call_seconds: limit of one call to the engine.
         connect_seconds: limit of the first call, which finds out whether an engine answers.
         pull_seconds: limit of getting an image, on top of the limit of a start.
+        direct: whether the programs in sandboxes may be reached past the engine, where that is possible; see
+            `docker_direct`.
     """
 
     name = "docker"
@@ -39,10 +41,12 @@ class DockerProvider:
         call_seconds: float = 60.0,
         connect_seconds: float = 5.0,
         pull_seconds: float = PULL_SECONDS,
+        direct: bool = True,
     ) -> None:
         self._engine = DockerEngine(host, threads=threads, call_seconds=call_seconds, connect_seconds=connect_seconds)
         self._networks = DockerNetworks(self._engine)
         self._pull_seconds = pull_seconds
+        self._direct = direct
 
     async def check(self) -> Availability:
         def look(client: Any) -> Any:
@@ -64,13 +68,14 @@ class DockerProvider:
         return await check_image(self._engine, image)
 
     def create(self, spec: SandboxSpec) -> Sandbox:
-        return DockerSandbox(
-            self._engine, self._networks, spec, docker_name(spec), known=False, pull_seconds=self._pull_seconds
-        )
+        return self._sandbox(spec, docker_name(spec), known=False)
 
     def restore(self, spec: SandboxSpec, state: SandboxState) -> Sandbox:
-        name = state.get("container") or docker_name(spec)
-        return DockerSandbox(self._engine, self._networks, spec, name, known=True, pull_seconds=self._pull_seconds)
+        return self._sandbox(spec, state.get("container") or docker_name(spec), known=True)
+
+    def _sandbox(self, spec: SandboxSpec, name: str, *, known: bool) -> DockerSandbox:
+        waits, direct = self._pull_seconds, self._direct
+        return DockerSandbox(self._engine, self._networks, spec, name, known=known, pull_seconds=waits, direct=direct)
 
     async def reap(self, instance_id: str, keep: Collection[str]) -> list[str]:
         filters = {"label": [f"{LABEL_INSTANCE}={instance_id}"]}

@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from agent_core.errors import SandboxError, SandboxLostError
+from agent_core.runtime import docker_direct
 from agent_core.runtime.docker import DockerEngine, EngineRefusedError
 from agent_core.runtime.docker_objects import DockerObjects
-from agent_core.runtime.docker_stream import ExecStream
 from agent_core.runtime.images import ensure_image, missing_error, no_python_error
 from agent_core.runtime.naming import WORKSPACE, object_name
+from agent_core.runtime.runner_socket import Opened
 from agent_core.runtime.sandbox import Attachment, Progress, SandboxSpec, SandboxState, SandboxStatus
 
 _STATUS = {
@@ -60,6 +61,7 @@ class DockerSandbox:
     Args:
         known: it has been started before, by whomever.
         pull_seconds: limit of getting the image, on top of the limit of a start.
+        direct: whether its runner may be reached past the engine, where that is possible.
     """
 
     provider = "docker"
@@ -73,6 +75,7 @@ class DockerSandbox:
         *,
         known: bool,
         pull_seconds: float,
+        direct: bool,
     ) -> None:
         self.spec = spec
         self._engine = engine
@@ -80,7 +83,8 @@ class DockerSandbox:
         self._objects = DockerObjects(engine, spec, name)
         self._known = known
         self._pull_seconds = pull_seconds
-        self._fresh: tuple[ExecStream, asyncio.Transport] | None = None
+        self._direct = direct
+        self._fresh: Opened | None = None
         self._making = ""
         self._last_words = ""
         self._survived = False
@@ -211,28 +215,33 @@ class DockerSandbox:
         except EngineRefusedError as error:
             raise _EndedError(error.explanation, _code_of(error.explanation)) from error
 
-    async def _connect(self) -> tuple[ExecStream, asyncio.Transport]:
+    async def _connect(self) -> Opened:
         """Attach to the runner once it listens; raises `_EndedError` as soon as the container does not run."""
         while True:
-            try:
-                stream, transport = await self._objects.open_exec()
-            except SandboxError as error:
-                if error.code not in ("engine_refused", "exec_refused"):
-                    raise
-                self._last_words = str(error)[-500:]
-            else:
+            found = await self._objects.inspect()
+            if found is None or _status(found) is not SandboxStatus.RUNNING:
+                raise await self._end(found)
+            opened = await docker_direct.connect(found) if self._direct else None
+            if (opened := opened or await self._exec()) is not None:
+                stream, transport = opened
                 try:
                     if await stream.first_word():
-                        return stream, transport
+                        return opened
                 except BaseException:
                     transport.abort()
                     raise
                 transport.abort()
                 self._last_words = str(stream.stray + stream.errors, "utf-8", "replace").strip()[-500:]
-            found = await self._objects.inspect()
-            if _status(found) is not SandboxStatus.RUNNING:
-                raise await self._end(found)
             await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _exec(self) -> Opened | None:
+        try:
+            return await self._objects.open_exec()
+        except SandboxError as error:
+            if error.code not in ("engine_refused", "exec_refused"):
+                raise
+            self._last_words = str(error)[-500:]
+            return None
 
     # --- failures ---
 

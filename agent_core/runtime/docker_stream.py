@@ -71,7 +71,6 @@ class ExecStream(RunnerStream):
         self._head = bytearray()
         self._demultiplexer = Demultiplexer()
         self.upgraded: asyncio.Future[tuple[int, str]] = loop.create_future()
-        self.errors = bytearray()
         self._passing = False
 
     def data_received(self, data: bytes) -> None:

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from agent_core.errors import SandboxError, SandboxLostError
-from agent_core.runtime import local_launch, local_socket, processes
+from agent_core.runtime import local_launch, processes, runner_socket
 from agent_core.runtime.cgroups import ControlGroup
 from agent_core.runtime.local_folder import SandboxFolder
 from agent_core.runtime.local_order import MARK, launch_order, network_program
@@ -174,7 +174,7 @@ class LocalSandbox:
     async def _connect(self) -> tuple[RunnerStream, asyncio.Transport]:
         """Connect to the runner's socket once it listens; ends with an error when its process has ended."""
         while True:
-            opened = await local_socket.connect(self._folder.socket)
+            opened = await runner_socket.connect(self._folder.socket)
             if opened is not None:
                 stream, transport = opened
                 try:

@@ -16,7 +16,8 @@ class RunnerStream(asyncio.StreamReaderProtocol):
     """Feeds a reader, and tells when the runner has said its first word or the stream has ended before.
 
     Providers use `first_word` to know that a sandbox is READY without consuming anything. What does not begin like a
-    frame is no word of a runner (an engine writes its own errors there); the beginning of it is kept in `stray`.
+    frame is no word of a runner (an engine writes its own errors there); the beginning of it is kept in `stray`, and in
+    `errors` what came beside the stream, where it has a way for that.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -25,6 +26,7 @@ class RunnerStream(asyncio.StreamReaderProtocol):
         self._first: asyncio.Future[bool] = loop.create_future()
         self._opening = bytearray()
         self.stray = bytearray()
+        self.errors = bytearray()
         self.ended = False
 
     def data_received(self, data: bytes) -> None:

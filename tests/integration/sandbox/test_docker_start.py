@@ -15,7 +15,7 @@ import pytest
 from agent_core.errors import SandboxError
 from agent_core.runtime.docker_provider import DockerProvider
 from agent_core.runtime.sandbox import SandboxStatus
-from agent_core.testing.sandbox_kit import LIMITS, SandboxKit, output, run
+from agent_core.testing.sandbox_kit import LIMITS, SandboxKit, drop_stream, output, run
 from tests.integration.sandbox.conftest import instead_of_python
 
 pytestmark = pytest.mark.docker
@@ -276,3 +276,20 @@ async def test_reaping_everything_leaves_no_object_of_the_instance(docker_kit: S
     assert await docker_kit.provider.reap(docker_kit.instance, []) == ["first"]
     assert objects_of(engine, docker_kit) == []
     assert engine.networks(filters={"label": f"drydock.instance={docker_kit.instance}"}) == []
+
+
+@pytest.mark.parametrize("direct", [True, False], ids=["past the engine", "through an exec"])
+async def test_a_runner_is_reached_and_kept_by_either_way(tmp_path: Path, engine: Any, direct: bool) -> None:
+    kit = SandboxKit(DockerProvider(direct=direct), str(tmp_path))
+    try:
+        sandbox = kit.connect()
+        assert await output(sandbox, "x=kept; echo begun") == "begun"
+        name = sandbox.sandbox.state["container"]
+        assert bool(engine.inspect_container(name)["ExecIDs"]) is not direct
+        drop_stream(sandbox)
+        assert await output(sandbox, "echo $x") == "kept"
+        await sandbox.stop()
+        assert await output(sandbox, "echo ${x-new}") == "new"
+        assert await output(sandbox, "head -c 300000 /dev/zero | wc -c") == "300000"
+    finally:
+        await kit.close()

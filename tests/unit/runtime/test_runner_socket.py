@@ -1,0 +1,82 @@
+"""Sockets in folders that a sandbox can write to: found without following anything that leads elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from agent_core.runtime import docker_direct
+from agent_core.runtime.runner_socket import connect, connect_below
+from runtime_images.runner import wire
+
+HELLO = wire.encode({"hello": {}})
+
+
+@asynccontextmanager
+async def listening(path: Path) -> AsyncIterator[None]:
+    async def greet(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(HELLO)
+        await writer.drain()
+        writer.close()
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    server = await asyncio.start_unix_server(greet, path)
+    try:
+        yield
+    finally:
+        server.close()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Iterator[int]:
+    (tmp_path / "root").mkdir()
+    descriptor = os.open(tmp_path / "root", os.O_PATH)
+    yield descriptor
+    os.close(descriptor)
+
+
+async def test_whoever_listens_below_a_folder_is_reached(root: int, tmp_path: Path) -> None:
+    async with listening(tmp_path / "root/state/s"):
+        opened = await connect_below(root, "/state/s")
+        assert opened is not None
+        stream, transport = opened
+        assert await stream.first_word()
+        assert await stream.reader.read(len(HELLO)) == HELLO
+        transport.abort()
+
+
+@pytest.mark.parametrize("linked", ["root/state", "root/state/s"])
+async def test_a_link_on_the_way_to_a_socket_is_not_followed(root: int, tmp_path: Path, linked: str) -> None:
+    async with listening(tmp_path / "elsewhere/s"):
+        link = tmp_path / linked
+        link.parent.mkdir(exist_ok=True)
+        link.symlink_to(tmp_path / ("elsewhere" if linked == "root/state" else "elsewhere/s"))
+        assert await connect_below(root, "/state/s") is None
+        assert await connect(link) is None
+
+
+async def test_what_is_not_there_not_listening_or_no_socket_is_nobody(root: int, tmp_path: Path) -> None:
+    assert await connect_below(root, "/state/s") is None
+    async with listening(tmp_path / "root/state/s"):
+        pass
+    (tmp_path / "root/state/file").write_text("x")
+    assert await connect_below(root, "/state/s") is None
+    assert await connect_below(root, "/state/file") is None
+    assert await connect(tmp_path / "root/state/file") is None
+
+
+async def test_no_descriptor_stays_open(root: int, tmp_path: Path) -> None:
+    before = sorted(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        assert await connect_below(root, "/not/there") is None
+    assert sorted(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize("pid", [0, os.getpid(), 2**22 + 1])
+async def test_a_process_that_is_not_of_the_container_is_no_way_in(pid: int) -> None:
+    assert await docker_direct.connect({"Id": "f" * 64, "State": {"Pid": pid}}) is None
