@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 from pydantic import Field
@@ -61,6 +61,7 @@ class BrowsingDelegateTool(ToolDefinition[AgentDelegateAction, AgentDelegateObse
     """The `delegate_to_browsing_agent` tool; its calls are `AgentDelegateAction`s for the browsing agent."""
 
     tool_name: ClassVar[str] = "delegate_to_browsing_agent"
+    function = staticmethod(execute)
     resumable: ClassVar[bool] = True
 
     resources: ClassVar[tuple[str, ...] | None] = ()
@@ -71,10 +72,6 @@ class BrowsingDelegateTool(ToolDefinition[AgentDelegateAction, AgentDelegateObse
     def action_from_arguments(self, arguments: Mapping[str, Any]) -> Action:
         asked = BrowsingTask.model_validate(dict(arguments))
         return AgentDelegateAction(agent=BROWSING_AGENT, inputs={"task": asked.task})
-
-    @classmethod
-    def make_executor(cls) -> Callable[..., Any]:
-        return execute
 
 
 register_tool(BrowsingDelegateTool.tool_name, BrowsingDelegateTool)

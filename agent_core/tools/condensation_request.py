@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from agent_core.events.schema import Action, Observation
 from agent_core.tools.definition import ToolDefinition
@@ -35,18 +34,13 @@ class CondensationRequestTool(ToolDefinition[CondensationRequestAction, Condensa
     """The `request_condensation` tool."""
 
     tool_name: ClassVar[str] = "request_condensation"
+    function = staticmethod(execute)
     resources: ClassVar[tuple[str, ...] | None] = ()
     description: str = (
         "Ask for the history of this conversation to be condensed, when it has grown so long that you lose the thread."
         " What matters should stand in your latest messages."
     )
-    annotations: ToolAnnotations = ToolAnnotations(
-        title="Condense", readOnlyHint=True, destructiveHint=False, idempotentHint=True, openWorldHint=False
-    )
-
-    @classmethod
-    def make_executor(cls) -> Callable[..., Any]:
-        return execute
+    annotations: ToolAnnotations = ToolAnnotations.read_only("Condense")
 
 
 register_tool(CondensationRequestTool.tool_name, CondensationRequestTool)

@@ -52,9 +52,9 @@ class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolC
     """One tool as the model sees it, with its executor.
 
     A subclass either overrides `create`, or says what its one tool is: it gives the fields their values, and the
-    executor in `make_executor`. It is called what its `name` says, or else its class (``GrepTool``: ``grep``); its
-    types are those of ``ToolDefinition[GrepAction, GrepObservation]``. A definition is immutable; `set_executor`
-    returns a copy.
+    executor as its `function` or in `make_executor`. It is called what its `name` says, or else its class
+    (``GrepTool``: ``grep``); its types are those of ``ToolDefinition[GrepAction, GrepObservation]``. A definition is
+    immutable; `set_executor` returns a copy.
     """
 
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True, extra="forbid")
@@ -68,6 +68,8 @@ class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolC
     executor: Callable[..., Any] | None = Field(default=None, exclude=True, repr=False)
 
     tool_name: ClassVar[str] = ""
+    function: ClassVar[Callable[..., Any] | None] = None
+    """What carries out every call, where a function does it that needs no parameters; wrapped in `staticmethod`."""
     journaled: ClassVar[bool] = False
     """Whether all that a call does are requests to the sandbox under its `idempotency_key`, so that after a crash of
     the server it can be asked what became of the call. Other calls are never repeated, unless they are idempotent."""
@@ -118,7 +120,10 @@ class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolC
 
         A subclass may take parameters, by name and each with a default: they are those of a `Tool` spec.
         """
-        raise TypeError(f"{cls.__name__} has no create(); register an instance, or override create or make_executor")
+        if cls.function is None:
+            ways = "register an instance, or give it a function, make_executor or create"
+            raise TypeError(f"{cls.__name__} has no create(): {ways}")
+        return cls.function
 
     @classmethod
     def is_usable(cls) -> bool:

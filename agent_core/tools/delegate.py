@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -108,16 +107,13 @@ class DelegateTool(ToolDefinition[DelegateAction, DelegateObservation]):
     """The `delegate` tool."""
 
     tool_name: ClassVar[str] = "delegate"
+    function = staticmethod(execute)
     resumable: ClassVar[bool] = True
     resources: ClassVar[tuple[str, ...] | None] = ()  # the conversation itself lets its calls wait for one another
     description: str = Field(
         default_factory=lambda: f"{_DESCRIPTION.format(max_children=MAX_CHILDREN)}\n\n{list_of_kinds(AgentCatalog())}"
     )
     annotations: ToolAnnotations = ToolAnnotations(title="Delegate")
-
-    @classmethod
-    def make_executor(cls) -> Callable[..., Any]:
-        return execute
 
 
 register_tool(DelegateTool.tool_name, DelegateTool)

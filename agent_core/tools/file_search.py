@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from agent_core.tools.spec import ToolAnnotations, ToolContext
+from agent_core.tools.spec import ToolContext
 
 MAX_FILES: Final = 100
 SEARCH_SECONDS: Final = 30.0
@@ -56,13 +56,6 @@ async def search(context: ToolContext, op: str, **args: str | None) -> FileSearc
     if result.get("error"):
         return FileSearch(where, [], error=str(result["error"]))
     return FileSearch(where, result["files"], bool(result["truncated"]), notes=tuple(_notes(result)))
-
-
-def read_only(title: str) -> ToolAnnotations:
-    """The annotations of a tool that only looks."""
-    return ToolAnnotations(
-        title=title, readOnlyHint=True, destructiveHint=False, idempotentHint=True, openWorldHint=False
-    )
 
 
 def _notes(result: Mapping[str, Any]) -> list[str]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -32,15 +31,10 @@ class FinishTool(ToolDefinition[FinishAction, FinishObservation]):
     """The `finish` tool."""
 
     tool_name: ClassVar[str] = "finish"
+    function = staticmethod(execute)
     resources: ClassVar[tuple[str, ...] | None] = ()
     description: str = "Say that the task is done, or that it cannot be done and why. Call it alone and last."
-    annotations: ToolAnnotations = ToolAnnotations(
-        title="Finish", readOnlyHint=True, destructiveHint=False, idempotentHint=True, openWorldHint=False
-    )
-
-    @classmethod
-    def make_executor(cls) -> Callable[..., Any]:
-        return execute
+    annotations: ToolAnnotations = ToolAnnotations.read_only("Finish")
 
 
 register_tool(FinishTool.tool_name, FinishTool)

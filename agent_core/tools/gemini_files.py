@@ -10,7 +10,6 @@ from pydantic import Field
 from agent_core.events.schema import Action, Observation
 from agent_core.tools.file_editor import FileEditorObservation
 from agent_core.tools.file_keys import FileTool
-from agent_core.tools.file_search import read_only
 from agent_core.tools.registry import register_tool
 from agent_core.tools.sandbox_executor import SandboxExecutor
 from agent_core.tools.spec import ToolAnnotations, ToolContext
@@ -104,7 +103,7 @@ class ReadFileTool(_GeminiFileTool):
     tool_name: ClassVar[str] = "read_file"
     action_type: type[Action] = ReadFileAction
     observation_type: type[Observation] | None = ReadFileObservation
-    annotations: ToolAnnotations = read_only("Read file")
+    annotations: ToolAnnotations = ToolAnnotations.read_only("Read file")
     description: str = f"Read a text file, at most {MAX_LINES} lines at a time; each line is shown with its number."
 
 
@@ -139,7 +138,7 @@ class ListDirectoryTool(_GeminiFileTool):
     tool_name: ClassVar[str] = "list_directory"
     action_type: type[Action] = ListDirectoryAction
     observation_type: type[Observation] | None = ListDirectoryObservation
-    annotations: ToolAnnotations = read_only("List directory")
+    annotations: ToolAnnotations = ToolAnnotations.read_only("List directory")
     description: str = "List the entries of a directory, directories first."
 
 

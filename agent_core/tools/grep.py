@@ -8,7 +8,7 @@ from pydantic import Field
 
 from agent_core.events.schema import Action, Observation
 from agent_core.tools.definition import ToolDefinition
-from agent_core.tools.file_search import read_only, search
+from agent_core.tools.file_search import search
 from agent_core.tools.registry import register_tool
 from agent_core.tools.sandbox_executor import SandboxExecutor
 from agent_core.tools.spec import ToolAnnotations, ToolContext
@@ -73,7 +73,7 @@ class GrepTool(ToolDefinition[GrepAction, GrepObservation]):
     tool_name: ClassVar[str] = "grep"
     resources: ClassVar[tuple[str, ...] | None] = ()
     description: str = _DESCRIPTION
-    annotations: ToolAnnotations = read_only("Search in files")
+    annotations: ToolAnnotations = ToolAnnotations.read_only("Search in files")
 
     @classmethod
     def make_executor(cls) -> GrepExecutor:

@@ -76,12 +76,6 @@ class LocatingTool(ToolDefinition[Action, IPythonObservation]):
         return IPythonAction(code=f"{self.name}({given})", include_extra=False)
 
 
-def _hints(title: str) -> ToolAnnotations:
-    return ToolAnnotations(
-        title=title, readOnlyHint=True, destructiveHint=False, idempotentHint=True, openWorldHint=False
-    )
-
-
 class SearchCodeSnippetsTool(LocatingTool):
     """The `search_code_snippets` tool."""
 
@@ -91,7 +85,7 @@ class SearchCodeSnippetsTool(LocatingTool):
         "Search a project's Python code: for definitions by name, for lines with a text, or for what is around lines of"
         " a file."
     )
-    annotations: ToolAnnotations = _hints("Search code")
+    annotations: ToolAnnotations = ToolAnnotations.read_only("Search code")
 
 
 class GetEntityContentsTool(LocatingTool):
@@ -100,7 +94,7 @@ class GetEntityContentsTool(LocatingTool):
     tool_name: ClassVar[str] = "get_entity_contents"
     action_type: type[Action] = GetEntityContentsAction
     description: str = "Read files, classes and functions of a project's Python code whole, by their names."
-    annotations: ToolAnnotations = _hints("Read code")
+    annotations: ToolAnnotations = ToolAnnotations.read_only("Read code")
 
 
 class ExploreTreeStructureTool(LocatingTool):
@@ -112,7 +106,7 @@ class ExploreTreeStructureTool(LocatingTool):
         "Show how a project's Python code hangs together, as a tree: what folders, files, classes and functions"
         " contain, import, inherit from and invoke, or what does so with them."
     )
-    annotations: ToolAnnotations = _hints("Explore code")
+    annotations: ToolAnnotations = ToolAnnotations.read_only("Explore code")
 
 
 LOCATING_TOOLS: Final = (SearchCodeSnippetsTool, GetEntityContentsTool, ExploreTreeStructureTool)

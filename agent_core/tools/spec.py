@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, Self
 
 from pydantic import AfterValidator, Field, field_validator
 
@@ -55,6 +55,11 @@ class ToolAnnotations(Frozen):
     destructiveHint: bool = True  # noqa: N815
     idempotentHint: bool = False  # noqa: N815
     openWorldHint: bool = True  # noqa: N815
+
+    @classmethod
+    def read_only(cls, title: str, *, open_world: bool = False) -> Self:
+        """Those of a tool that only looks, which can be called again without harm."""
+        return cls(title=title, readOnlyHint=True, destructiveHint=False, idempotentHint=True, openWorldHint=open_world)
 
 
 class DeclaredResources(Frozen):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -73,14 +73,11 @@ class TaskTool(ToolDefinition[TaskAction, TaskObservation]):
     """The `task` tool."""
 
     tool_name: ClassVar[str] = "task"
+    function = staticmethod(execute)
     resumable: ClassVar[bool] = True
     resources: ClassVar[tuple[str, ...] | None] = ()
     description: str = Field(default_factory=lambda: f"{_DESCRIPTION}\n\n{list_of_kinds(AgentCatalog())}")
     annotations: ToolAnnotations = ToolAnnotations(title="Task")
-
-    @classmethod
-    def make_executor(cls) -> Callable[..., Any]:
-        return execute
 
 
 class TaskToolSet(TaskTool):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -32,18 +31,13 @@ class ThinkTool(ToolDefinition[ThinkAction, ThinkObservation]):
     """The `think` tool."""
 
     tool_name: ClassVar[str] = "think"
+    function = staticmethod(execute)
     resources: ClassVar[tuple[str, ...] | None] = ()
     description: str = (
         "Write down a thought: weigh approaches, plan, or reason about a result. It changes nothing and finds out"
         " nothing."
     )
-    annotations: ToolAnnotations = ToolAnnotations(
-        title="Think", readOnlyHint=True, destructiveHint=False, idempotentHint=True, openWorldHint=False
-    )
-
-    @classmethod
-    def make_executor(cls) -> Callable[..., Any]:
-        return execute
+    annotations: ToolAnnotations = ToolAnnotations.read_only("Think")
 
 
 register_tool(ThinkTool.tool_name, ThinkTool)

@@ -85,9 +85,7 @@ class VisionInspectTool(ToolDefinition[VisionInspectAction, VisionInspectObserva
     tool_name: ClassVar[str] = "inspect_image_with_vision"
     resources: ClassVar[tuple[str, ...] | None] = ()
     description: str = _DESCRIPTION
-    annotations: ToolAnnotations = ToolAnnotations(
-        title="Look at an image", readOnlyHint=True, destructiveHint=False, idempotentHint=True
-    )
+    annotations: ToolAnnotations = ToolAnnotations.read_only("Look at an image", open_world=True)
 
     @classmethod
     def make_executor(cls, *, profiles: Sequence[str] = ()) -> Callable[..., Any]:
