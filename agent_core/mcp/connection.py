@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_core.mcp import library
 from agent_core.mcp.config import McpServer
+from agent_core.mcp.failures import is_closed, is_refused_session, reason_of, was_reached
 from agent_core.mcp.program import McpServerError, ProgramPlace
 from agent_core.mcp.progress import Progress
 from agent_core.mcp.results import MCPToolObservation, failed_observation, observation_of
@@ -110,8 +111,8 @@ class Link:
         except TimeoutError:
             self.reason = self.reason or f"it was not ready within {limit:g} s"
         except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001 - whatever a server does, it is its failure
-            self.was_reached = library.was_reached(error)
-            self.reason = library.reason_of(error)
+            self.was_reached = was_reached(error)
+            self.reason = reason_of(error)
         finally:
             self.client = None
             self._is_over = True
@@ -229,9 +230,9 @@ class Connection:
             except TimeoutError:
                 raise McpServerError(f"it did not answer within {limit:g} s; the call was cancelled") from None
             except Exception as error:
-                is_refused = library.is_refused_session(error)
-                if not is_refused and not library.is_closed(error):
-                    raise McpServerError(library.reason_of(error)) from error
+                is_refused = is_refused_session(error)
+                if not is_refused and not is_closed(error):
+                    raise McpServerError(reason_of(error)) from error
                 await link.close()
                 if is_last or not (is_refused or tool.may_be_repeated or not link.was_reached):
                     raise McpServerError(UNKNOWN_EFFECT) from error

@@ -1,20 +1,22 @@
-"""The protocol's client library: the only module that imports it (agent-core 3.5).
+"""The protocol's client library, imported and connected (agent-core 3.5).
 
-It takes a second and 50 MB to import, so that happens in a thread, when the first conversation with a server needs it.
+It takes a second and 50 MB to import, so that happens in a thread, when the first conversation with a server needs it;
+this folder is its home, and nothing here imports it at the top of a module.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
-import json
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from agent_core.mcp.addresses import transport_to
 from agent_core.mcp.config import McpServer
+from agent_core.mcp.failures import advice_on, cause_of, is_closed, reason_of
+from agent_core.mcp.incoming import read_message
 from agent_core.mcp.program import McpServerError, OnEnd, ProgramPlace, ProgramTransport
 from agent_core.mcp.watching import Watched
 from agent_core.version import VERSION
@@ -24,12 +26,6 @@ if TYPE_CHECKING:
 
 MAX_PAGES = 50
 MAX_TOOLS = 1_000
-MAX_EVENT_BYTES = 64 * 1024 * 1024
-READ_SECONDS = 3600.0
-"""A stream of events may be silent for long; calls have limits of their own, which are shorter."""
-
-HTTP_ERROR = 400
-UNREADABLE = "its answer cannot be read: it is no message of the protocol"
 
 _threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="mcp-import")
 
@@ -93,9 +89,9 @@ async def _client(
         reasons.append(reason)
         on_end(reason)
 
-    program = ProgramTransport(server, programs, parse=_message, on_end=ended) if server.kind == "stdio" else None
+    program = ProgramTransport(server, programs, parse=read_message, on_end=ended) if server.kind == "stdio" else None
     client = Client(
-        program or Watched(_address(server, refusals), ended),
+        program or Watched(transport_to(server, refusals), ended),
         mode=mode,
         message_handler=on_message,
         client_info=Implementation(name="drydock", version=VERSION),
@@ -105,7 +101,7 @@ async def _client(
         await client.__aenter__()
     except Exception as error:
         if refusals and isinstance(cause_of(error), MCPError):  # the library keeps the status to itself
-            raise McpServerError(f"it answered with the HTTP status {refusals[-1]}{_advice(refusals[-1])}") from error
+            raise McpServerError(f"it answered with the HTTP status {refusals[-1]}{advice_on(refusals[-1])}") from error
         if program is None or not is_closed(error):
             raise
         raise McpServerError((reasons or ["it ended"])[0] + await program.last_words()) from error
@@ -148,157 +144,3 @@ async def follow_changes(client: Client, on_change: Callable[[], None]) -> None:
         async with client.listen(tools_list_changed=True) as changes:
             async for _ in changes:
                 on_change()
-
-
-def is_refused_session(error: BaseException) -> bool:
-    """Whether an HTTP server did not look at the request because it does not know the session (any more)."""
-    from mcp import MCPError
-
-    codes = (-32600, -32000, -32001)
-    return isinstance(error, MCPError) and error.code in codes and "session" in error.message.lower()
-
-
-def is_closed(error: BaseException) -> bool:
-    """Whether the connection ended while an answer was waited for."""
-    from anyio import BrokenResourceError, ClosedResourceError
-    from mcp import MCPError
-    from mcp.types import CONNECTION_CLOSED
-
-    cause = cause_of(error)
-    if isinstance(cause, BrokenResourceError | ClosedResourceError):
-        return True
-    words = ("closed", "ended", "failed")  # servers use the same code for errors of their own
-    return (
-        isinstance(cause, MCPError)
-        and cause.code == CONNECTION_CLOSED
-        and any(word in cause.message.lower() for word in words)
-    )
-
-
-def was_reached(error: BaseException) -> bool:
-    """Whether there was anything at the server's address that may have got the request."""
-    from httpx2 import ConnectError, ConnectTimeout
-
-    return not isinstance(cause_of(error), ConnectError | ConnectTimeout)
-
-
-def cause_of(error: BaseException) -> BaseException:
-    """What the library's groups of errors are about: the first of them."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
-
-
-def reason_of(error: BaseException) -> str:
-    """What went wrong, in words."""
-    from httpx2 import ConnectError, HTTPStatusError, RemoteProtocolError, SSEError, TimeoutException
-    from mcp import MCPError
-
-    cause = cause_of(error)
-    match cause:
-        case McpServerError():
-            return str(cause)
-        case HTTPStatusError():
-            status = cause.response.status_code
-            return f"it answered with the HTTP status {status}{_advice(status)}"
-        case ConnectError():
-            return "nothing answers at its address"
-        case TimeoutException():
-            return "it took too long to answer"
-        case RemoteProtocolError():
-            return "what is at its address does not speak HTTP; check the address"
-        case SSEError():
-            return "what is at its address sends no stream of events; check the address and the transport"
-        case MCPError(code=-32700):  # whose text would be that of our own parser
-            return UNREADABLE
-        case MCPError():
-            return f"it answered with an error: {' '.join(cause.message.split())[:500]}"
-        case _:
-            return f"{type(cause).__name__}: {' '.join(str(cause).split())[:300]}".rstrip(": ")
-
-
-def _advice(status: int) -> str:
-    if status in (401, 403):
-        return "; check its key, or what else it wants to be shown"
-    return "; check its address" if status in (404, 405) else ""
-
-
-def headers_of(server: McpServer) -> dict[str, str]:
-    """The headers of each request to it, those of its `auth` included."""
-    auth = server.auth
-    match auth.type:
-        case "api_key":
-            return {**server.headers, auth.header: auth.key}
-        case "bearer":
-            return {**server.headers, "Authorization": f"Bearer {auth.token}"}
-        case "basic":
-            encoded = base64.b64encode(f"{auth.username}:{auth.password}".encode()).decode()
-            return {**server.headers, "Authorization": f"Basic {encoded}"}
-        case "header":
-            return {**server.headers, auth.name: auth.value}
-        case "none":
-            return dict(server.headers)
-
-
-def _message(line: bytes) -> Any:
-    from mcp.shared.message import SessionMessage
-    from mcp.types import PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
-
-    try:
-        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
-    except ValueError:
-        # An answer that cannot be read is one all the same: nobody shall wait for another.
-        if (request := _answered(line)) is None:
-            raise
-        error = ErrorData(code=PARSE_ERROR, message=UNREADABLE)
-        return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request, error=error))
-
-
-def _answered(line: bytes) -> int | str | None:
-    """The id of the request that a line answers, if it seems to answer one."""
-    try:
-        message = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(message, dict) or "method" in message or not ({"result", "error"} & message.keys()):
-        return None
-    request = message.get("id")
-    return request if isinstance(request, int | str) else None
-
-
-def _address(server: McpServer, refusals: list[int]) -> Any:
-    """The library's own transport for an address; statuses that are errors are added to `refusals`."""
-    from httpx2 import AsyncClient, Auth, Response, Timeout
-    from mcp.client.sse import sse_client
-    from mcp.client.streamable_http import streamable_http_client
-    from mcp.shared._httpx_utils import create_mcp_http_client
-
-    url = server.url or ""
-    if not url.startswith(("http://", "https://")):
-        raise McpServerError("its address begins with neither http:// nor https://; WebSockets are not supported")
-    connect, read = server.connect_seconds, server.sse_read_timeout or READ_SECONDS
-    headers = headers_of(server)
-
-    async def note(response: Response) -> None:
-        if response.status_code >= HTTP_ERROR:
-            refusals.append(response.status_code)
-
-    def made(
-        headers: dict[str, str] | None = None, timeout: Timeout | None = None, auth: Auth | None = None
-    ) -> AsyncClient:
-        made = create_mcp_http_client(headers, timeout, auth)
-        made.event_hooks = {"response": [note]}
-        return made
-
-    if server.kind == "sse":
-        return sse_client(url, headers=headers, timeout=connect, sse_read_timeout=read, httpx_client_factory=made)
-
-    @contextlib.asynccontextmanager
-    async def streamable() -> AsyncGenerator[Any]:
-        async with (
-            made(headers=headers, timeout=Timeout(connect, read=read)) as http,
-            streamable_http_client(url, http_client=http, max_sse_event_size=MAX_EVENT_BYTES) as streams,
-        ):
-            yield streams
-
-    return streamable()
