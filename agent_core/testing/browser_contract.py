@@ -8,7 +8,6 @@ takes a while to start.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import re
 from typing import Any
@@ -17,21 +16,17 @@ from agent_core.testing.browser_kit import BrowserKit, number
 from agent_core.testing.sandbox_kit import output
 from agent_core.tools.browser import (
     BrowserClickAction,
-    BrowserCloseTabAction,
     BrowserCodeAction,
     BrowserCodeExecutor,
     BrowserGetContentAction,
     BrowserGetStateAction,
     BrowserGetStorageAction,
     BrowserGoBackAction,
-    BrowserListTabsAction,
     BrowserNavigateAction,
     BrowserScrollAction,
     BrowserSetStorageAction,
     BrowserStartRecordingAction,
     BrowserStopRecordingAction,
-    BrowserSwitchTabAction,
-    BrowserToolExecutor,
     BrowserTypeAction,
 )
 
@@ -96,30 +91,6 @@ class BrowserContract:
         assert "'Sail?'; OK was pressed" in told
         assert "'Where to?'. It was given 'North'" in told
         assert "Title: true/North" in await web.look()
-
-    async def test_tabs_are_opened_listed_switched_and_closed(self, web: BrowserKit) -> None:
-        await web.go("/")
-        first = (await web.do(BrowserGetStateAction())).open_pages[-1].id
-        assert "new tab" in await web.click('link "Boats"')
-        seen = await web.do(BrowserListTabsAction())
-        second = seen.open_pages[seen.active_page_index]
-        assert (second.title, len(second.id)) == ("Boats", 4)
-        assert f"* {second.id}: Boats" in seen.text
-        assert f"- {first}: Harbour" in seen.text
-        elsewhere = number(await web.look(), "paragraph")
-        await web.done(BrowserSwitchTabAction(tab_id=first))
-        assert (await web.do(BrowserClickAction(index=elsewhere))).is_error, "the number is that of the other tab"
-        assert "Title: Harbour" in await web.look()
-        await web.done(BrowserCloseTabAction(tab_id=second.id))
-        assert [page.id for page in (await web.do(BrowserListTabsAction())).open_pages].count(second.id) == 0
-        unknown = await web.do(BrowserSwitchTabAction(tab_id="nope"))
-        assert unknown.is_error
-        assert f"There is no tab 'nope'; open are: {first}" in unknown.text
-        link = number(await web.look(), 'link "The form"')
-        assert "new tab" in await web.done(BrowserClickAction(index=link, new_tab=True))
-        third = await web.do(BrowserGetStateAction())
-        assert "Title: Form" in third.text
-        await web.done(BrowserCloseTabAction(tab_id=third.open_pages[third.active_page_index].id))
 
     async def test_scrolling_and_going_back(self, web: BrowserKit) -> None:
         await web.go("/boats")
@@ -227,17 +198,6 @@ class BrowserContract:
         odd = await web.do(BrowserNavigateAction(url="http://"))
         assert odd.is_error
 
-    async def test_a_site_that_never_answers_is_given_up(self, web: BrowserKit) -> None:
-        impatient = BrowserToolExecutor(navigation_timeout_seconds=0.5)
-        seen = await web.do(BrowserNavigateAction(url=f"{web.site}/never"), impatient)
-        assert seen.status == "failed"
-        assert f"{web.site}/never did not answer within 0.5 s" in seen.text
-
-    async def test_a_page_that_never_finishes_can_be_used(self, web: BrowserKit) -> None:
-        told = await web.done(BrowserNavigateAction(url=f"{web.site}/unfinished"))
-        assert "still loading" in told
-        assert 'button "There"' in await web.look()
-
     async def test_a_download_is_saved_in_the_workspace(self, web: BrowserKit) -> None:
         await web.go("/boats")
         seen = await web.do(BrowserNavigateAction(url=f"{web.site}/paper.csv"))
@@ -270,43 +230,3 @@ class BrowserContract:
         assert found is not None
         assert await output(web.sandbox, f"head -c 2 {found.group(1)}") == "PK"
         assert (await web.do(BrowserStopRecordingAction())).is_error
-
-    async def test_only_allowed_domains_are_opened(self, web: BrowserKit) -> None:
-        narrow = BrowserToolExecutor(allowed_domains=["localhost"])
-        seen = await web.do(BrowserNavigateAction(url=f"{web.site}/boats"), narrow)
-        assert seen.is_error
-        assert "not among the allowed domains" in seen.text
-        here = f"{web.site.replace('127.0.0.1', 'localhost')}/boats"
-        assert not (await web.do(BrowserNavigateAction(url=here), narrow)).is_error
-        led = await web.do(BrowserNavigateAction(url=here.replace("/boats", "/away")), narrow)
-        assert "which is not among the allowed domains; it was left" in led.text
-        assert (await web.do(BrowserGetStateAction(), narrow)).url == "about:blank"
-        assert not (await web.do(BrowserNavigateAction(url=f"{web.site}/boats"))).is_error
-
-    async def test_a_call_that_is_cancelled_ends_and_the_next_is_served(self, web: BrowserKit) -> None:
-        asked = asyncio.create_task(web.do(BrowserNavigateAction(url=f"{web.site}/never")))
-        await asyncio.sleep(0.2)
-        asked.cancel()
-        await asyncio.wait([asked])
-        assert "Title: Boats" in await web.go("/boats")
-
-    async def test_a_page_that_hangs_costs_its_tab_only(self, web: BrowserKit) -> None:
-        await web.go("/boats")
-        await web.done(BrowserNavigateAction(url=f"{web.site}/busy", new_tab=True))
-        button = number(await web.look(), 'button "Hang"')
-        seen = await web.do(BrowserClickAction(index=button), BrowserToolExecutor(action_timeout_seconds=1))
-        assert seen.status == "timeout"
-        assert "was not done within 1 s. The page did not react any more, so its tab was closed" in seen.text
-        assert "Title: Boats" in await web.look()
-
-    async def test_a_browser_that_died_is_started_anew(self, web: BrowserKit) -> None:
-        await web.go("/boats")
-        await output(web.sandbox, "pkill -9 -f -- '[-]-remote-debugging-pipe'")
-        seen = [await web.do(BrowserListTabsAction()) for _ in range(2)]
-        assert not seen[1].is_error, seen[1].text
-        assert "started anew" in seen[0].text + seen[1].text
-        await output(web.sandbox, "pkill -9 -f '[b]rowser_driver'")
-        again = [await web.do(BrowserListTabsAction()) for _ in range(2)]
-        assert not again[1].is_error, again[1].text
-        assert "ended unexpectedly" in again[0].text or "started anew" in again[0].text
-        assert "Title: Boats" in await web.go("/boats")

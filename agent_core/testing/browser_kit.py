@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 from agent_core.runtime.connection import SandboxConnection
 from agent_core.runtime.standalone import AloneContext
@@ -14,9 +15,11 @@ from agent_core.testing.sandbox_kit import output
 from agent_core.tools.browser import (
     BrowserAction,
     BrowserClickAction,
+    BrowserCloseTabAction,
     BrowserCodeAction,
     BrowserCodeExecutor,
     BrowserGetStateAction,
+    BrowserListTabsAction,
     BrowserNavigateAction,
     BrowserObservation,
     BrowserToolExecutor,
@@ -24,6 +27,13 @@ from agent_core.tools.browser import (
 )
 
 _SITE = Path(browser_site.__file__).read_bytes()
+
+
+class OpenTabs(NamedTuple):
+    """The ids of the open tabs, and which of them is active ("" for none)."""
+
+    ids: list[str]
+    active: str
 
 
 class BrowserKit:
@@ -68,6 +78,19 @@ class BrowserKit:
     async def look(self) -> str:
         """What `browser_get_state` says."""
         return await self.done(BrowserGetStateAction())
+
+    async def tabs(self) -> OpenTabs:
+        """What `browser_list_tabs` lists."""
+        seen = await self.do(BrowserListTabsAction())
+        ids = [page.id for page in seen.open_pages]
+        return OpenTabs(ids, ids[seen.active_page_index] if seen.active_page_index >= 0 else "")
+
+    async def close_others(self) -> None:
+        """Close all tabs but the active one."""
+        ids, active = await self.tabs()
+        for tab_id in ids:
+            if tab_id != active:
+                await self.done(BrowserCloseTabAction(tab_id=tab_id))
 
     async def click(self, name: str) -> str:
         """Click the element that the last look shows so; returns what that said."""

@@ -51,6 +51,12 @@ PAGES = {
     "/clingy": """<title>Clingy</title><button>Touch</button><script>
         addEventListener('beforeunload', event => { event.preventDefault(); event.returnValue = 'stay' })</script>""",
     "/ticking": """<title>Ticking</title><button onclick="setInterval(() => alert('tick'), 5)">Tick</button>""",
+    "/windows": """<title>Windows</title><button onclick="window.open('/who')">Sign in</button>
+        <button onclick="const made = window.open('', '_blank', 'width=300,height=200');
+            made.document.write('<p>By hand.</p>'); made.document.close()">Write</button>
+        <button onclick="for (let count = 0; count < 30; count++) window.open('/boats?' + count)">Storm</button>""",
+    "/who": """<title>Who are you</title>
+        <button onclick="opener.document.title = 'Hello Ann'; window.close()">Ann</button>""",
     "/crowded": "<title>Crowded</title><p>So many.</p>" + "<i></i>" * 31_000,
     "/titled": f"<title>{'T' * 5000}</title><p>Long.</p>",
     "/made": """<title>Made</title><a id="link" download="made.bin">Save</a><script>

@@ -13,11 +13,11 @@ from typing import Any
 
 from playwright.async_api import BrowserContext, Dialog, Download, Error, FileChooser, Frame, Page, Request
 
+from .news import News
 from .places import Places
 from .tree import Numbers
 
 _MOST_TABS = 20
-_MOST_NOTICES = 20
 _SHOWN_MESSAGE = 500
 _SHOWN_TITLE = 200
 _STORM_DIALOGS = 10
@@ -73,8 +73,9 @@ class Tabs:
         self._places = places
         self._tabs: dict[str, Tab] = {}
         self._active = ""
+        self._visited: list[str] = []  # the tabs that were active, the newest last
         self._opening = 0
-        self._notices: dict[str, int] = {}
+        self._news = News()
         self._tasks: set[asyncio.Task[None]] = set()
         self._downloading: set[asyncio.Task[None]] = set()
         self.downloads: list[str] = []
@@ -131,13 +132,11 @@ class Tabs:
 
     def note(self, text: str) -> None:
         """Tell this with the next result."""
-        if text in self._notices or len(self._notices) < _MOST_NOTICES:
-            self._notices[text] = self._notices.get(text, 0) + 1
+        self._news.say(text)
 
     def take_notices(self) -> list[str]:
         """What happened since the last call; what happened often is told once."""
-        taken, self._notices = self._notices, {}
-        return [text if count == 1 else f"{text} ({count} times)" for text, count in taken.items()]
+        return self._news.take(self._active)
 
     def take_downloads(self) -> list[str]:
         """The paths of the downloads that were finished since the last call."""
@@ -169,6 +168,7 @@ class Tabs:
         """Numbers are those of the last look, and that was at another page."""
         if tab.id != self._active:
             self._active = tab.id
+            self._visited = [*(one for one in self._visited if one != tab.id), tab.id]
             tab.numbers.forget()
         return tab
 
@@ -203,7 +203,7 @@ class Tabs:
             await tab.page.close()
             return
         self._activate(tab)
-        self.note(f"A new tab {tab.id} was opened and is the active one now.")
+        self._news.opened(tab.id)
 
     async def _answer(self, tab: Tab, dialog: Dialog) -> None:
         """Pages wait for the answer, so it is given at once; the model reads what was asked."""
@@ -259,9 +259,14 @@ class Tabs:
         self._begin(tab.page.close())
 
     def _closed(self, tab: Tab) -> None:
+        """After the active one comes that which was active before it: the page that opened a window, mostly."""
         self._tabs.pop(tab.id, None)
+        self._visited = [one for one in self._visited if one in self._tabs]
         if self._active == tab.id:
-            self._active = next(reversed(self._tabs), "")
+            self._active = ""
+            next_id = self._visited[-1] if self._visited else next(reversed(self._tabs), "")
+            if next_id:
+                self._activate(self._tabs[next_id])
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(_quietly(work))

@@ -4,4 +4,5 @@ from __future__ import annotations
 
 import pytest
 
-pytest.register_assert_rewrite("agent_core.testing.browser_contract", "agent_core.testing.browser_hostile")
+for _name in ("contract", "hostile", "tabs"):
+    pytest.register_assert_rewrite(f"agent_core.testing.browser_{_name}")

@@ -11,6 +11,7 @@ from agent_core.runtime.docker_provider import DockerProvider
 from agent_core.testing.browser_contract import BrowserContract
 from agent_core.testing.browser_hostile import HostilePagesContract
 from agent_core.testing.browser_kit import BrowserKit
+from agent_core.testing.browser_tabs import TabsContract
 from tests.contract.browser.opening import open_web
 
 pytestmark = [pytest.mark.docker, pytest.mark.browser_image, pytest.mark.asyncio(loop_scope="module")]
@@ -25,5 +26,5 @@ async def web(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Browser
         yield made
 
 
-class TestBrowser(BrowserContract, HostilePagesContract):
+class TestBrowser(BrowserContract, TabsContract, HostilePagesContract):
     pass
