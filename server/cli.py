@@ -1,4 +1,4 @@
-"""The command line: ``drydock serve``, ``drydock doctor``, ``drydock version``."""
+"""The command line: ``drydock serve``, ``drydock doctor``, ``drydock version``; options alone mean ``serve``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from server.fast_start import quick_imports
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit status. Errors that a user can mend are one clear line, no traceback."""
-    options = _parser().parse_args(arguments)
+    parser, given = _parser(), _with_command(sys.argv[1:] if arguments is None else arguments)
+    if not given:
+        parser.error("say what to do: `drydock serve` runs the server, `drydock --help` tells the rest")
+    options = parser.parse_args(given)
     if options.command == "version":
         sys.stdout.write(f"drydock {VERSION}\n")
         return 0
@@ -25,6 +28,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except DrydockError as error:
         sys.stderr.write(f"drydock: {error}\n")
         return 2
+
+
+def _with_command(arguments: Sequence[str]) -> list[str]:
+    """What was typed, with the command that its options are meant for: ``drydock --port 8080`` runs the server."""
+    given = list(arguments)
+    if given and given[0] == "--version":
+        return ["version", *given[1:]]
+    if given and given[0].startswith("-") and given[0] not in ("-h", "--help"):
+        return ["serve", *given]
+    return given
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -16,6 +16,22 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"drydock {VERSION}\n"
 
 
+def test_options_without_a_command_are_those_of_serve(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRYDOCK_PROT", "1")  # so that it gets as far as the settings, and no further
+    assert main(["--port", "0", "--sandbox", "unconfined"]) == 2
+    assert "Did you mean DRYDOCK_PORT?" in capsys.readouterr().err
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"drydock {VERSION}\n"
+    with pytest.raises(SystemExit):
+        main(["--prot", "1"])
+    assert "unrecognized arguments: --prot 1" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main([])
+    assert "`drydock serve` runs the server" in capsys.readouterr().err
+
+
 def test_a_bad_setting_is_one_line_and_status_2(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
