@@ -1,7 +1,7 @@
 """Running git where nobody can be asked, and where what a repository configures is not to be trusted.
 
 No hook, pager, editor, file monitor, external diff, text conversion, signature check or network is used for looking,
-nor is anything written; what a repository says about them is overruled on the command line.
+nor is anything written; what a repository says about them is overruled (of content filters: see `git_place`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import selectors
 import subprocess
 import time
-from typing import Dict, List, NamedTuple, Optional
+from typing import Dict, List, Mapping, NamedTuple, Optional
 
 from .git_limits import LOOK_SECONDS
 
@@ -73,17 +73,23 @@ def environment() -> Dict[str, str]:
     return own
 
 
-def look(directory: str, arguments: List[str], limit: int, root: str, seconds: float = LOOK_SECONDS) -> Output:
+def look(
+    directory: str, arguments: List[str], limit: int, root: str, overruled: Optional[Mapping[str, str]] = None
+) -> Output:
     """Run git in a folder of the repository at ``root``, to look at something, and never in one around that.
+
+    ``overruled`` are further settings that count for more than what is configured.
 
     Raises:
         GitError: ``no_git``, or it takes too long.
     """
     variables = environment()
     variables["GIT_CEILING_DIRECTORIES"] = os.path.dirname(root)
+    variables["GIT_WORK_TREE"] = root  # and not where the repository says that its files are
+    settings = [part for name, value in (overruled or {}).items() for part in ("-c", f"{name}={value}")]
     try:
         process = subprocess.Popen(
-            [*LOOKING, *arguments],
+            [*LOOKING, *settings, *arguments],
             cwd=directory,
             env=variables,
             stdin=subprocess.DEVNULL,
@@ -98,7 +104,7 @@ def look(directory: str, arguments: List[str], limit: int, root: str, seconds: f
         raise GitError("failed", f"git cannot be started: {error.strerror}") from error
     with process:
         try:
-            return _collected(process, limit, time.monotonic() + seconds)
+            return _collected(process, limit, time.monotonic() + LOOK_SECONDS)
         finally:
             process.kill()
 

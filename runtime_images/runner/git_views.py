@@ -10,7 +10,7 @@ from .beneath import Beneath
 from .disk import FileError, failure
 from .git_command import GitError, checked, look, text
 from .git_limits import FILE_LIMIT
-from .repositories import root_of
+from .git_place import check, root_of
 
 _LOG_BYTES = 2 * 1024 * 1024
 _BODY = 2000
@@ -32,6 +32,7 @@ def diff(directory: str, path: str, workspace: str) -> Dict[str, Any]:
     root = root_of(os.path.dirname(whole), workspace) if parts else None
     if root is None:
         raise GitError("no_repository", "Not a git repository")
+    check(root, workspace)
     original = _committed(root, os.path.relpath(whole, root))
     modified = _present(beneath, whole)
     if original is None and modified is None:
@@ -48,6 +49,7 @@ def log(directory: str, path: str, limit: int, skip: int, workspace: str) -> Dic
     root = root_of(directory, workspace)
     if root is None:
         raise GitError("no_repository", "Not a git repository")
+    check(root, workspace)
     wanted = ["log", f"--max-count={limit + 1}", f"--skip={skip}", "--no-color", "--encoding=UTF-8", "--no-mailmap"]
     output = look(directory, [*wanted, f"--format=tformat:{_FORMAT}", "--", path or "."], _LOG_BYTES, root)
     if output.status != 0 and not _has_commits(root):

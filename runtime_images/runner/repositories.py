@@ -6,12 +6,16 @@ import os
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from .git_command import GitError, checked, look, text
+from .git_place import check, root_of, without_filters
 
 REPOSITORIES = 20
 CHANGES = 2000
 _DEPTH = 3
 _FOLDERS = 2000
 _BYTES = 2 * 1024 * 1024
+_STATUS = ["status", "--porcelain=v2", "--branch", "-z", "--no-renames", "--untracked-files=all"]
+# What is changed in a submodule is told of it itself, with its own settings.
+_STATUS += ["--ignore-submodules=dirty", "--", "."]
 _PASSED_OVER = frozenset(("node_modules", "__pycache__", ".venv", "venv", ".tox"))
 
 
@@ -70,20 +74,11 @@ def found(directory: str, workspace: str) -> List[str]:
     return places[:REPOSITORIES]
 
 
-def root_of(directory: str, workspace: str) -> Optional[str]:
-    """The folder of the repository that a folder is in, no higher than the workspace; None when it is in none."""
-    while not os.path.lexists(os.path.join(directory, ".git")):
-        if directory in ("/", workspace) or not directory.startswith(workspace.rstrip("/") + "/"):
-            return None
-        directory = os.path.dirname(directory)
-    return directory
-
-
 def _status(directory: str, place: str, workspace: str, inner: List[bytes]) -> Dict[str, Any]:
     where = os.path.join(directory, place) if place else directory
     root = root_of(where, workspace) or where
-    asked = ["status", "--porcelain=v2", "--branch", "-z", "--no-renames", "--untracked-files=all", "--", "."]
-    output = look(where, asked, _BYTES, root)
+    check(root, workspace)
+    output = look(where, _STATUS, _BYTES, root, without_filters(root))
     fields = checked(output, "git status").split(b"\0")[: -1 if not output.is_cut else -2]
     head: Dict[bytes, bytes] = {}
     changes: Dict[bytes, str] = {}

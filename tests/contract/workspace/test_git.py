@@ -157,6 +157,47 @@ async def test_nothing_that_a_repository_configures_is_run(workspace: Workspace)
     assert await workspace.run("ls | grep -c '^ran$' || true") == "0"
 
 
+async def test_no_content_filter_of_a_repository_is_run_and_none_can_fake_what_is_changed(workspace: Workspace) -> None:
+    await workspace.run(
+        f"{MAKE}; git init -q && echo 1 > f && echo '* filter=bad' > .gitattributes && git add . && git commit -qm 1; "
+        "printf '[filter \"bad\"]\nclean = touch $PWD/ran; echo 1\nprocess = false\nrequired = true\n' > own && "
+        "git config include.path $PWD/own && echo own > .git/info/exclude; sleep 0.01; touch .gitattributes; echo 2 > f"
+    )
+    assert await changes(workspace) == {"f": "M"}
+    # That of the user is for all repositories, as for large files.
+    await workspace.run("git config --unset include.path; git config --global filter.bad.clean 'echo 1'; touch f")
+    try:
+        assert "f" not in await changes(workspace)
+    finally:
+        await workspace.run("git config --global --remove-section filter.bad")
+    await workspace.run("git config filter.a=b.clean false")
+    assert "switched off" in (await workspace.get("git/changes")).json()["error"]
+
+
+async def test_a_repository_leads_nowhere_else_and_holds_nobody_up(workspace: Workspace) -> None:
+    await workspace.run(
+        f"{MAKE}; git init -q && echo 1 > f && git add . && git commit -qm 1 && git config core.worktree /"
+    )
+    assert await changes(workspace) == {}
+    assert [one["subject"] for one in (await workspace.get("git/log")).json()["commits"]] == ["1"]
+    await workspace.run("mv .git ..git && mkdir linked && echo 'gitdir: ../..git' > linked/.git && cp f linked")
+    assert await changes(workspace) == {}, "a repository may have its data elsewhere in the workspace"
+    await workspace.run(
+        f"{MAKE}; rm -rf linked; mkdir /tmp/elsewhere && git -C /tmp/elsewhere init -q && "
+        "git -C /tmp/elsewhere commit -qm hidden --allow-empty && echo 'gitdir: /tmp/elsewhere/.git' > .git"
+    )
+    for wrong in ("true", "rm .git; ln -s /tmp/elsewhere/.git .git", "rm .git; mkdir .git; echo /tmp > .git/commondir"):
+        await workspace.run(wrong)
+        for what in ("changes", "log", "diff"):
+            query = {"path": "f"} if what == "diff" else {}
+            response = await workspace.get(f"git/{what}", **query)
+            assert "leads out of the workspace" in response.json()["error"]
+    await workspace.run("rm -rf .git /tmp/elsewhere; git init -q; mkfifo .gitignore")
+    assert ".gitignore is not a file" in (await workspace.get("git/changes")).json()["error"]
+    await workspace.run("rm .gitignore; rm .git/HEAD; mkfifo .git/HEAD")
+    assert ".git/HEAD is not a file" in (await workspace.get("git/log")).json()["error"]
+
+
 async def test_history_is_paged_and_told_with_its_people(workspace: Workspace) -> None:
     await workspace.run(
         f'{MAKE}; git init -q -b main && for n in 1 2 3; do echo $n > f$n; git add .; git commit -qm "nümber $n" '
