@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TypeVar
 
 from agent_core.errors import LLMRateLimitError
 from agent_core.events.control import AgentState, AgentStateChanged
@@ -10,6 +11,8 @@ from agent_core.events.masking import StreamingMask
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice, TextDelta, TextDiscarded
 from agent_core.llm.llm import RetryNotice
+
+T = TypeVar("T")
 
 
 class Deltas:
@@ -64,10 +67,10 @@ class Retries:
                 raise error
 
 
-async def whole(writing: asyncio.Task[None]) -> None:
-    """Wait for the end of `writing`, also when cancelled meanwhile."""
+async def whole(writing: asyncio.Task[T]) -> T:
+    """Wait for the end of `writing`, also when cancelled meanwhile, and return its result."""
     try:
-        await asyncio.shield(writing)
+        return await asyncio.shield(writing)
     except asyncio.CancelledError:
         await asyncio.wait([writing])
         if not writing.cancelled():

@@ -67,6 +67,7 @@ class Step:
         """`cache_key` and `payer` are those of `Account`."""
         self._view = View()
         self._branches = Branches()
+        self._viewed = 0
         self._replay = ReplayManager()
         self._detects_loops = stuck_detection
         self._stuck = StuckDetector() if stuck_detection else None
@@ -156,7 +157,7 @@ class Step:
             if (critic := self._agent.critic) is not None:
                 outcome = replace(outcome, events=await criticised(critic, self._view.events, outcome.events))
             outcome, must_confirm = await self._judged(outcome, state)
-            await self._store_whole(outcome, seen, must_confirm=must_confirm, was_limited=retries.was_limited)
+            stored = await self._store_whole(outcome, seen, must_confirm=must_confirm, was_limited=retries.was_limited)
         except LLMContentPolicyError as error:
             deltas.discard()
             await retries.settle()
@@ -177,6 +178,7 @@ class Step:
             raise
         if not any(_is_shown(event) for event in outcome.events):
             deltas.discard()  # nothing of it is in the log
+        await self._view_until(stored)  # the tools are at work: what is done now need not be done when they have ended
 
     async def _repeat(self, state: ConversationState, seen: int) -> None:
         """Store what is recorded in place of the model's answer."""
@@ -195,20 +197,20 @@ class Step:
 
     async def _view_until(self, event_id: int) -> None:
         """Bring the view up to this event: it is read when the model is asked, so to open a long log costs nothing."""
-        known = self._branches.rewinds
         while self._unviewed.position < event_id:
             event = await anext(self._unviewed, None)
             if event is None:
                 raise StreamClosedError(f"the log of conversation {self._stream.conversation_id} is gone")
             counts = self._branches.fold(event)  # type: ignore[arg-type] # no notices were asked for
-            if counts and self._branches.rewinds == known:
+            if counts and self._branches.rewinds == self._viewed:
                 self._see(event)  # type: ignore[arg-type] # likewise
-        if self._branches.rewinds != known:
+        if self._branches.rewinds != self._viewed:
             self._view, self._replay = View(), ReplayManager()
             self._stuck = StuckDetector() if self._detects_loops else None
             self._work_with(self._models.forgotten())
             async for event in read_branch(self._stream, self._branches):
                 self._see(event)
+            self._viewed = self._branches.rewinds  # only now: who was cancelled meanwhile begins anew
 
     def _see(self, event: AnyEvent) -> None:
         self._view.add(event)
@@ -263,12 +265,15 @@ class Step:
             events[place] = action.model_copy(update=judged)
         return replace(outcome, events=events), must_confirm
 
-    async def _store_whole(self, outcome: StepOutcome, seen: int, *, must_confirm: bool, was_limited: bool) -> None:
-        """An answer and the errors that belong to it are stored whole: a stop that comes meanwhile waits for that."""
-        storing = self._store(outcome, seen, must_confirm=must_confirm, was_limited=was_limited)
-        await whole(asyncio.create_task(storing, name=f"store-answer:{self._stream.conversation_id}"))
+    async def _store_whole(self, outcome: StepOutcome, seen: int, *, must_confirm: bool, was_limited: bool) -> int:
+        """An answer and the errors that belong to it are stored whole: a stop that comes meanwhile waits for that.
 
-    async def _store(self, outcome: StepOutcome, seen: int, *, must_confirm: bool, was_limited: bool) -> None:
+        Returns the id of the last event of the answer.
+        """
+        storing = self._store(outcome, seen, must_confirm=must_confirm, was_limited=was_limited)
+        return await whole(asyncio.create_task(storing, name=f"store-answer:{self._stream.conversation_id}"))
+
+    async def _store(self, outcome: StepOutcome, seen: int, *, must_confirm: bool, was_limited: bool) -> int:
         common = {"seen": seen, "metrics": self.account.note()}
         events: list[AnyEvent] = [
             event.model_copy(update=common) if isinstance(event, ActionEvent | MessageEvent) else event
@@ -283,6 +288,7 @@ class Step:
             _error_for(stored[position], text) for position, text in sorted(outcome.errors.items())
         ]
         await self._stream.add_events(errors)
+        return stored[-1].id if stored else seen
 
 
 def _is_shown(event: AnyEvent) -> bool:

@@ -14,7 +14,7 @@ from agent_core.events.control import AgentState, ChangeAgentState
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
-from agent_core.events.store import InMemoryEventStore, NewEvent
+from agent_core.events.store import InMemoryEventStore, NewEvent, StoredEvent
 from agent_core.llm.exchange import CallDelta, ChatRequest, Chunk, Endpoint
 from agent_core.llm.llm import LLM
 from agent_core.runtime.connection import SandboxConnection
@@ -48,6 +48,9 @@ class Gate:
 
     def __init__(self) -> None:
         self._waiting: deque[asyncio.Future[Any]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
 
     async def pass_through(self) -> Any:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -102,13 +105,19 @@ class StageModel:
 class LateStore(InMemoryEventStore):
     """Says only after a while that it has stored something, and not in the order of the appends.
 
-    The next `failures` appends fail.
+    The next `failures` appends fail. With a gate in `reads` nothing is read before that lets it through.
     """
 
     def __init__(self, seed: int) -> None:
         super().__init__()
         self._random = random.Random(seed)
         self.failures = 0
+        self.reads: Gate | None = None
+
+    async def read(self, conversation_id: str, *, after: int = -1, limit: int = 100) -> list[StoredEvent]:
+        if self.reads is not None:
+            await self.reads.pass_through()
+        return await super().read(conversation_id, after=after, limit=limit)
 
     async def append(self, conversation_id: str, events: Sequence[NewEvent], *, epoch: int = 0) -> int:
         if self.failures:

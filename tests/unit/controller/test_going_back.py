@@ -26,7 +26,7 @@ from agent_core.skills.context import AgentContext
 from agent_core.skills.skill import Skill
 from agent_core.skills.trigger import KeywordTrigger
 from agent_core.testing.fake_runner import FakeAnswer, FakeCall
-from tests.unit.controller.stage import REPLIES, Stage
+from tests.unit.controller.stage import REPLIES, Gate, Stage
 
 LIMIT_SECONDS = 10.0
 
@@ -102,6 +102,23 @@ async def test_it_waits_for_its_user_and_goes_on_from_there_when_told_to() -> No
         await asked(stage, 3)
         assert "ran ls" in heard(stage)
         assert "Which one?" not in heard(stage)
+
+
+async def test_a_step_that_is_cancelled_while_it_reads_the_log_anew_leaves_nothing_out_of_the_next() -> None:
+    async with staged() as stage:
+        await one_call_and_a_question(stage)
+        await stage.session.rewind(await first(stage, ObservationEvent))
+        await at(stage, AgentState.AWAITING_USER_INPUT)
+        stage.store.reads = reads = Gate()
+        await stage.session.send(ChangeAgentState(agent_state=AgentState.RUNNING))
+        await until(lambda: len(reads) > 0)
+        stage.store.reads = None
+        await stage.session.send(ChangeAgentState(agent_state=AgentState.PAUSED))
+        await at(stage, AgentState.PAUSED)
+        await stage.session.send(ChangeAgentState(agent_state=AgentState.RUNNING))
+        await asked(stage, 3)
+        assert "message 0." in heard(stage)
+        assert "ran ls" in heard(stage)
 
 
 async def test_a_rewind_to_a_message_answers_it_only_when_the_user_wants_it() -> None:
