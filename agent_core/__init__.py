@@ -9,288 +9,207 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agent_core.agent.agent import Agent
-    from agent_core.agent.base import AgentBase
-    from agent_core.agent.codeact import CodeActAgent
-    from agent_core.agent.critic import (
-        AgentFinishedCritic,
-        CriticBase,
-        CriticMixin,
-        EmptyPatchCritic,
-        IterativeRefinementConfig,
-        PassCritic,
-    )
-    from agent_core.agent.planning import PlanningAgent, get_planning_agent
-    from agent_core.agent.presets import get_default_agent
-    from agent_core.conversation import Conversation
-    from agent_core.errors import ConversationRunError
-    from agent_core.events.control import Condensation, CondensationRequest, ConversationErrorEvent, HookExecutionEvent
-    from agent_core.events.event import Event, LLMConvertibleEvent
-    from agent_core.events.llm_events import (
-        ActionEvent,
-        AgentErrorEvent,
-        CondensationSummaryEvent,
-        MessageEvent,
-        ObservationEvent,
-        SystemPromptEvent,
-        UserRejectObservation,
-    )
-    from agent_core.events.messages import ImageContent, Message, MessageToolCall, TextContent, content_to_str
-    from agent_core.events.risk import SecurityRisk
-    from agent_core.events.schema import Action, Observation
-    from agent_core.llm.fallback import FallbackStrategy
-    from agent_core.llm.llm import LLM
-    from agent_core.llm.registry import LLMRegistry
-    from agent_core.llm.router import MultimodalRouter, RandomRouter, RouterLLM
-    from agent_core.log import get_logger
-    from agent_core.memory.condenser import Condenser, NoOpCondenser, PipelineCondenser
-    from agent_core.memory.condensers.attention import LLMAttentionCondenser
-    from agent_core.memory.condensers.forgetting import AmortizedForgettingCondenser, RecentEventsCondenser
-    from agent_core.memory.condensers.masking import BrowserOutputCondenser, ObservationMaskingCondenser
-    from agent_core.memory.condensers.structured import StructuredSummaryCondenser
-    from agent_core.memory.condensers.summarizing import LLMSummarizingCondenser
-    from agent_core.memory.condensers.window import ConversationWindowCondenser
-    from agent_core.security.analyzer import EnsembleSecurityAnalyzer, LLMSecurityAnalyzer, SecurityAnalyzer
-    from agent_core.security.confirmation import AlwaysConfirm, ConfirmationPolicy, ConfirmRisky, NeverConfirm
-    from agent_core.security.hooks import HookConfig
-    from agent_core.security.pattern import PatternSecurityAnalyzer
-    from agent_core.security.shell_rules import PolicyRailSecurityAnalyzer, ShellRuleAnalyzer
-    from agent_core.session.repository import GitSetup, Repository
-    from agent_core.session.status import ExecutionStatus
-    from agent_core.session.workspace import DockerWorkspace, LocalWorkspace
-    from agent_core.skills.agent_catalog import register_agent, register_agent_definition
-    from agent_core.skills.agent_definition import AgentDefinition
-    from agent_core.skills.context import AgentContext
-    from agent_core.skills.skill import Skill
-    from agent_core.skills.trigger import KeywordTrigger, PathTrigger, TaskTrigger
-    from agent_core.tools.definition import ToolDefinition
-    from agent_core.tools.execution import ToolExecutor
-    from agent_core.tools.registry import list_registered_tools, register_tool, resolve_tool
-    from agent_core.tools.spec import Tool, ToolAnnotations
+    from agent_core.agent.agent import Agent as Agent
+    from agent_core.agent.base import AgentBase as AgentBase
+    from agent_core.agent.codeact import CodeActAgent as CodeActAgent
+    from agent_core.agent.critic import AgentFinishedCritic as AgentFinishedCritic
+    from agent_core.agent.critic import CriticBase as CriticBase
+    from agent_core.agent.critic import CriticMixin as CriticMixin
+    from agent_core.agent.critic import EmptyPatchCritic as EmptyPatchCritic
+    from agent_core.agent.critic import IterativeRefinementConfig as IterativeRefinementConfig
+    from agent_core.agent.critic import PassCritic as PassCritic
+    from agent_core.agent.planning import PlanningAgent as PlanningAgent
+    from agent_core.agent.planning import get_planning_agent as get_planning_agent
+    from agent_core.agent.presets import get_default_agent as get_default_agent
+    from agent_core.agent.specialists import BrowsingAgent as BrowsingAgent
+    from agent_core.agent.specialists import LocAgent as LocAgent
+    from agent_core.agent.specialists import ReadOnlyAgent as ReadOnlyAgent
+    from agent_core.agent.specialists import VisualBrowsingAgent as VisualBrowsingAgent
+    from agent_core.conversation import Conversation as Conversation
+    from agent_core.errors import ConversationRunError as ConversationRunError
+    from agent_core.errors import DrydockError as DrydockError
+    from agent_core.errors import FunctionCallValidationError as FunctionCallValidationError
+    from agent_core.errors import LLMContextWindowError as LLMContextWindowError
+    from agent_core.errors import LLMError as LLMError
+    from agent_core.errors import LLMNoResponseError as LLMNoResponseError
+    from agent_core.errors import SkillValidationError as SkillValidationError
+    from agent_core.errors import ToolError as ToolError
+    from agent_core.events.control import AgentState as AgentState
+    from agent_core.events.control import Condensation as Condensation
+    from agent_core.events.control import CondensationRequest as CondensationRequest
+    from agent_core.events.control import ConversationErrorEvent as ConversationErrorEvent
+    from agent_core.events.control import HookExecutionEvent as HookExecutionEvent
+    from agent_core.events.event import Event as Event
+    from agent_core.events.event import LLMConvertibleEvent as LLMConvertibleEvent
+    from agent_core.events.llm_events import ActionEvent as ActionEvent
+    from agent_core.events.llm_events import AgentErrorEvent as AgentErrorEvent
+    from agent_core.events.llm_events import CondensationSummaryEvent as CondensationSummaryEvent
+    from agent_core.events.llm_events import CriticResult as CriticResult
+    from agent_core.events.llm_events import MessageEvent as MessageEvent
+    from agent_core.events.llm_events import ObservationEvent as ObservationEvent
+    from agent_core.events.llm_events import SystemPromptEvent as SystemPromptEvent
+    from agent_core.events.llm_events import TokenUsage as TokenUsage
+    from agent_core.events.llm_events import UserRejectObservation as UserRejectObservation
+    from agent_core.events.messages import ImageContent as ImageContent
+    from agent_core.events.messages import Message as Message
+    from agent_core.events.messages import MessageToolCall as MessageToolCall
+    from agent_core.events.messages import TextContent as TextContent
+    from agent_core.events.messages import content_to_str as content_to_str
+    from agent_core.events.risk import SecurityRisk as SecurityRisk
+    from agent_core.events.schema import Action as Action
+    from agent_core.events.schema import Observation as Observation
+    from agent_core.events.transient import TextDelta as TextDelta
+    from agent_core.llm.exchange import CallContext as CallContext
+    from agent_core.llm.fallback import FallbackStrategy as FallbackStrategy
+    from agent_core.llm.llm import LLM as LLM
+    from agent_core.llm.metrics import ConversationStats as ConversationStats
+    from agent_core.llm.metrics import Metrics as Metrics
+    from agent_core.llm.profiles import ProfileStore as ProfileStore
+    from agent_core.llm.registry import LLMRegistry as LLMRegistry
+    from agent_core.llm.response import LLMResponse as LLMResponse
+    from agent_core.llm.response import RetryNotice as RetryNotice
+    from agent_core.llm.router import MultimodalRouter as MultimodalRouter
+    from agent_core.llm.router import RandomRouter as RandomRouter
+    from agent_core.llm.router import RouterLLM as RouterLLM
+    from agent_core.log import get_logger as get_logger
+    from agent_core.memory.condenser import Condenser as Condenser
+    from agent_core.memory.condenser import CondenserBase as CondenserBase
+    from agent_core.memory.condenser import NoOpCondenser as NoOpCondenser
+    from agent_core.memory.condenser import PipelineCondenser as PipelineCondenser
+    from agent_core.memory.condensers.attention import LLMAttentionCondenser as LLMAttentionCondenser
+    from agent_core.memory.condensers.forgetting import AmortizedForgettingCondenser as AmortizedForgettingCondenser
+    from agent_core.memory.condensers.forgetting import RecentEventsCondenser as RecentEventsCondenser
+    from agent_core.memory.condensers.masking import BrowserOutputCondenser as BrowserOutputCondenser
+    from agent_core.memory.condensers.masking import ObservationMaskingCondenser as ObservationMaskingCondenser
+    from agent_core.memory.condensers.structured import StructuredSummaryCondenser as StructuredSummaryCondenser
+    from agent_core.memory.condensers.summarizing import LLMSummarizingCondenser as LLMSummarizingCondenser
+    from agent_core.memory.condensers.window import ConversationWindowCondenser as ConversationWindowCondenser
+    from agent_core.memory.view import View as View
+    from agent_core.security.analyzer import EnsembleSecurityAnalyzer as EnsembleSecurityAnalyzer
+    from agent_core.security.analyzer import LLMSecurityAnalyzer as LLMSecurityAnalyzer
+    from agent_core.security.analyzer import SecurityAnalyzer as SecurityAnalyzer
+    from agent_core.security.confirmation import AlwaysConfirm as AlwaysConfirm
+    from agent_core.security.confirmation import ConfirmationPolicy as ConfirmationPolicy
+    from agent_core.security.confirmation import ConfirmRisky as ConfirmRisky
+    from agent_core.security.confirmation import NeverConfirm as NeverConfirm
+    from agent_core.security.hooks import HookConfig as HookConfig
+    from agent_core.security.hooks import HookEvent as HookEvent
+    from agent_core.security.pattern import PatternSecurityAnalyzer as PatternSecurityAnalyzer
+    from agent_core.security.secrets import CallableSecret as CallableSecret
+    from agent_core.security.secrets import LookupSecret as LookupSecret
+    from agent_core.security.secrets import SecretSource as SecretSource
+    from agent_core.security.secrets import StaticSecret as StaticSecret
+    from agent_core.security.shell_rules import PolicyRailSecurityAnalyzer as PolicyRailSecurityAnalyzer
+    from agent_core.security.shell_rules import ShellRuleAnalyzer as ShellRuleAnalyzer
+    from agent_core.session.conversation_state import ConversationState as ConversationState
+    from agent_core.session.repository import GitSetup as GitSetup
+    from agent_core.session.repository import Repository as Repository
+    from agent_core.session.status import ExecutionStatus as ExecutionStatus
+    from agent_core.session.workspace import DockerWorkspace as DockerWorkspace
+    from agent_core.session.workspace import LocalWorkspace as LocalWorkspace
+    from agent_core.skills.agent_catalog import register_agent as register_agent
+    from agent_core.skills.agent_catalog import register_agent_definition as register_agent_definition
+    from agent_core.skills.agent_definition import AgentDefinition as AgentDefinition
+    from agent_core.skills.context import AgentContext as AgentContext
+    from agent_core.skills.loader import load_project_skills as load_project_skills
+    from agent_core.skills.loader import load_skill as load_skill
+    from agent_core.skills.loader import load_skills_from_folder as load_skills_from_folder
+    from agent_core.skills.loader import load_user_skills as load_user_skills
+    from agent_core.skills.skill import Skill as Skill
+    from agent_core.skills.trigger import KeywordTrigger as KeywordTrigger
+    from agent_core.skills.trigger import PathTrigger as PathTrigger
+    from agent_core.skills.trigger import TaskTrigger as TaskTrigger
+    from agent_core.tools.definition import ToolDefinition as ToolDefinition
+    from agent_core.tools.execution import ToolExecutor as ToolExecutor
+    from agent_core.tools.presets import get_default_tools as get_default_tools
+    from agent_core.tools.presets import get_planning_tools as get_planning_tools
+    from agent_core.tools.presets import register_planning_tools as register_planning_tools
+    from agent_core.tools.registry import list_registered_tools as list_registered_tools
+    from agent_core.tools.registry import register_tool as register_tool
+    from agent_core.tools.registry import resolve_tool as resolve_tool
+    from agent_core.tools.spec import DeclaredResources as DeclaredResources
+    from agent_core.tools.spec import Tool as Tool
+    from agent_core.tools.spec import ToolAnnotations as ToolAnnotations
 
     __version__: str
 
-__all__ = [
-    "LLM",
-    "Action",
-    "ActionEvent",
-    "Agent",
-    "AgentBase",
-    "AgentContext",
-    "AgentDefinition",
-    "AgentErrorEvent",
-    "AgentFinishedCritic",
-    "AlwaysConfirm",
-    "AmortizedForgettingCondenser",
-    "BrowserOutputCondenser",
-    "CodeActAgent",
-    "Condensation",
-    "CondensationRequest",
-    "CondensationSummaryEvent",
-    "Condenser",
-    "ConfirmRisky",
-    "ConfirmationPolicy",
-    "Conversation",
-    "ConversationErrorEvent",
-    "ConversationRunError",
-    "ConversationWindowCondenser",
-    "CriticBase",
-    "CriticMixin",
-    "DockerWorkspace",
-    "EmptyPatchCritic",
-    "EnsembleSecurityAnalyzer",
-    "Event",
-    "ExecutionStatus",
-    "FallbackStrategy",
-    "GitSetup",
-    "HookConfig",
-    "HookExecutionEvent",
-    "ImageContent",
-    "IterativeRefinementConfig",
-    "KeywordTrigger",
-    "LLMAttentionCondenser",
-    "LLMConvertibleEvent",
-    "LLMRegistry",
-    "LLMSecurityAnalyzer",
-    "LLMSummarizingCondenser",
-    "LocalWorkspace",
-    "Message",
-    "MessageEvent",
-    "MessageToolCall",
-    "MultimodalRouter",
-    "NeverConfirm",
-    "NoOpCondenser",
-    "Observation",
-    "ObservationEvent",
-    "ObservationMaskingCondenser",
-    "PassCritic",
-    "PathTrigger",
-    "PatternSecurityAnalyzer",
-    "PipelineCondenser",
-    "PlanningAgent",
-    "PolicyRailSecurityAnalyzer",
-    "RandomRouter",
-    "RecentEventsCondenser",
-    "Repository",
-    "RouterLLM",
-    "SecurityAnalyzer",
-    "SecurityRisk",
-    "ShellRuleAnalyzer",
-    "Skill",
-    "StructuredSummaryCondenser",
-    "SystemPromptEvent",
-    "TaskTrigger",
-    "TextContent",
-    "Tool",
-    "ToolAnnotations",
-    "ToolDefinition",
-    "ToolExecutor",
-    "UserRejectObservation",
-    "__version__",
-    "content_to_str",
-    "get_default_agent",
-    "get_logger",
-    "get_planning_agent",
-    "list_registered_tools",
-    "register_agent",
-    "register_agent_definition",
-    "register_tool",
-    "resolve_tool",
-]
-
 _MODULES = {
-    "agent.agent": ("Agent",),
-    "agent.base": ("AgentBase",),
-    "agent.codeact": ("CodeActAgent",),
+    "agent.agent": "Agent",
+    "agent.base": "AgentBase",
+    "agent.codeact": "CodeActAgent",
     "agent.critic": (
-        "AgentFinishedCritic",
-        "CriticBase",
-        "CriticMixin",
-        "EmptyPatchCritic",
-        "IterativeRefinementConfig",
-        "PassCritic",
+        "AgentFinishedCritic CriticBase CriticMixin EmptyPatchCritic IterativeRefinementConfig PassCritic "
     ),
-    "agent.planning": (
-        "PlanningAgent",
-        "get_planning_agent",
+    "agent.planning": "PlanningAgent get_planning_agent",
+    "agent.presets": "get_default_agent",
+    "agent.specialists": "BrowsingAgent LocAgent ReadOnlyAgent VisualBrowsingAgent",
+    "conversation": "Conversation",
+    "errors": (
+        "ConversationRunError DrydockError FunctionCallValidationError LLMContextWindowError LLMError "
+        "LLMNoResponseError SkillValidationError ToolError "
     ),
-    "agent.presets": ("get_default_agent",),
-    "conversation": ("Conversation",),
-    "errors": ("ConversationRunError",),
-    "events.control": (
-        "Condensation",
-        "CondensationRequest",
-        "ConversationErrorEvent",
-        "HookExecutionEvent",
-    ),
-    "events.event": (
-        "Event",
-        "LLMConvertibleEvent",
-    ),
+    "events.control": "AgentState Condensation CondensationRequest ConversationErrorEvent HookExecutionEvent",
+    "events.event": "Event LLMConvertibleEvent",
     "events.llm_events": (
-        "ActionEvent",
-        "AgentErrorEvent",
-        "CondensationSummaryEvent",
-        "MessageEvent",
-        "ObservationEvent",
-        "SystemPromptEvent",
-        "UserRejectObservation",
+        "ActionEvent AgentErrorEvent CondensationSummaryEvent CriticResult MessageEvent ObservationEvent "
+        "SystemPromptEvent TokenUsage UserRejectObservation "
     ),
-    "events.messages": (
-        "ImageContent",
-        "Message",
-        "MessageToolCall",
-        "TextContent",
-        "content_to_str",
-    ),
-    "events.risk": ("SecurityRisk",),
-    "events.schema": (
-        "Action",
-        "Observation",
-    ),
-    "llm.fallback": ("FallbackStrategy",),
-    "llm.llm": ("LLM",),
-    "llm.registry": ("LLMRegistry",),
-    "llm.router": (
-        "MultimodalRouter",
-        "RandomRouter",
-        "RouterLLM",
-    ),
-    "log": ("get_logger",),
-    "memory.condenser": (
-        "Condenser",
-        "NoOpCondenser",
-        "PipelineCondenser",
-    ),
-    "memory.condensers.attention": ("LLMAttentionCondenser",),
-    "memory.condensers.forgetting": (
-        "AmortizedForgettingCondenser",
-        "RecentEventsCondenser",
-    ),
-    "memory.condensers.masking": (
-        "BrowserOutputCondenser",
-        "ObservationMaskingCondenser",
-    ),
-    "memory.condensers.structured": ("StructuredSummaryCondenser",),
-    "memory.condensers.summarizing": ("LLMSummarizingCondenser",),
-    "memory.condensers.window": ("ConversationWindowCondenser",),
-    "security.analyzer": (
-        "EnsembleSecurityAnalyzer",
-        "LLMSecurityAnalyzer",
-        "SecurityAnalyzer",
-    ),
-    "security.confirmation": (
-        "AlwaysConfirm",
-        "ConfirmRisky",
-        "ConfirmationPolicy",
-        "NeverConfirm",
-    ),
-    "security.hooks": ("HookConfig",),
-    "security.pattern": ("PatternSecurityAnalyzer",),
-    "security.shell_rules": (
-        "PolicyRailSecurityAnalyzer",
-        "ShellRuleAnalyzer",
-    ),
-    "session.repository": (
-        "GitSetup",
-        "Repository",
-    ),
-    "session.status": ("ExecutionStatus",),
-    "session.workspace": (
-        "DockerWorkspace",
-        "LocalWorkspace",
-    ),
-    "skills.agent_catalog": (
-        "register_agent",
-        "register_agent_definition",
-    ),
-    "skills.agent_definition": ("AgentDefinition",),
-    "skills.context": ("AgentContext",),
-    "skills.skill": ("Skill",),
-    "skills.trigger": (
-        "KeywordTrigger",
-        "PathTrigger",
-        "TaskTrigger",
-    ),
-    "tools.definition": ("ToolDefinition",),
-    "tools.execution": ("ToolExecutor",),
-    "tools.registry": (
-        "list_registered_tools",
-        "register_tool",
-        "resolve_tool",
-    ),
-    "tools.spec": (
-        "Tool",
-        "ToolAnnotations",
-    ),
+    "events.messages": "ImageContent Message MessageToolCall TextContent content_to_str",
+    "events.risk": "SecurityRisk",
+    "events.schema": "Action Observation",
+    "events.transient": "TextDelta",
+    "llm.exchange": "CallContext",
+    "llm.fallback": "FallbackStrategy",
+    "llm.llm": "LLM",
+    "llm.metrics": "ConversationStats Metrics",
+    "llm.profiles": "ProfileStore",
+    "llm.registry": "LLMRegistry",
+    "llm.response": "LLMResponse RetryNotice",
+    "llm.router": "MultimodalRouter RandomRouter RouterLLM",
+    "log": "get_logger",
+    "memory.condenser": "Condenser CondenserBase NoOpCondenser PipelineCondenser",
+    "memory.condensers.attention": "LLMAttentionCondenser",
+    "memory.condensers.forgetting": "AmortizedForgettingCondenser RecentEventsCondenser",
+    "memory.condensers.masking": "BrowserOutputCondenser ObservationMaskingCondenser",
+    "memory.condensers.structured": "StructuredSummaryCondenser",
+    "memory.condensers.summarizing": "LLMSummarizingCondenser",
+    "memory.condensers.window": "ConversationWindowCondenser",
+    "memory.view": "View",
+    "security.analyzer": "EnsembleSecurityAnalyzer LLMSecurityAnalyzer SecurityAnalyzer",
+    "security.confirmation": "AlwaysConfirm ConfirmRisky ConfirmationPolicy NeverConfirm",
+    "security.hooks": "HookConfig HookEvent",
+    "security.pattern": "PatternSecurityAnalyzer",
+    "security.secrets": "CallableSecret LookupSecret SecretSource StaticSecret",
+    "security.shell_rules": "PolicyRailSecurityAnalyzer ShellRuleAnalyzer",
+    "session.conversation_state": "ConversationState",
+    "session.repository": "GitSetup Repository",
+    "session.status": "ExecutionStatus",
+    "session.workspace": "DockerWorkspace LocalWorkspace",
+    "skills.agent_catalog": "register_agent register_agent_definition",
+    "skills.agent_definition": "AgentDefinition",
+    "skills.context": "AgentContext",
+    "skills.loader": "load_project_skills load_skill load_skills_from_folder load_user_skills",
+    "skills.skill": "Skill",
+    "skills.trigger": "KeywordTrigger PathTrigger TaskTrigger",
+    "tools.definition": "ToolDefinition",
+    "tools.execution": "ToolExecutor",
+    "tools.presets": "get_default_tools get_planning_tools register_planning_tools",
+    "tools.registry": "list_registered_tools register_tool resolve_tool",
+    "tools.spec": "DeclaredResources Tool ToolAnnotations",
 }
-_HOMES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
+_HOMES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
     """A public name, loaded when it is asked for."""
     if name == "__version__":
         return import_module("agent_core.version").VERSION
+    if name == "__all__":
+        return sorted([*_HOMES, "__version__"])
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

@@ -111,6 +111,10 @@ class Condenser(Tagged):
         return self.handles_requests
 
 
+CondenserBase = Condenser
+"""The same class by the name that other programs know it by."""
+
+
 def _model(given: Any, llm: LLM | LLMRegistry | None) -> Any:
     """The model for a condenser that needs one; None when none is given."""
     if isinstance(given, str):

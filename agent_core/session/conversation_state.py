@@ -156,3 +156,7 @@ class ConversationView:
     @property
     def _facts(self) -> LogFacts:
         return self._fold.facts
+
+
+ConversationState = ConversationView
+"""The same class by the name that other programs know it by."""

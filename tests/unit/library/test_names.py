@@ -8,12 +8,12 @@ import sys
 import pytest
 
 import agent_core
-from agent_core import tools
+from agent_core import llm, tools
 from agent_core.events.llm_events import ActionEvent, MessageEvent, SystemPromptEvent
 from agent_core.events.messages import ImageContent, Message, MessageToolCall, TextContent
 
 
-@pytest.mark.parametrize("module", [agent_core, tools])
+@pytest.mark.parametrize("module", [agent_core, llm, tools])
 def test_every_public_name_can_be_had(module: object) -> None:
     names = getattr(module, "__all__", [])
     assert names == sorted(set(names), key=names.index)
@@ -27,8 +27,20 @@ def test_the_presets_of_agents_are_found_beside_those_of_tools() -> None:
     assert tools.get_planning_agent is agent_core.get_planning_agent
 
 
+def test_what_programs_need_beside_the_agent_is_found_by_the_names_they_know() -> None:
+    assert llm.content_to_str is agent_core.content_to_str
+    assert llm.ProfileStore is agent_core.ProfileStore
+    assert agent_core.CondenserBase is agent_core.Condenser
+    assert agent_core.get_default_tools is tools.get_default_tools
+    assert {"View", "Metrics", "ConversationStats", "ConversationState", "AgentState", "LLMResponse"} <= {
+        *agent_core.__all__,
+        *dir(agent_core),
+    }
+
+
 def test_importing_the_package_loads_nothing_else() -> None:
-    code = "import sys, agent_core, agent_core.tools; print('pydantic' in sys.modules, len(sys.modules) < 150)"
+    named = "agent_core, agent_core.llm, agent_core.tools"
+    code = f"import sys, {named}; print('pydantic' in sys.modules, len(sys.modules) < 150)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.split() == ["False", "True"], done.stderr
 
