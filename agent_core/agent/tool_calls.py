@@ -20,6 +20,8 @@ from agent_core.tools.definition import ToolDefinition
 TERMINAL_ALIASES = frozenset({"bash", "command", "execute", "execute_bash", "git", "reset"})
 EDITOR_ALIASES = frozenset({"str_replace", "str_replace_editor"})
 BARE_COMMANDS = frozenset({"find", "git", "ls", "pwd"})
+EXTRAS = ("security_risk", "summary")
+"""What a model may say of any call, whatever the tool's own arguments are."""
 MISSPELLED_RISK = ("security_rort", "securtiy_risk", "security_riks")
 RISKS: Mapping[str, SecurityRisk] = {risk.value: risk for risk in SecurityRisk}
 MAX_ERROR_CHARS = 2_000
@@ -51,7 +53,10 @@ def parse_call(call: MessageToolCall, tools: Mapping[str, ToolDefinition], *, pr
         arguments = _arguments_of(call.arguments)
     except ValueError as error:
         return _refused(call, call.name, f"its arguments are not a JSON object ({error})", keys=None)
-    name, arguments = _normalised(call.name, arguments, tools)
+    try:
+        name, arguments = _normalised(call.name, arguments, tools)
+    except ValueError as error:
+        return _refused(call, call.name, str(error), keys=sorted(arguments))
     definition = tools.get(name)
     if definition is None:
         text = f"Tool {call.name[:100]!r} not found. Available: {sorted(tools)}"
@@ -59,13 +64,14 @@ def parse_call(call: MessageToolCall, tools: Mapping[str, ToolDefinition], *, pr
         return ParsedCall(_stored(call, shown, arguments), shown, error=text)
     try:
         risk, summary, own = _without_extras(definition, arguments, predicts_risk=predicts_risk)
-        action = definition.action_from_arguments(_repaired(own, definition))
+        own = _repaired(own, definition)
+        action = definition.action_from_arguments(own)
     except ValidationError as error:
         return _refused(call, name, _explain(error), keys=sorted(arguments))
     except ValueError as error:
         return _refused(call, name, str(error), keys=sorted(arguments))
     return ParsedCall(
-        _stored(call, name, arguments),
+        _stored(call, name, {**arguments, **own}),
         name,
         action=action,
         security_risk=risk,
@@ -119,10 +125,11 @@ def _normalised(
         command = str(arguments.get("command", ""))
         prefixed = f"{short} {command}".strip() if short in {"git", "reset"} else command
         return "terminal", {**arguments, "command": prefixed}
+    extras = {key: arguments[key] for key in EXTRAS if key in arguments}
     if "terminal" in tools and short == "grep" and isinstance(arguments.get("pattern"), str):
-        return "terminal", {"command": _grep_command(arguments)}
-    if "terminal" in tools and short in BARE_COMMANDS and not arguments:
-        return "terminal", {"command": short}
+        return "terminal", {"command": _grep_command(arguments), **extras}
+    if "terminal" in tools and short in BARE_COMMANDS and arguments == extras:
+        return "terminal", {"command": short, **extras}
     if "file_editor" in tools and short in EDITOR_ALIASES:
         return "file_editor", _with_editor_command(short, arguments)
     return name, arguments
@@ -144,8 +151,10 @@ def _with_editor_command(name: str, arguments: dict[str, Any]) -> dict[str, Any]
         command = "insert"
     elif "file_text" in arguments:
         command = "create"
-    else:
+    elif arguments.keys() <= {"path", "view_range", *EXTRAS}:
         command = "view"
+    else:
+        raise ToolError("command is missing, and the other arguments do not say which one is meant")
     return {"command": command, **arguments}
 
 

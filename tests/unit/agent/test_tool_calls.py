@@ -49,6 +49,13 @@ def test_a_good_call_becomes_a_typed_action_without_the_extras() -> None:
             "file_editor",
             FileEditorAction(command="create", path="/a", file_text="x"),
         ),
+        ("ls", {"security_risk": "LOW", "summary": "what is there"}, "terminal", TerminalAction(command="ls")),
+        (
+            "str_replace_editor",
+            {"path": "/a", "view_range": [1, 2], "summary": "look"},
+            "file_editor",
+            FileEditorAction(command="view", path="/a", view_range=[1, 2]),
+        ),
         (
             "str_replace",
             {"path": "/a", "old_str": "x", "new_str": "y"},
@@ -87,11 +94,21 @@ def test_a_search_without_the_tool_for_it_becomes_a_command() -> None:
     parsed = parse("grep", {"pattern": "it's", "path": "/a b", "include": "*.py", "security_risk": "LOW"})
     assert isinstance(parsed.action, TerminalAction)
     assert parsed.action.command == """grep -rnE '--include=*.py' -- 'it'"'"'s' '/a b'"""
+    assert parsed.security_risk == "LOW"
+    assert json.loads(parsed.call.arguments)["security_risk"] == "LOW"
+
+
+def test_an_edit_that_says_neither_what_to_do_nor_only_where_is_refused() -> None:
+    parsed = parse("str_replace_editor", {"path": "/a", "new_str": "x"})
+    assert parsed.action is None
+    assert "command is missing" in parsed.error
+    assert "Parameters provided: ['new_str', 'path']" in parsed.error
 
 
 def test_json_text_for_a_list_is_read() -> None:
     parsed = parse("file_editor", {"command": "view", "path": "/a", "view_range": "[1, 5]"})
     assert parsed.action == FileEditorAction(command="view", path="/a", view_range=[1, 5])
+    assert json.loads(parsed.call.arguments) == {"command": "view", "path": "/a", "view_range": [1, 5]}
 
 
 def test_an_unknown_tool_is_named_with_those_there_are() -> None:
