@@ -129,7 +129,9 @@ class Assembly:
         finished: list[MessageToolCall] = []
         used: set[str] = set()
         for call in calls:
-            call_id = call.id if call.id and call.id not in used else f"call_{uuid.uuid4().hex[:24]}"
+            call_id = whole_characters(call.id)
+            if not call_id or call_id in used:
+                call_id = f"call_{uuid.uuid4().hex[:24]}"
             used.add(call_id)
             arguments = whole_characters("".join(call.arguments)) or "{}"
             finished.append(
@@ -138,7 +140,7 @@ class Assembly:
                     name=whole_characters(call.name),
                     arguments=arguments,
                     origin="responses" if call.item_id else "completion",
-                    responses_item_id=call.item_id,
+                    responses_item_id=whole_characters(call.item_id) if call.item_id else None,
                 )
             )
         return finished

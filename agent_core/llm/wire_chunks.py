@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any
-
-import orjson
 
 from agent_core.errors import LLMError
 from agent_core.llm.exchange import CallDelta, Chunk, Endpoint
@@ -70,7 +69,7 @@ def _calls(delta: Mapping[str, Any]) -> Iterator[CallDelta]:
         function = function if isinstance(function, dict) else {}
         arguments = function.get("arguments")
         if arguments is not None and not isinstance(arguments, str):
-            arguments = orjson.dumps(arguments).decode()
+            arguments = json.dumps(arguments, ensure_ascii=False)
         index, name = item.get("index"), function.get("name")
         yield CallDelta(
             index=index if isinstance(index, int) else None,

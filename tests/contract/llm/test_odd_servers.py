@@ -123,6 +123,14 @@ async def test_calls_of_the_wrong_type_do_no_harm(calls: Any) -> None:
     assert response.message.text == "hi"
 
 
+@pytest.mark.parametrize("arguments", [{"a": 10**30}, {"a": "\ud83d"}, [1], True])
+async def test_arguments_that_are_no_text_are_taken_as_the_json_that_they_are(arguments: Any) -> None:
+    message = {"tool_calls": [{"index": 0, "function": {"name": "ls", "arguments": arguments}}]}
+    response = await ask(Turn(body=json.dumps({"choices": [{"message": message, "finish_reason": "stop"}]})))
+    call = (response.message.tool_calls or [])[0]
+    assert isinstance(json.loads(call.arguments), type(arguments))
+
+
 async def test_calls_that_all_have_the_number_zero_are_kept_apart() -> None:
     names = [("ls", '{"a":1}'), ("ls", '{"a":2}'), ("cat", '{"b":3}')]
     pieces = [part({"tool_calls": [{"index": 0, "function": {"name": n, "arguments": a}}]}) for n, a in names]

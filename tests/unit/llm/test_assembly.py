@@ -57,6 +57,12 @@ def test_missing_ids_are_made_and_repeated_ones_replaced() -> None:
     assert ids[1] == "x"
 
 
+def test_ids_with_half_a_character_can_be_stored() -> None:
+    assembly = Assembly()
+    assembly.add(Chunk(calls=(CallDelta(0, "a\ud83d", "one", "{}", "item\ud83d"),), has_choice=True))
+    assert assembly.message.model_dump_json()
+
+
 def test_two_calls_that_share_an_index_but_not_their_id_are_two_calls() -> None:
     assert assembled(CallDelta(0, "a", "one", "{}"), CallDelta(0, "b", "two", "{}")) == [
         ("a", "one", "{}"),
