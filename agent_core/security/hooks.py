@@ -151,9 +151,11 @@ class HookConfig(Frozen):
             raise ValueError(f"hooks are not valid: {problems}") from None
 
     def followed_by(self, other: HookConfig) -> HookConfig:
-        """These hooks, and after them those of `other` (a plugin's, say)."""
-        events = [*self.hooks, *(event for event in other.hooks if event not in self.hooks)]
-        return HookConfig(hooks={event: (*self.hooks.get(event, ()), *other.hooks.get(event, ())) for event in events})
+        """These hooks, and after them those of `other` (a plugin's, say) that are not among them already."""
+        both = dict(self.hooks)
+        for event, matchers in other.hooks.items():
+            both[event] = tuple(dict.fromkeys((*both.get(event, ()), *matchers)))
+        return HookConfig(hooks=both)
 
     def for_event(self, event: HookEvent, tool_name: str = "") -> tuple[CommandHook | PromptHook | AgentHook, ...]:
         """The hooks to run, in their order."""

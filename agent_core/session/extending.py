@@ -24,6 +24,7 @@ from agent_core.session.conversation_state import ConversationView
 from agent_core.skills.agent_catalog import is_registered, register_agent_definition
 from agent_core.skills.context import AgentContext
 from agent_core.skills.plugin import Plugin, read_plugin
+from agent_core.skills.skill import Skill
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +44,8 @@ class Extending(ABC):
         """Take in the plugin in a folder of this host; from the next run on the agent has what it brings.
 
         Its skills, commands, servers and kinds of sub-agents give way to others of the same name; its hooks come after
-        those that are there. An agent that has begun already is told of its skills.
+        those that are there. An agent that has begun already is told of its skills. What it has already, from the same
+        plugin before, it neither gets nor is told again.
 
         Raises:
             SkillValidationError: there is no plugin, or it cannot be used; the message names the file.
@@ -52,7 +54,9 @@ class Extending(ABC):
         plugin = read_plugin(Path(folder).expanduser())
         hooks, servers = _hooks(plugin), _servers(plugin)
         self._make_tools()
-        self._do(self._load(plugin, hooks, self.agent.with_additions(plugin.skills, servers)))
+        known = {skill.name for skill in self.agent.agent_context.skills} if self.agent.agent_context else set()
+        new = [skill for skill in plugin.skills if skill.name not in known]
+        self._do(self._load(plugin.name, new, hooks, self.agent.with_additions(new, servers)))
         self.agent = self.state.agent = self._work.agent
         for definition in plugin.agents:
             if is_registered(definition.name):
@@ -61,14 +65,14 @@ class Extending(ABC):
                 register_agent_definition(definition)
         return plugin
 
-    async def _load(self, plugin: Plugin, hooks: HookConfig, agent: AgentBase) -> None:
+    async def _load(self, name: str, skills: list[Skill], hooks: HookConfig, agent: AgentBase) -> None:
         work = self._work
         await operations.use_agent(work, agent)
         work.settings = replace(work.settings, hooks=work.settings.hooks.followed_by(hooks))
         has_begun = (await work.log.present()).last_id >= 0
-        told = AgentContext(skills=plugin.skills, current_datetime=None).get_system_message_suffix()
+        told = AgentContext(skills=skills, current_datetime=None).get_system_message_suffix()
         if has_begun and told:
-            text = f"The plugin {plugin.name} was added to this conversation.\n\n{told}"
+            text = f"The plugin {name} was added to this conversation.\n\n{told}"
             await work.write(MessageEvent(source="environment", sender=SENDER, llm_message=Message.user(text)))
 
     @abstractmethod

@@ -152,6 +152,21 @@ def test_a_plugin_that_cannot_be_used_changes_nothing(plugin: Path, name: str, c
             one.load_plugin(plugin / "nonesuch")
 
 
+def test_a_plugin_that_is_loaded_again_brings_only_what_is_new(plugin: Path) -> None:
+    (plugin / ".mcp.json").unlink()
+    with conversation(who(Script(DONE))) as one:
+        one.load_plugin(plugin)
+        one.send_message("Go.")
+        one.load_plugin(plugin)
+        assert len(one.state.hook_config.for_event(HookEvent.PRE_TOOL_USE, "terminal")) == 1
+        assert not [event for event in one.state.log if isinstance(event, MessageEvent) and event.sender == "plugin"]
+        write(plugin, "skills/new.md", "Something new.")
+        one.load_plugin(plugin)
+        (told,) = [event for event in one.state.log if isinstance(event, MessageEvent) and event.sender == "plugin"]
+        assert "Something new." in told.llm_message.text
+        assert "Mind the margins." not in told.llm_message.text
+
+
 def test_a_kind_of_sub_agent_that_is_there_stays(plugin: Path, caplog: pytest.LogCaptureFixture) -> None:
     with conversation(who(Script())) as one, caplog.at_level(logging.WARNING):
         one.load_plugin(plugin)
