@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from agent_core.agent.step_form import StepInput, StepOutcome
 from agent_core.agent.switch_llm import ModelChoice
 from agent_core.agent.vision import renderer
 from agent_core.controller.account import Account
+from agent_core.controller.branch_reader import BranchReader
 from agent_core.controller.guards import check_progress, nudge
 from agent_core.controller.live import Deltas, Retries, whole
 from agent_core.controller.remarks import blind, rephrase
@@ -25,9 +26,7 @@ from agent_core.errors import (
     LLMContentPolicyError,
     LLMContextWindowError,
     LLMMalformedHistoryError,
-    StreamClosedError,
 )
-from agent_core.events.branches import Branches, read_branch
 from agent_core.events.control import AgentState, AgentStateChanged, CondensationRequest
 from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, MessageEvent, SystemPromptEvent
 from agent_core.events.risk import SecurityRisk
@@ -66,12 +65,10 @@ class Step:
     ) -> None:
         """`cache_key` and `payer` are those of `Account`."""
         self._view = View()
-        self._branches = Branches()
-        self._viewed = 0
         self._replay = ReplayManager()
         self._detects_loops = stuck_detection
         self._stuck = StuckDetector() if stuck_detection else None
-        self._unviewed = stream.subscribe(after=-1)
+        self._log = BranchReader(stream, self._see, self._forget)
         self._stream = stream
         self._agent = agent
         self._models = ModelChoice(agent, stream.secrets.add)
@@ -115,14 +112,9 @@ class Step:
         """What an agent is told on a branch that begins before it was told; `secrets` are descriptions by name."""
         return self._agent.system_prompt_event(self._schemas, version=self._version, secrets=secrets)
 
-    @contextmanager
-    def following(self) -> Iterator[None]:
+    def following(self) -> AbstractContextManager[None]:
         """Within this, the stream keeps what the next step has still to read."""
-        self._stream.attach(self._unviewed)
-        try:
-            yield
-        finally:
-            self._stream.detach(self._unviewed)
+        return self._log.following()
 
     async def take(self, state: ConversationState) -> None:
         """Ask the model and store what comes of it.
@@ -135,7 +127,7 @@ class Step:
             EventStoreError: its answer could not be stored.
         """
         seen = state.last_event_id
-        await self._view_until(seen)
+        await self._log.read(until=seen)
         if self._replay.should_replay():
             await self._repeat(state, seen)
             return
@@ -178,7 +170,9 @@ class Step:
             raise
         if not any(_is_shown(event) for event in outcome.events):
             deltas.discard()  # nothing of it is in the log
-        await self._view_until(stored)  # the tools are at work: what is done now need not be done when they have ended
+        await self._log.read(
+            until=stored
+        )  # the tools are at work: what is done now need not be done when they have ended
 
     async def _repeat(self, state: ConversationState, seen: int) -> None:
         """Store what is recorded in place of the model's answer."""
@@ -195,22 +189,10 @@ class Step:
             context=self.account.context,
         )
 
-    async def _view_until(self, event_id: int) -> None:
-        """Bring the view up to this event: it is read when the model is asked, so to open a long log costs nothing."""
-        while self._unviewed.position < event_id:
-            event = await anext(self._unviewed, None)
-            if event is None:
-                raise StreamClosedError(f"the log of conversation {self._stream.conversation_id} is gone")
-            counts = self._branches.fold(event)  # type: ignore[arg-type] # no notices were asked for
-            if counts and self._branches.rewinds == self._viewed:
-                self._see(event)  # type: ignore[arg-type] # likewise
-        if self._branches.rewinds != self._viewed:
-            self._view, self._replay = View(), ReplayManager()
-            self._stuck = StuckDetector() if self._detects_loops else None
-            self._work_with(self._models.forgotten())
-            async for event in read_branch(self._stream, self._branches):
-                self._see(event)
-            self._viewed = self._branches.rewinds  # only now: who was cancelled meanwhile begins anew
+    def _forget(self) -> None:
+        self._view, self._replay = View(), ReplayManager()
+        self._stuck = StuckDetector() if self._detects_loops else None
+        self._work_with(self._models.forgotten())
 
     def _see(self, event: AnyEvent) -> None:
         self._view.add(event)

@@ -53,7 +53,7 @@ class Subscription:
         self._wants_notices = transients
         self._notices: deque[_Pending] = deque()
         self._events: deque[AnyEvent] = deque()
-        self._more = asyncio.Event()
+        self._waiting: asyncio.Future[None] | None = None
 
     @property
     def read_ahead(self) -> int:
@@ -89,16 +89,14 @@ class Subscription:
                 event = self._events.popleft()
                 self.position = event.id
                 return event
-            self._more.clear()
-            page = await self._stream.page(after=self.position)
-            if page:
+            if self._stream.last_id > self.position and (page := await self._stream.page(after=self.position)):
                 self._events.extend(page)
             elif self._notices:
                 return self._notices.popleft().notice
             elif self._stream.closed:
                 raise StopAsyncIteration
             else:
-                await self._more.wait()
+                await self._sleep()
 
     def _due_notice(self) -> Transient | None:
         """The oldest notice, if everything stored before it was read already."""
@@ -106,9 +104,18 @@ class Subscription:
             return self._notices.popleft().notice
         return None
 
+    async def _sleep(self) -> None:
+        """Wait for `wake`; there is no turn of the loop between the look that found nothing and this."""
+        waiting = self._waiting = asyncio.get_running_loop().create_future()
+        try:
+            await waiting
+        finally:
+            self._waiting = None
+
     def wake(self) -> None:
         """There may be something new (called by the stream)."""
-        self._more.set()
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
 
     def offer(self, notice: Transient) -> None:
         """Take a transient notice (called by the stream); joined with the last one where that is the same text."""
@@ -119,12 +126,12 @@ class Subscription:
             joined = _joined(self._notices[-1].notice, notice)
             if joined is not None:
                 self._notices[-1] = _Pending(after, joined)
-                self._more.set()
+                self.wake()
                 return
         self._notices.append(_Pending(after, notice))
         if len(self._notices) > MAX_PENDING_NOTICES:
             self._notices.popleft()
-        self._more.set()
+        self.wake()
 
 
 def _joined(first: Transient, second: Transient) -> Transient | None:

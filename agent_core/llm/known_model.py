@@ -36,9 +36,10 @@ class KnownModel(LLMConfig):
     @property
     def features(self) -> ModelFeatures:
         """What the model can do, own settings first; looked up once per model."""
-        if self._abilities is None:
-            self._abilities = abilities_of(self)
-        return self._abilities
+        known = self._abilities  # looked up once: pydantic finds private attributes slowly
+        if known is None:
+            known = self._abilities = abilities_of(self)
+        return known
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy with these fields changed; both count together (see `metrics`)."""

@@ -180,14 +180,14 @@ class ConversationStats:
 
     def snapshot(self) -> MetricsSnapshot:
         """The figures, together and by usage id, as they go into the log; the turn is that of the newest call."""
-        usage = TokenUsage()
-        for one in self._metrics.values():
-            usage += one.accumulated_token_usage
-        newest = {name: getattr(self._newest, name) for name in ("model", "per_turn_token", "response_id")}
+        usages = [one.accumulated_token_usage for one in self._metrics.values()]
+        usage = sum(usages[1:], usages[0]) if usages else TokenUsage()
+        newest = self._newest
+        turn = {"model": newest.model, "per_turn_token": newest.per_turn_token, "response_id": newest.response_id}
         return MetricsSnapshot(
             accumulated_cost=self.accumulated_cost,
             max_budget=self.max_budget,
-            usage=usage.model_copy(update=newest),
+            usage=usage.model_copy(update=turn),
             by_usage_id={
                 usage_id: UsageFigures(accumulated_cost=one.accumulated_cost, usage=one.accumulated_token_usage)
                 for usage_id, one in self._metrics.items()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from agent_core.errors import LLMError
 from agent_core.events.llm_events import MetricsSnapshot, TokenUsage
 from agent_core.events.messages import Message
+
+_NOTHING = MetricsSnapshot()
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class LLMResponse:
     latency: float
     finish_reason: str
     model: str
-    metrics: MetricsSnapshot = field(default_factory=MetricsSnapshot)
+    metrics: MetricsSnapshot = _NOTHING
 
     @property
     def raw_response(self) -> dict[str, Any]:

@@ -172,12 +172,13 @@ class TerminalExecutor(SandboxExecutor[TerminalAction, TerminalObservation]):
 
 def _longer_than_idle(timeout: float | None) -> str:
     """Why a command must not take so long: the runtime would be stopped as idle meanwhile (agent-core 4.1)."""
-    given = os.environ.get(IDLE_TIMEOUT_VARIABLE, "")
+    if timeout is None:
+        return ""
     try:
-        idle = float(given)
+        idle = float(os.environ.get(IDLE_TIMEOUT_VARIABLE, ""))
     except ValueError:
         return ""
-    if timeout is None or idle <= 0 or timeout <= IDLE_SHARE * idle:
+    if idle <= 0 or timeout <= IDLE_SHARE * idle:
         return ""
     return (
         f"The command was NOT executed: its timeout of {timeout:g} seconds is more than {IDLE_SHARE:.0%} of the"

@@ -59,10 +59,14 @@ class BrowserOutputCondenser(MaskingCondenser):
         shown = [
             index
             for index, event in enumerate(events)
-            if isinstance(event, ObservationEvent) and f"{event.tool_name}_".startswith("browser_")
+            if isinstance(event, ObservationEvent) and _is_of_browser(event.tool_name)
         ]
         old = shown[: max(0, len(shown) - self.attention_window)]
         return {index: f"Visited {_address(events[index])}. What the page showed is left out here." for index in old}
+
+
+def _is_of_browser(tool_name: str) -> bool:
+    return tool_name.startswith("browser") and tool_name[7:8] in ("", "_")
 
 
 def _address(event: ViewEvent) -> str:
