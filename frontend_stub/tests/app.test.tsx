@@ -4,6 +4,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { App } from "../src/App";
 import { createServices } from "../src/app/services";
 import type { Services } from "../src/app/services";
+import { isRepository } from "../src/components/conversation/repository";
 import { info } from "./builders";
 
 type Route = (body: unknown, token: string | null) => { readonly status?: number; readonly body: unknown };
@@ -70,6 +71,55 @@ describe("the first page", () => {
     });
     expect(sent).toEqual({ initial_user_msg: "build a boat" });
     expect(await screen.findByTestId("not-found")).toBeTruthy();
+  });
+});
+
+describe("a repository to begin with", () => {
+  beforeEach(() => {
+    routes["POST /api/conversations"] = (body) => {
+      sent = body;
+      return { status: 500, body: { error: "not now" } };
+    };
+  });
+  let sent: unknown;
+
+  it("is asked for when somebody wants one, and sent with its branch", async () => {
+    render(<App services={services} />);
+    expect(screen.queryByTestId("repository-name")).toBeNull();
+    await userEvent.click(screen.getByTestId("add-repository"));
+    await userEvent.type(screen.getByTestId("repository-name"), " ann/boats ");
+    await userEvent.type(screen.getByTestId("repository-branch"), "next");
+    await userEvent.type(screen.getByTestId("composer-input"), "build{Enter}");
+    expect((await screen.findByTestId("create-error")).textContent).toContain("not now");
+    expect(sent).toEqual({ initial_user_msg: "build", repository: "ann/boats", selected_branch: "next" });
+    await userEvent.click(screen.getByLabelText("Begin without a repository"));
+    await userEvent.type(screen.getByTestId("composer-input"), "{Enter}");
+    await vi.waitFor(() => {
+      expect(sent).toEqual({ initial_user_msg: "build" });
+    });
+  });
+
+  it("is looked at before anything is sent", async () => {
+    sent = null;
+    render(<App services={services} />);
+    await userEvent.click(screen.getByTestId("add-repository"));
+    await userEvent.type(screen.getByTestId("repository-name"), "https://me@host/boats");
+    expect(screen.getByText(/without a user's name/)).toBeTruthy();
+    await userEvent.type(screen.getByTestId("composer-input"), "build{Enter}");
+    expect(sent).toBeNull();
+  });
+
+  it.each([
+    ["ann/boats", true],
+    ["group/sub/boats.git", true],
+    ["https://git.example.com/boats", true],
+    ["http://127.0.0.1:8080/ann/boats.git/", true],
+    ["boats", false],
+    ["ann/../boats", false],
+    ["git@host:ann/boats", false],
+    ["ann boats/x", false],
+  ])("may be %s: %s", (text, expected) => {
+    expect(isRepository(text)).toBe(expected);
   });
 });
 

@@ -11,6 +11,7 @@ import type {
   ServerConfig,
   Settings,
   SettingsChange,
+  StartingPoint,
 } from "../protocol/rest";
 import { toPorts } from "../protocol/ports";
 import type { Ports } from "../protocol/ports";
@@ -140,9 +141,13 @@ export class Api {
     return toPorts(await this.#request("GET", `/api/conversations/${encodeURIComponent(id)}/ports`));
   }
 
-  /** Creates a conversation; its agent starts on the message at once. */
-  async createConversation(initialMessage: string | null): Promise<ConversationCreated> {
-    const body = initialMessage === null ? {} : { initial_user_msg: initialMessage };
+  /** Creates a conversation, with a repository if one is named; its agent starts on the message at once. */
+  async createConversation(initialMessage: string | null, start: StartingPoint | null = null): Promise<ConversationCreated> {
+    const body = {
+      ...(initialMessage === null ? {} : { initial_user_msg: initialMessage }),
+      ...(start === null ? {} : { repository: start.repository }),
+      ...(start === null || start.branch === "" ? {} : { selected_branch: start.branch }),
+    };
     const fields = asFields(await this.#request("POST", "/api/conversations", body));
     return {
       conversation_id: stringField(fields, "conversation_id"),

@@ -5,10 +5,12 @@ import { useDocumentTitle } from "../app/hooks";
 import { useServices } from "../app/services";
 import { Lines } from "../components/common/Lines";
 import { Composer } from "../components/conversation/Composer";
+import { chosen, isRepository } from "../components/conversation/repository";
+import { AddRepository, RepositoryFields } from "../components/conversation/RepositoryChoice";
 import { DrawerButton } from "../components/shell/Shell";
 import { errorText } from "../net/http";
 import { DEMO_MODEL_PREFIX } from "../protocol/rest";
-import type { ServerConfig, Settings } from "../protocol/rest";
+import type { ServerConfig, Settings, StartingPoint } from "../protocol/rest";
 import { useReadable } from "../state/store";
 
 const EXAMPLES: readonly (readonly [string, string])[] = [
@@ -31,13 +33,16 @@ export function HomePage() {
   const [, navigate] = useLocation();
   const [creating, setCreating] = useState(false);
   const [error, setError] = useState("");
+  const [repository, setRepository] = useState<StartingPoint | null>(null);
+  const start = chosen(repository);
+  const choice = { value: repository, disabled: creating, onChange: setRepository };
   useDocumentTitle("");
 
   const create = async (text: string) => {
     setCreating(true);
     setError("");
     try {
-      const { conversation_id: id } = await services.api.createConversation(text);
+      const { conversation_id: id } = await services.api.createConversation(text, start);
       services.created.set(id, text);
       void services.conversations.refresh();
       navigate(`/conversations/${id}`);
@@ -62,12 +67,15 @@ export function HomePage() {
             draftKey="drydock.draft.home"
             label="What shall we build?"
             placeholder="Describe a task. The agent works on it in a sandbox of its own."
-            disabled={false}
+            disabled={start !== null && !isRepository(start.repository)}
+            hint={start !== null && !isRepository(start.repository) ? "Name the repository first" : ""}
             busy={creating}
             onSend={(text) => void create(text)}
           >
+            <AddRepository {...choice} />
             <span className="composer-hint">Enter sends, Shift+Enter begins a new line</span>
           </Composer>
+          <RepositoryFields {...choice} />
         </div>
         {error !== "" && (
           <p className="form-error" role="alert" data-testid="create-error">

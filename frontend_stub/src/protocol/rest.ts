@@ -25,6 +25,13 @@ export interface ConversationCreated {
   readonly conversation_status: ConversationStatus;
 }
 
+/** The repository that a conversation begins with. */
+export interface StartingPoint {
+  readonly repository: string;
+  /** Empty: the repository's own choice. */
+  readonly branch: string;
+}
+
 export interface EventPage {
   readonly events: readonly unknown[];
   readonly has_more: boolean;

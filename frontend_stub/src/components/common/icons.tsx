@@ -212,3 +212,12 @@ export const ScreenIcon = (props: IconProps) => (
     <path d="M7.5 16.5h5M10 13.5v3" />
   </Icon>
 );
+
+export const BranchIcon = (props: IconProps) => (
+  <Icon {...props}>
+    <circle cx="6" cy="4.5" r="1.8" />
+    <circle cx="6" cy="15.5" r="1.8" />
+    <circle cx="14" cy="6.5" r="1.8" />
+    <path d="M6 6.3v7.4M14 8.3c0 3-3 3.4-7.6 5.4" />
+  </Icon>
+);
