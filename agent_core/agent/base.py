@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BeforeValidator, Field, ModelWrapValidatorHandler, SerializeAsAny, model_validator
+from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 
 from agent_core.agent.abilities import AgentAbilities
 from agent_core.agent.critic import AnyCritic
@@ -80,14 +80,6 @@ class AgentBase(AgentAbilities, Prompted):
     def list_agents(cls) -> list[str]:
         """The names of all agent classes, sorted."""
         return sorted(AgentBase.agents)
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _is_of_its_kind(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        if not inspect.isabstract(cls) or not isinstance(data, dict):
-            return handler(data)
-        revived: Self = cls.revive(data)
-        return revived
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:

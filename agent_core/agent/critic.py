@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, SerializeAsAny
 from agent_core.events.event import Event
 from agent_core.events.llm_events import ActionEvent, CriticResult, MessageEvent
 from agent_core.events.messages import Frozen
-from agent_core.events.schema import Tagged
+from agent_core.events.schema import Family
 from agent_core.events.serialization import AnyEvent
 from agent_core.tools.finish import FinishAction
 
@@ -29,7 +29,7 @@ class IterativeRefinementConfig(Frozen):
     max_iterations: int = Field(default=3, ge=1)
 
 
-class CriticBase(Tagged):
+class CriticBase(Family):
     """Judges an agent's work. Frozen and serialisable; subclasses are found again by their `kind`.
 
     A subclass defines `evaluate`, or, if it has to ask somebody else, overrides `aevaluate` too.

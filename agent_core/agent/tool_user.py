@@ -17,7 +17,7 @@ from agent_core.agent.toolbox import (
     skill_tools,
     toolset,
 )
-from agent_core.events.schema import Tagged
+from agent_core.events.schema import Family
 from agent_core.skills.context import AgentContext
 from agent_core.skills.skill import Skill
 from agent_core.tools.definition import ToolDefinition
@@ -26,7 +26,7 @@ from agent_core.tools.registry import canonical_name
 from agent_core.tools.spec import NamesRegex
 
 
-class ToolUser(Tagged):
+class ToolUser(Family):
     """Configuration with tools in it, which are made when they are first needed.
 
     Attributes:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from datetime import UTC, datetime
-from typing import Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import AwareDatetime, Field
+from pydantic_core import from_json
 
 from agent_core.events.messages import Frozen, Message
 
@@ -37,6 +38,33 @@ class Event(Frozen):
     timestamp: AwareDatetime = Field(default_factory=utc_now)
     source: Source = "environment"
     cause: int | None = None
+
+    kinds: ClassVar[dict[str, type[Event]]] = {}
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        if (kind := cls.model_fields.get("kind")) is not None:
+            Event.kinds[str(kind.default)] = cls
+
+    @classmethod
+    def model_validate(cls, obj: Any, **options: Any) -> Self:
+        """The event that plain data describe; those of a kind of its own become one of that class.
+
+        Raises:
+            pydantic.ValidationError: naming the field and the problem.
+        """
+        found = Event.kinds.get(str(obj.get("kind"))) if isinstance(obj, dict) else None
+        if found is None or found is cls or not issubclass(found, cls):
+            return super().model_validate(obj, **options)
+        return found.model_validate(obj, **options)
+
+    @classmethod
+    def model_validate_json(cls, json_data: str | bytes | bytearray, **options: Any) -> Self:
+        """`model_validate` of what the JSON text says."""
+        if "kind" in cls.model_fields:
+            return super().model_validate_json(json_data, **options)
+        return cls.model_validate(from_json(json_data), **options)
 
     def __str__(self) -> str:
         """A short form for people: its fields, cut at 500 characters."""

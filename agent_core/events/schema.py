@@ -7,12 +7,22 @@ registry finds the class again when an event is read back. A stored value whose 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BaseModel, BeforeValidator, Field, SerializeAsAny, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    Field,
+    ModelWrapValidatorHandler,
+    SerializeAsAny,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import from_json
 
 from agent_core.events.messages import Content, Frozen, ImageContent, TextContent
 
@@ -43,6 +53,23 @@ class Tagged(Frozen):
         Tagged.classes[cls.__name__] = known[0]
 
     @classmethod
+    def model_validate(cls, obj: Any, **options: Any) -> Self:
+        """The object that plain data describe; the data of a subclass become one of that subclass.
+
+        Raises:
+            pydantic.ValidationError: naming the field and the problem.
+        """
+        found = Tagged.classes.get(str(obj.get("kind"))) if isinstance(obj, dict) else None
+        if found is None or found is cls or not issubclass(found, cls):
+            return super().model_validate(obj, **options)
+        return found.model_validate(obj, **options)
+
+    @classmethod
+    def model_validate_json(cls, json_data: str | bytes | bytearray, **options: Any) -> Self:
+        """`model_validate` of what the JSON text says."""
+        return cls.model_validate(from_json(json_data), **options)
+
+    @classmethod
     def revive(cls, value: Any) -> Any:
         """`value`, or, if it is the data of a subclass, that subclass made from it; for a field's validator.
 
@@ -56,6 +83,18 @@ class Tagged(Frozen):
             known = sorted(name for name, one in Tagged.classes.items() if issubclass(one, cls) and one is not cls)
             raise ValueError(f"kind: {value.get('kind')!r} is none of {known}")
         return found.model_validate(value)
+
+
+class Family(Tagged):
+    """Configuration of which an abstract class reads the data of its subclasses, also where it is a field's type."""
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _is_of_its_kind(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        if inspect.isabstract(cls) and isinstance(data, dict):
+            revived: Self = cls.revive(data)
+            return revived
+        return handler(data)
 
 
 class Action(Tagged):

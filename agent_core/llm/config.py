@@ -8,7 +8,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, SerializationInfo, field_serializer, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    SecretStr,
+    SerializationInfo,
+    field_serializer,
+    field_validator,
+    model_validator,
+)
 
 from agent_core.llm.fallback import FallbackStrategy
 from agent_core.llm.features import CAPABILITIES, THINKING_MODES
@@ -37,6 +47,15 @@ class LLMConfig(BaseModel):
         cls.model_fields["kind"].default = cls.__name__
         cls.model_rebuild(force=True)
         LLMConfig.classes[cls.__name__] = cls
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _is_of_its_kind(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        """The data of a subclass (a router, say) become one of that class."""
+        if isinstance(data, dict) and data.get("kind") not in (None, "", cls.__name__):
+            revived: Self = cls.revive(data)
+            return revived
+        return handler(data)
 
     @classmethod
     def revive(cls, value: Any) -> Any:

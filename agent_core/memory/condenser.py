@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 
 from agent_core.errors import DrydockError, LLMError
 from agent_core.events.control import Condensation
-from agent_core.events.schema import Tagged
+from agent_core.events.schema import Family
 from agent_core.events.serialization import AnyEvent
 from agent_core.llm.calling import run_alone
 from agent_core.llm.llm import LLM, CallContext
@@ -39,7 +39,7 @@ class Requirement(Enum):
     """It would be better."""
 
 
-class Condenser(Tagged):
+class Condenser(Family):
     """Makes a long view fit: another `View` for this step alone, or a `Condensation` that is stored and ends the step.
 
     The view it is given is not changed. Subclasses are found again by their `kind`.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, ClassVar, Self
 
-from pydantic import model_validator
+from pydantic import ModelWrapValidatorHandler, model_validator
 
 from agent_core.events.messages import Frozen
 
@@ -13,7 +14,8 @@ class Recreatable(Frozen):
     """A frozen model whose `kind` is its class name.
 
     A family is a direct subclass with a `classes` of its own; its subclasses register themselves there by name, also
-    those that a library user adds. Two `kind`s of one family cannot have the same name: the later one is meant.
+    those that a library user adds. An abstract class of it reads the data of its subclasses. Two `kind`s of one family
+    cannot have the same name: the later one is meant.
     """
 
     kind: str = ""
@@ -26,6 +28,14 @@ class Recreatable(Frozen):
         cls.model_fields["kind"].default = cls.__name__
         cls.model_rebuild(force=True)
         cls.classes[cls.__name__] = cls
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _read_by_its_kind(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        if inspect.isabstract(cls) and isinstance(data, dict):
+            recreated: Self = cls.recreate(data)
+            return recreated
+        return handler(data)
 
     @model_validator(mode="after")
     def _is_of_its_kind(self) -> Self:
