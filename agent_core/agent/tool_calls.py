@@ -122,9 +122,10 @@ def _normalised(
     if short in tools:
         return short, arguments
     if "terminal" in tools and short in TERMINAL_ALIASES:
-        command = str(arguments.get("command", ""))
-        prefixed = f"{short} {command}".strip() if short in {"git", "reset"} else command
-        return "terminal", {**arguments, "command": prefixed}
+        command = arguments.get("command", "")
+        if short in {"git", "reset"} and isinstance(command, str) and command.split()[:1] != [short]:
+            return "terminal", {**arguments, "command": f"{short} {command}".strip()}
+        return "terminal", arguments
     extras = {key: arguments[key] for key in EXTRAS if key in arguments}
     if "terminal" in tools and short == "grep" and isinstance(arguments.get("pattern"), str):
         return "terminal", {"command": _grep_command(arguments), **extras}
@@ -163,7 +164,7 @@ def _without_extras(
 ) -> tuple[SecurityRisk, str, dict[str, Any]]:
     own = dict(arguments)
     declared = definition.parameters["properties"]  # a remote tool may have arguments of these names itself
-    given = "" if "security_risk" in declared else str(own.pop("security_risk", "")).upper()
+    given = "" if "security_risk" in declared else str(own.pop("security_risk", "")).strip().upper()
     counts = given and predicts_risk and not definition.annotations.readOnlyHint
     risk = RISKS.get(given) if counts else SecurityRisk.UNKNOWN
     if risk is None:

@@ -11,6 +11,7 @@ from pydantic._internal._model_construction import ModelMetaclass  # there is no
 from pydantic_core import PydanticUndefined
 from typing_extensions import TypeVar
 
+from agent_core.errors import ToolError
 from agent_core.events.schema import Action, Observation, parameters_of
 from agent_core.tools.execution import execute, execute_now
 from agent_core.tools.naming import tool_name_of
@@ -162,9 +163,12 @@ class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolC
         """The typed action for the model's arguments.
 
         Raises:
-            pydantic.ValidationError: naming the field and the problem.
+            ValueError: naming the field and the problem.
         """
-        return self.action_type.model_validate(dict(arguments))
+        given = dict(arguments)
+        if given.pop("kind", self.action_type.__name__) != self.action_type.__name__:
+            raise ToolError("kind: Extra inputs are not permitted")  # or else the action could be read as another one
+        return self.action_type.model_validate(given)
 
     def __call__(self, action: Action, conversation: ToolContext | None = None) -> Observation:
         """Execute one call, and wait for its result: `acall` for programs that are not asynchronous.

@@ -35,6 +35,9 @@ def test_a_good_call_becomes_a_typed_action_without_the_extras() -> None:
     [
         ("execute_bash", {"command": "ls"}, "terminal", TerminalAction(command="ls")),
         ("git", {"command": "status"}, "terminal", TerminalAction(command="git status")),
+        ("git", {"command": "git log"}, "terminal", TerminalAction(command="git log")),
+        ("execute", {"command": ["cd /", "ls"]}, "terminal", TerminalAction(command="cd /\nls")),
+        ("reset", {"security_risk": " low "}, "terminal", TerminalAction(command="reset")),
         ("pwd", {}, "terminal", TerminalAction(command="pwd")),
         ("terminal\n", {"command": "ls"}, "terminal", TerminalAction(command="ls")),
         (
@@ -126,6 +129,13 @@ def test_bad_arguments_are_refused_with_keys_and_never_with_values() -> None:
     assert "my-secret-value" not in parsed.error
     assert "Parameters provided: ['comand', 'timeout']" in parsed.error
     assert "command: Field required" in parsed.error
+
+
+def test_a_call_cannot_pass_itself_off_as_the_call_of_another_tool() -> None:
+    parsed = parse("terminal", {"command": "ls", "kind": "FinishAction"})
+    assert parsed.action is None
+    assert "kind: Extra inputs are not permitted" in parsed.error
+    assert parse("terminal", {"command": "ls", "kind": "TerminalAction"}).action == TerminalAction(command="ls")
 
 
 def test_an_invalid_risk_is_refused_with_the_valid_ones() -> None:
