@@ -12,7 +12,6 @@ from uuid import uuid4
 from agent_core.agent.base import AgentBase
 from agent_core.events.control import ConfirmationPolicyChanged
 from agent_core.events.folder_store import FolderEventStore
-from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import Message
 from agent_core.events.store import InMemoryEventStore
 from agent_core.runtime.loop_thread import library_loop
@@ -31,7 +30,7 @@ from agent_core.session.conversation_loop import ConversationLoop
 from agent_core.session.conversation_state import ConversationView
 from agent_core.session.decisions import reject_pending
 from agent_core.session.extending import Extending
-from agent_core.session.given import check_given, listener
+from agent_core.session.given import check_given, checked, functions_in, listener, users_message
 from agent_core.session.making import with_full_context
 from agent_core.session.repository import GitSetup
 from agent_core.session.settings import ConfirmSubagents, SessionSettings
@@ -71,7 +70,7 @@ class Conversation(Acting, Carrying, Extending, Stepping, Branching, Asking):
         git: a repository that is cloned into the workspace for the first run, and whose name stands on commits.
 
     Raises:
-        TypeError: `agent` is no agent, or `workspace` or `visualizer` none of what it may be.
+        TypeError: `agent` is no agent, or another argument none of what it may be; the message names it.
         ValueError: a limit or a tag is not what it may be.
     """
 
@@ -96,6 +95,7 @@ class Conversation(Acting, Carrying, Extending, Stepping, Branching, Asking):
         git: GitSetup | None = None,
     ) -> None:
         check_given(agent, max_iteration_per_run, max_budget_per_run)
+        functions = [*listener(visualizer), *functions_in(callbacks, "callbacks")]
         self.id = str(conversation_id or uuid4())
         self.agent = agent.model_copy()  # the tools that it makes are this conversation's own
         self.workspace = workspace_of(workspace)
@@ -115,12 +115,12 @@ class Conversation(Acting, Carrying, Extending, Stepping, Branching, Asking):
                 limits_per_run=True,
                 stuck_detection=stuck_detection,
                 named_secrets=dict(secrets or {}),
-                hooks=hook_config or HookConfig(),
+                hooks=HookConfig() if hook_config is None else checked(hook_config, HookConfig, "hook_config"),
                 confirm_subagents=confirm_subagents,
-                git=git or GitSetup(),
+                git=GitSetup() if git is None else checked(git, GitSetup, "git"),
             ),
             workspace=self.workspace,
-            callbacks=Callbacks([*listener(visualizer), *(callbacks or ())], token_callbacks or ()),
+            callbacks=Callbacks(functions, functions_in(token_callbacks, "token_callbacks")),
         )
         self.state = ConversationView(self._work, self.agent, self.workspace, kept, tags=checked_tags(tags or {}))
 
@@ -130,14 +130,15 @@ class Conversation(Acting, Carrying, Extending, Stepping, Branching, Asking):
         """Store a message of the user; `run` lets the agent answer. A run that is under way takes it up at once.
 
         Raises:
+            TypeError: `message` is neither a text nor a `Message`.
             ValueError: the message's role is not user.
             RuntimeError: the conversation is closed.
         """
-        self._do(self._work.say(_users_message(message, sender)))
+        self._do(self._work.say(users_message(message, sender)))
 
     async def asend_message(self, message: str | Message, sender: str | None = None) -> None:
         """`send_message` for asynchronous programs."""
-        await self._ado(self._work.say(_users_message(message, sender)))
+        await self._ado(self._work.say(users_message(message, sender)))
 
     def run(self) -> None:
         """Let the agent work until it has finished, waits for its user, or is paused.
@@ -182,11 +183,13 @@ class Conversation(Acting, Carrying, Extending, Stepping, Branching, Asking):
 
     def set_confirmation_policy(self, policy: ConfirmationPolicy) -> None:
         """From the next answer of the model on, let this policy decide what waits; the log remembers it."""
-        self._do(self._work.say(ConfirmationPolicyChanged(policy=policy.model_dump(mode="json"))))
+        asks = checked(policy, ConfirmationPolicy, "policy")
+        self._do(self._work.say(ConfirmationPolicyChanged(policy=asks.model_dump(mode="json"))))
 
     def set_security_analyzer(self, analyzer: SecurityAnalyzer | None) -> None:
         """From the next answer of the model on, have this analyzer judge its calls; None: all risks are unknown."""
-        self._do(self._work.set_analyzer(analyzer))
+        judges = None if analyzer is None else checked(analyzer, SecurityAnalyzer, "analyzer")
+        self._do(self._work.set_analyzer(judges))
 
     def reject_pending_actions(self, reason: str = "User rejected the action") -> None:
         """Refuse what awaits confirmation, for a reason that the agent is told at the next run.
@@ -272,10 +275,3 @@ class Conversation(Acting, Carrying, Extending, Stepping, Branching, Asking):
             self._work.use_agent(with_full_context(self.agent))
             self.agent = self.state.agent = self._work.agent
             self.agent.initialize(self.state)
-
-
-def _users_message(message: str | Message, sender: str | None) -> MessageEvent:
-    said = Message.user(message) if isinstance(message, str) else message
-    if said.role != "user":
-        raise ValueError(f"role is {said.role!r}: only messages of the user can be sent")
-    return MessageEvent(source="user", llm_message=said, sender=sender)

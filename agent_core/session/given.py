@@ -2,8 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 from agent_core.agent.base import AgentBase
+from agent_core.events.llm_events import MessageEvent
+from agent_core.events.messages import Message
 from agent_core.session.callbacks import Callback
+
+
+def users_message(message: object, sender: str | None) -> MessageEvent:
+    """The event of a message that a program sends for its user.
+
+    Raises:
+        TypeError: it is neither a text nor a message.
+        ValueError: its role is not user.
+    """
+    said = Message.user(message) if isinstance(message, str) else message
+    if not isinstance(said, Message):
+        raise TypeError(f"message is a {type(said).__name__}: give a text or a Message")
+    if said.role != "user":
+        raise ValueError(f"role is {said.role!r}: only messages of the user can be sent")
+    return MessageEvent(source="user", llm_message=said, sender=sender)
+
+
+def checked(value: object, kind: type, name: str) -> Any:
+    """The value, which is of this kind.
+
+    Raises:
+        TypeError: it is not.
+    """
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} is a {type(value).__name__}: give a {kind.__name__}")
+    return value
+
+
+def functions_in(callbacks: Iterable[Callback] | None, name: str) -> list[Callback]:
+    """The functions of a list of them; None is an empty one.
+
+    Raises:
+        TypeError: it is no list, or not of functions.
+    """
+    if callbacks is not None and not isinstance(callbacks, Iterable):
+        raise TypeError(f"{name} is a {type(callbacks).__name__}: give a list of functions")
+    functions = list(callbacks or ())
+    for one in functions:
+        if not callable(one):
+            raise TypeError(f"{name} holds a {type(one).__name__}: give functions of an event")
+    return functions
 
 
 def listener(visualizer: object) -> list[Callback]:

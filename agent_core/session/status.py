@@ -63,7 +63,9 @@ _STATUS: Final = {
     AgentState.STOPPED: ExecutionStatus.PAUSED,
     AgentState.AWAITING_USER_CONFIRMATION: ExecutionStatus.WAITING_FOR_CONFIRMATION,
     AgentState.FINISHED: ExecutionStatus.FINISHED,
+    AgentState.ERROR: ExecutionStatus.STUCK,
 }
+"""Of the state `error` it is said whether the agent is stuck; otherwise the status is error as well."""
 
 
 def is_bookkeeping(event: AnyEvent) -> bool:
@@ -159,8 +161,8 @@ class StatusFold:
     @property
     def status(self) -> ExecutionStatus:
         """As agent-core 8.1 names it; an agent that answered with words is finished."""
-        if self.state is AgentState.ERROR:
-            return ExecutionStatus.STUCK if self._reason.startswith(STUCK) else ExecutionStatus.ERROR
+        if self.state is AgentState.ERROR and not self._reason.startswith(STUCK):
+            return ExecutionStatus.ERROR  # a message does not mend what failed; the next run does
         status = _STATUS.get(self.state, ExecutionStatus.IDLE)
         if self.is_asked and status.is_terminal:
             return ExecutionStatus.IDLE

@@ -14,7 +14,7 @@ from pydantic import SecretStr
 
 from agent_core import Conversation, Event, ExecutionStatus, Tool
 from agent_core.agent.agent import Agent
-from agent_core.errors import ConversationRunError, LLMError, LLMRateLimitError
+from agent_core.errors import ConversationRunError, LLMBadRequestError, LLMError, LLMRateLimitError
 from agent_core.events.control import Condensation
 from agent_core.events.llm_events import (
     ActionEvent,
@@ -65,11 +65,42 @@ def kinds(one: Conversation) -> list[str]:
         ({"max_iteration_per_run": "many"}, "max_iteration_per_run is 'many': "),
         ({"max_budget_per_run": -1}, "max_budget_per_run is -1: "),
         ({"max_budget_per_run": float("nan")}, "max_budget_per_run is nan: "),
+        ({"callbacks": 5}, "callbacks is a int: give a list of functions"),
+        ({"token_callbacks": ["x"]}, "token_callbacks holds a str: give functions"),
+        ({"hook_config": {}}, "hook_config is a dict: give a HookConfig"),
+        ({"git": "https://x"}, "git is a str: give a GitSetup"),
     ],
 )
 def test_what_a_conversation_cannot_be_made_of_is_refused_at_once(given: dict[str, Any], error: str) -> None:
     with pytest.raises((TypeError, ValueError), match=error):
         Conversation(**{"agent": agent(Script()), **given})
+
+
+def test_what_a_conversation_cannot_be_told_is_refused_in_words() -> None:
+    with conversation(agent(Script())) as one:
+        with pytest.raises(TypeError, match="message is a int: give a text or a Message"):
+            one.send_message(5)  # type: ignore[arg-type] # a program that is not type-checked
+        with pytest.raises(TypeError, match="policy is a str: give a ConfirmationPolicy"):
+            one.set_confirmation_policy("never")  # type: ignore[arg-type] # likewise
+        with pytest.raises(TypeError, match="analyzer is a str: give a SecurityAnalyzer"):
+            one.set_security_analyzer("llm")  # type: ignore[arg-type] # likewise
+
+
+def test_a_stuck_conversation_is_idle_after_a_message_and_a_failed_one_is_not(sandbox: Sandbox) -> None:
+    script = Script(*[run("ls")] * 4)
+    with conversation(agent(script), workspace=sandbox) as one:
+        one.send_message("Go.")
+        one.run()
+        assert status(one) is ExecutionStatus.STUCK
+        one.send_message("Try another way.")
+        assert status(one) is ExecutionStatus.IDLE
+        script.answers = [LLMBadRequestError("no"), DONE]
+        with pytest.raises(ConversationRunError):
+            one.run()
+        one.send_message("Once more.")
+        assert status(one) is ExecutionStatus.ERROR
+        one.run()
+        assert status(one) is ExecutionStatus.FINISHED
 
 
 def test_a_secret_that_is_none_is_refused_without_showing_it() -> None:
