@@ -32,6 +32,7 @@ from agent_core.session.decisions import reject_pending
 from agent_core.session.extending import Extending
 from agent_core.session.given import check_given, checked, functions_in, listener, users_message
 from agent_core.session.making import with_full_context
+from agent_core.session.reaching import Reaching
 from agent_core.session.repository import GitSetup
 from agent_core.session.settings import ConfirmSubagents, SessionSettings
 from agent_core.session.stepping import Stepping
@@ -41,7 +42,7 @@ from agent_core.session.workspace import Workspace, workspace_of
 T = TypeVar("T")
 
 
-class Conversation(Acting, Carrying, Extending, Stepping, Branching, Asking):
+class Conversation(Acting, Carrying, Reaching, Extending, Stepping, Branching, Asking):
     """One conversation with an agent, from an ordinary or an asynchronous program.
 
     Nothing happens before the first call. The work is done in an event loop in a thread of its own, so it makes no

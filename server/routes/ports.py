@@ -6,14 +6,13 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 
-from agent_core.errors import DrydockError, ToolError
+from agent_core.errors import DrydockError
+from agent_core.runtime.listening import listening
 from server.db.conversations import ConversationRecord
 from server.dependencies import OwnConversation, Services, ServicesDependency
 from server.errors import ReplyError
 
 router = APIRouter(prefix="/api/conversations/{conversation_id}")
-
-LIST_SECONDS = 10.0
 
 
 @router.get("/ports")
@@ -51,35 +50,12 @@ async def read_web_hosts(record: OwnConversation, services: ServicesDependency, 
 
 
 async def _listening(services: Services, record: ConversationRecord) -> list[dict[str, Any]] | None:
-    """The runner's list, which is not believed more than it has to be; None where there is no sandbox."""
+    """None where there is no sandbox."""
     sandbox = services.manager.sandbox(record.id)
     if sandbox is None:
         return None
     try:
-        reply = await sandbox.request("ports.list", {}, limit_seconds=LIST_SECONDS)
-    except ToolError:
-        return []  # a sandbox that was started before there were previews
+        found = await listening(sandbox)
     except DrydockError as error:
         raise ReplyError(500, {"error": str(error)}) from error
-    given = reply.result.get("ports")
-    entries = given if isinstance(given, list) else []
-    return [_entry(one) for one in entries if isinstance(one, dict) and _is_port(one.get("port"))]
-
-
-def _entry(given: dict[str, Any]) -> dict[str, Any]:
-    addresses = given.get("addresses")
-    return {
-        "port": given["port"],
-        "addresses": [str(one) for one in addresses] if isinstance(addresses, list) else [],
-        "pid": given.get("pid") if isinstance(given.get("pid"), int) else None,
-        "process": _text(given.get("process")),
-        "command": _text(given.get("command")),
-    }
-
-
-def _text(value: object) -> str | None:
-    return value[:500] if isinstance(value, str) else None
-
-
-def _is_port(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 65536
+    return [{**one._asdict(), "addresses": list(one.addresses)} for one in found]

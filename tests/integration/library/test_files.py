@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +13,9 @@ from pydantic import SecretStr
 
 from agent_core import LLM, Agent, Conversation, GitSetup, Repository
 from agent_core.errors import SandboxError, ToolError
+from agent_core.runtime.tunnels import PortError
 from agent_core.testing.model_turns import finish
+from agent_core.tools.terminal import TerminalAction
 from tests.contract.workspace.git_server import TOKEN, GitServer
 from tests.integration.library.conftest import StartModel
 from tests.integration.library.test_conversation import agent
@@ -74,3 +78,69 @@ def test_a_conversation_may_begin_with_a_repository(
         assert "Say ahoy in this repository." in str(conversation.state.log[:])
         assert TOKEN not in str(conversation.state.log[:])
     assert TOKEN.encode() not in b"".join(one.read_bytes() for one in work.rglob("*") if one.is_file())
+
+
+SERVE = """
+import socketserver, sys, threading
+class Echo(socketserver.BaseRequestHandler):
+    def handle(self):
+        while data := self.request.recv(65536):
+            self.request.sendall(data)
+        self.request.sendall(b"the end")
+socketserver.TCPServer.allow_reuse_address = True
+socketserver.TCPServer(("127.0.0.1", int(sys.argv[1])), Echo).serve_forever()
+"""
+
+
+def test_ports_are_listed_and_can_be_connected_to_while_files_are_moved_and_until_a_run_begins(
+    start_model: StartModel, tmp_path: Path
+) -> None:
+    server = start_model([finish("Done.")])
+    work = tmp_path / "work"
+    port = free_port()
+    own = agent(server)
+    with Conversation(agent=own, workspace=work) as conversation:
+        (tmp_path / "serve.py").write_text(SERVE)
+        conversation.upload(tmp_path / "serve.py")
+        serve = f"python3 serve.py {port} > /dev/null 2>&1 & until (: < /dev/tcp/127.0.0.1/{port}); do sleep 0.1; done"
+        conversation.execute_tool("terminal", TerminalAction(command=serve))
+        (listed,) = [one for one in conversation.list_ports() if one.port == port]
+        assert (listed.addresses, listed.process) == (("127.0.0.1",), "python3")
+        with conversation.connect_port(port) as line:
+            line.settimeout(30)
+            sent = EVERY_BYTE[:1_000_000]
+
+            def send() -> None:
+                line.sendall(sent)
+                line.shutdown(socket.SHUT_WR)
+
+            writing = threading.Thread(target=send)
+            writing.start()
+            assert conversation.upload(tmp_path / "serve.py", "again")
+            got = b""
+            while part := line.recv(65536):
+                got += part
+            writing.join()
+            assert got == sent + b"the end"
+        with conversation.connect_port(port) as line:
+            line.settimeout(30)
+            line.sendall(b"x")
+            assert line.recv(10) == b"x"
+            conversation.send_message("Go.")
+            conversation.run()
+            assert line.recv(10) == b""
+            assert conversation.list_ports() == [listed]
+        with pytest.raises(PortError, match="takes no connection"):
+            conversation.connect_port(free_port())
+        with pytest.raises(ValueError, match="port is 0: give a whole number"):
+            conversation.connect_port(0)
+        left_open = conversation.connect_port(port)
+        left_open.settimeout(30)
+    assert left_open.recv(1) == b""
+    left_open.close()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
