@@ -22,6 +22,7 @@ def endpoint_of(config: LLMConfig) -> Endpoint:
         api_version=config.api_version or (AZURE_VERSION if config.model.startswith("azure/") else None),
         headers=tuple({**_own_headers(config), **(config.extra_headers or {})}.items()),
         drop_params=config.drop_params,
+        modify_params=config.modify_params,
         options=_aws_options(config) if config.model.startswith(_AWS) else (),
     )
 

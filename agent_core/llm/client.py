@@ -32,6 +32,7 @@ from agent_core.llm.http_requests import (
     responses_request,
 )
 from agent_core.llm.library_forms import chunk_of_library, copied, keys_of_environment, plain
+from agent_core.llm.mending import decide_by_call, mending
 from agent_core.llm.routes import Route, route_of
 
 _ENVIRONMENT = {
@@ -74,7 +75,7 @@ class _Library:
 
         litellm.suppress_debug_info = True
         litellm.telemetry = False
-        litellm.modify_params = True
+        decide_by_call(litellm)
         litellm.set_verbose = False
         litellm.disable_token_counter = True
         litellm.disable_streaming_logging = True
@@ -252,18 +253,17 @@ class LiteLLMClient:
             **{name: value for name, value in request.parameters.items() if name not in OPENAI_OWN},
         }
         try:
-            stream = await library.litellm.acompletion(
-                model=route.model,
-                messages=copied(request.messages),
-                stream=True,
-                stream_options={"include_usage": True},
-                timeout=request.timeout,
-                drop_params=endpoint.drop_params,
-                max_retries=0,
-                num_retries=0,
-                **{"no-log": True},
-                **{name: value for name, value in options.items() if value is not None},
-            )
+            with mending(endpoint.modify_params):
+                stream = await library.litellm.acompletion(
+                    model=route.model,
+                    messages=copied(request.messages),
+                    stream=True,
+                    stream_options={"include_usage": True},
+                    timeout=request.timeout,
+                    drop_params=endpoint.drop_params,
+                    **{"max_retries": 0, "num_retries": 0, "no-log": True},
+                    **{name: value for name, value in options.items() if value is not None},
+                )
             async with aclosing(stream):
                 async for piece in stream:
                     yield chunk_of_library(piece)

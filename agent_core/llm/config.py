@@ -168,7 +168,7 @@ class LLMConfig(BaseModel):
     drop_params: bool = True
     """Leave out options that the provider does not know, rather than fail."""
     modify_params: bool = True
-    """Whether the client library may mend a request that its provider would refuse; deprecated, and always done."""
+    """Whether the client library may mend a request that its provider would refuse. Deprecated: leave it on."""
     stream: bool = False
     """For programs that ask for it: answers are streamed in any case, and whoever listens hears them."""
     custom_tokenizer: str | None = None

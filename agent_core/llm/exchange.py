@@ -42,6 +42,7 @@ class Endpoint:
     api_version: str | None = None
     headers: tuple[tuple[str, str], ...] = ()
     drop_params: bool = True
+    modify_params: bool = True
     options: tuple[tuple[str, str | SecretStr], ...] = ()
 
     @property

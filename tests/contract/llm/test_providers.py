@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from typing import Any
@@ -110,6 +111,22 @@ def claude(server: ModelServer, **options: Any) -> LLM:
     )
 
 
+def one_round_without_thoughts() -> list[Message]:
+    return [
+        Message(role="assistant", tool_calls=[MessageToolCall(id="a", name="terminal", arguments="{}")]),
+        Message(role="tool", content=[TextContent(text="/work")], tool_call_id="a", name="terminal"),
+    ]
+
+
+async def test_whether_a_request_may_be_mended_is_a_wish_of_each_model_at_the_same_time() -> None:
+    async with ModelServer([anthropic_stream()] * 4) as server:
+        history = [Message.user("What is here?"), *one_round_without_thoughts()]
+        models = [claude(server, modify_params=wish) for wish in (True, False, True, False)]
+        answers = [llm.acompletion([llm.render(message) for message in history], TOOLS) for llm in models]
+        await asyncio.gather(*answers)
+        assert sorted("thinking" in request.json for request in server.requests) == [False, False, True, True]
+
+
 async def test_another_protocol_is_spoken_through_the_client_library() -> None:
     async with ModelServer([anthropic_stream()]) as server:
         llm = claude(server)
@@ -118,8 +135,7 @@ async def test_another_protocol_is_spoken_through_the_client_library() -> None:
                 role="system", content=[TextContent(text="Static.", cache_prompt=True), TextContent(text="Today.")]
             ),
             Message.user("What is here?"),
-            Message(role="assistant", tool_calls=[MessageToolCall(id="a", name="terminal", arguments="{}")]),
-            Message(role="tool", content=[TextContent(text="/work")], tool_call_id="a", name="terminal"),
+            *one_round_without_thoughts(),
         ]
         wire = [llm.render(message) for message in messages]
         before = json.dumps(wire)
