@@ -33,7 +33,8 @@ class AgentOptions(Frozen):
     The flags mean what they do for `CodeActAgent`; an agent that has no such flag is not changed by it. `preset` names
     a set of tools and `tools` lists them; either counts instead of the flags. Of these tools and of those of MCP
     servers `filter_tools_regex` keeps the ones whose names it matches from their beginning.
-    `tool_concurrency_limit` says how many calls of one answer may run at the same time.
+    `tool_concurrency_limit` says how many calls of one answer may run at the same time. `draft_editor_model` names the
+    model that writes out the drafts of `edit_file`, where the agent's own model is reached; the agent's own if None.
 
     Raises:
         pydantic.ValidationError: a name is not known, or a value cannot be used; it says which and why.
@@ -59,6 +60,7 @@ class AgentOptions(Frozen):
     disabled_microagents: list[str] | None = Field(default=None, max_length=MAX_TOOLS)
     filter_tools_regex: NamesRegex = Field(default=None, max_length=MAX_REGEX_CHARS)
     tool_concurrency_limit: int | None = Field(default=None, ge=1, le=MAX_TOGETHER)
+    draft_editor_model: str | None = Field(default=None, min_length=1, max_length=MAX_REGEX_CHARS)
     preset: str | None = None
     tools: Annotated[list[Tool] | None, BeforeValidator(_specs), Field(max_length=MAX_TOOLS)] = None
 

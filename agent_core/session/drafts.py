@@ -22,6 +22,16 @@ def draft_llm(agent: AgentBase) -> LLM:
     return apart
 
 
+def model_for_drafts(llm: LLM, name: str) -> LLM:
+    """The model of this name, at the address of `llm`. Its key is for the same address or the same provider only."""
+    is_same = llm.base_url is not None or _provider_of(name) == _provider_of(llm.model)
+    return LLM(model=name, base_url=llm.base_url, api_key=llm.api_key if is_same else None)
+
+
+def _provider_of(model: str) -> str:
+    return model.partition("/")[0] if "/" in model else "openai"
+
+
 class ConversationDrafts:
     """Fulfils `agent_core.tools.spec.DraftModel`; what the calls cost is the conversation's."""
 

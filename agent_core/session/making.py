@@ -19,6 +19,7 @@ from agent_core.events.stream import EventStream
 from agent_core.memory.memory import Memory
 from agent_core.security.secrets import SecretRegistry
 from agent_core.session.context import completed
+from agent_core.session.drafts import model_for_drafts
 from agent_core.session.settings import SessionSettings
 from agent_core.session.subagents import Parent, told_of_kinds
 from agent_core.skills.context import AgentContext
@@ -51,6 +52,9 @@ async def make_agent(settings: SessionSettings) -> AgentBase:
     own: dict[str, Any] = {} if settings.tools is None else {"tools": list(settings.tools)}
     if settings.enable_sub_agents and "enable_sub_agents" in made.model_fields:
         own["enable_sub_agents"] = True
+    drafts = settings.agent_options.draft_editor_model
+    if drafts is not None and "draft_editor_llm" in made.model_fields:
+        own["draft_editor_llm"] = model_for_drafts(settings.llm, drafts)
     own |= chosen
     agent = made(
         llm=settings.llm,

@@ -33,12 +33,16 @@ async def test_a_drafted_edit_outlives_a_kill_while_the_model_writes_it_out_and_
     def answer(request: ModelRequest) -> Turn:
         if request.json.get("tools"):
             return script.pop(0)
-        return drafts.pop(0) if "<draft>" in request.content.decode() else Turn(text="A title")
+        if "<draft>" not in request.content.decode():
+            return Turn(text="A title")
+        assert request.json["model"] == "drafter"
+        return drafts.pop(0)
 
     async with ModelServer(answer) as model:
         environment = {"LLM_MODEL": "openai/scripted", "LLM_BASE_URL": model.url, "LLM_API_KEY": "key-123456"}
         server = await make_process("--sandbox", "local", environment=environment)
-        options = {"enable_llm_editor": True, "enable_browsing": False, "enable_jupyter": False}
+        drafter = {"enable_llm_editor": True, "draft_editor_model": "openai/drafter"}
+        options = {**drafter, "enable_browsing": False, "enable_jupyter": False}
         conversation_id = await create(server, initial_user_msg="Edit it.", agent_options=options)
         async with following(server, conversation_id) as follower:
             await eventually(lambda: len(drafts) == 1, limit=60)

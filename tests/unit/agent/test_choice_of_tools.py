@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 
 from agent_core.agent.base import AgentBase
 from agent_core.agent.codeact import CodeActAgent
@@ -171,3 +171,27 @@ def test_the_nearer_choice_counts_and_the_rest_is_kept() -> None:
 def test_flags_that_an_agent_does_not_have_are_left_alone() -> None:
     options = AgentOptions(enable_cmd=False, tool_concurrency_limit=3)
     assert options.fields_for(ReadOnlyAgent, browsing=False) == {"tool_concurrency_limit": 3}
+
+
+@pytest.mark.parametrize(
+    ("own", "name", "key"),
+    [
+        (LLM(model="anthropic/big", api_key=SecretStr("k")), "anthropic/small", "k"),
+        (LLM(model="gpt-x", api_key=SecretStr("k")), "openai/small", "k"),
+        (LLM(model="openai/big", api_key=SecretStr("k"), base_url="http://h/v1"), "hosted_vllm/small", "k"),
+        (LLM(model="anthropic/big", api_key=SecretStr("k")), "openai/small", None),
+    ],
+)
+async def test_the_model_for_drafts_is_a_choice_and_gets_no_key_of_another_provider(
+    own: LLM, name: str, key: str | None
+) -> None:
+    options = AgentOptions(enable_llm_editor=True, draft_editor_model=name)
+    agent = await make_agent(SessionSettings(llm=own, agent_options=options))
+    assert isinstance(agent, CodeActAgent)
+    drafts = agent.draft_editor_llm
+    assert drafts is not None
+    assert (drafts.model, drafts.base_url) == (name, own.base_url)
+    assert (drafts.api_key.get_secret_value() if drafts.api_key else None) == key
+    assert (await make_agent(SessionSettings(llm=own, agent_options=options, agent_class="ReadOnlyAgent"))).llm == own
+    with pytest.raises(ValidationError, match="draft_editor_model"):
+        AgentOptions(draft_editor_model="")
