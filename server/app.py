@@ -33,6 +33,7 @@ from server.preview.preview import Preview
 from server.routes import (
     branches,
     client_tool_calls,
+    client_tools,
     conversation_events,
     conversation_files,
     conversation_git,
@@ -192,7 +193,7 @@ def _make_api(settings: Settings, lifespan: Callable[[FastAPI], object]) -> Fast
     install_error_replies(api)
     for module in (
         *(health, options, settings_routes, git_providers),
-        *(new_conversation, conversations, conversation_events, client_tool_calls, branches),
+        *(new_conversation, conversations, conversation_events, client_tools, client_tool_calls, branches),
         *(conversation_files, conversation_git, conversation_workspace, ports),
     ):
         api.include_router(module.router)

@@ -100,7 +100,7 @@ class ClientCalls:
             call = self._call(result.cause)
             if call is None:
                 return await self._of_the_past(result)
-            if not self._is_clients(call):
+            if call.id not in self._waiting and not self._is_clients(call):
                 raise ClientToolError(f"call {result.cause} is not of a tool that a client carries out", code="unknown")
             if (earlier := self._given.get(call.id)) is not None:
                 return self._same(earlier, result)

@@ -110,11 +110,11 @@ class AgentSession(SessionFacts):
             KeyError, ValueError: the settings name an agent or a tool that does not exist.
         """
         self.agent = await make_agent(self.settings)
-        place = WorkspacePlace(self.sandbox.working_dir)
-        tools = self.agent.initialize(ToolMakerState(self.conversation_id, place))
         given = self._given_servers
         servers = make_servers(self.settings, self.agent, self.sandbox) if given is None else given
-        self._tool_servers = ToolServers(servers, self.agent, tools)
+        place = ToolMakerState(self.conversation_id, WorkspacePlace(self.sandbox.working_dir))
+        self._tool_servers = ToolServers(servers, self.agent, place)
+        self._tool_servers.set_client_tools(self.settings.client_tools)
         self._tools = self._tool_servers.tools
         self.stream = await EventStream.open(self.conversation_id, self._store)
         self._report.begin(self.stream)

@@ -56,7 +56,7 @@ async def make_agent(settings: SessionSettings) -> AgentBase:
     if drafts is not None and "draft_editor_llm" in made.model_fields:
         own["draft_editor_llm"] = model_for_drafts(settings.llm, drafts)
     own |= chosen
-    agent = made(
+    return made(
         llm=settings.llm,
         condenser=settings.condenser,
         system_prompt_kwargs={
@@ -67,9 +67,6 @@ async def make_agent(settings: SessionSettings) -> AgentBase:
         mcp_config=dict(settings.mcp_config),
         **own,
     )
-    if not settings.client_tools:
-        return agent
-    return agent.model_copy(update={"tools": [*agent.tools, *settings.client_tools]})
 
 
 async def prepare_tools(tools: Iterable[ToolDefinition], sandbox: SandboxAccess) -> None:

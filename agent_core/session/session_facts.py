@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from agent_core.controller.state import INTERRUPTING, ConversationState
 from agent_core.controller.step import Step
 from agent_core.events.control import AgentState
@@ -9,7 +11,9 @@ from agent_core.events.stream import EventStream
 from agent_core.security.hooks import HookEvent
 from agent_core.session.parts import Parts
 from agent_core.session.status_report import StatusReport
+from agent_core.session.tool_servers import ToolServers
 from agent_core.tools.live import LiveTools
+from agent_core.tools.spec import Tool
 from agent_core.tools.vision_inspect import VisionInspectTool
 
 AT_REST = INTERRUPTING | {AgentState.ERROR, AgentState.AWAITING_USER_CONFIRMATION}
@@ -17,13 +21,24 @@ AT_REST = INTERRUPTING | {AgentState.ERROR, AgentState.AWAITING_USER_CONFIRMATIO
 
 
 class SessionFacts:
-    """The part of an `AgentSession` that only tells."""
+    """The part of an `AgentSession` that tells how it is, and changes what it has from others."""
 
     stream: EventStream
     _report: StatusReport
     _parts: Parts | None
     _step: Step
     _tools: LiveTools
+    _tool_servers: ToolServers
+
+    def set_client_tools(self, tools: Sequence[Tool]) -> None:
+        """From its next step on the agent has these tools of clients, in place of those before; valid after `open`.
+
+        Calls that clients carry out at the moment are not touched.
+
+        Raises:
+            ValueError: the agent has another tool of such a name, or one cannot be made; nothing has changed then.
+        """
+        self._tool_servers.set_client_tools(tools)
 
     @property
     def runtime_status(self) -> str:

@@ -62,7 +62,7 @@ class SessionSettings:
         mcp_config: MCP servers for an agent that is made here; one that is given brings its own.
         mcp_rules: what they may do.
         agent_options: what is chosen about the tools of an agent that is made here.
-        client_tools: tools that clients carry out, for an agent that is made here, beside all others.
+        client_tools: tools that clients carry out, beside all others; a session can be given others later.
         enable_browsing: whether an agent that is made here may have a browser, where its class says that it has one.
         enable_sub_agents: whether an agent that is made here can put sub-agents to work, where its class knows how.
         git: the repository that its workspace begins with, and whose name stands on commits.

@@ -162,6 +162,7 @@ class SessionHousehold:
             agent=agent,
             agent_context=None,
             confirmation_mode=False,
+            client_tools=(),  # clients follow this log only
             git=GitSetup(),  # their sandbox has it already
             limits_per_run=True,  # each task is a run
             analyzer=shared.settings.effective_analyzer,

@@ -1,11 +1,11 @@
-"""A session and its MCP servers: their tools become the agent's, their trouble is told in the log (agent-core 3.5)."""
+"""Tools that a session's agent has from others: clients, and MCP servers, whose trouble is told in the log (3.5)."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from agent_core.agent.base import AgentBase
 from agent_core.errors import EventStoreError, StreamClosedError
@@ -19,12 +19,14 @@ from agent_core.runtime.tunnels import ProgramAccess
 from agent_core.security.secrets import SecretRegistry
 from agent_core.session.sandbox_programs import SandboxPrograms
 from agent_core.session.settings import SessionSettings
-from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.live import LiveTools
+from agent_core.tools.registry import resolve_tool
+from agent_core.tools.spec import Tool, ToolMakerState
 
 logger = logging.getLogger(__name__)
 
 CLIENT = "mcp"
+CLIENTS = "clients"
 WAITING = "STATUS$SETTING_UP_WORKSPACE"
 
 
@@ -72,18 +74,24 @@ class KeptServers:
 
 
 class ToolServers:
-    """Connects a session's agent with its MCP servers.
+    """Connects a session's agent with its MCP servers, and with the tools of its clients.
 
     Attributes:
         tools: the agent's tools, those of the servers included as soon as they are there.
     """
 
-    def __init__(self, servers: McpServers, agent: AgentBase, tools: Mapping[str, ToolDefinition]) -> None:
+    def __init__(self, servers: McpServers, agent: AgentBase, place: ToolMakerState) -> None:
+        """The agent makes its own tools now.
+
+        Raises:
+            KeyError, ValueError: it names a tool that does not exist, or one twice.
+        """
         self.servers = servers
-        self.tools = LiveTools(tools)
+        self.tools = LiveTools(agent.initialize(place))
         self.tools.wait = self._before_a_step
         self.tools.wait_for_all = self._all
         self._agent = agent
+        self._place = place
         self._stream: EventStream | None = None
         self._following: asyncio.Task[None] | None = None
         self._has_waited = False
@@ -96,6 +104,16 @@ class ToolServers:
         self._stream = stream
         self.servers.start(secrets.environment_for)
         self._following = asyncio.create_task(self._follow(), name=f"mcp:{stream.conversation_id}")
+
+    def set_client_tools(self, specs: Sequence[Tool]) -> None:
+        """From the next step on the agent has these tools of clients, and none of those that it had before.
+
+        Raises:
+            ValueError: a name is taken, or a tool cannot be made; nothing has changed then.
+        """
+        made = [tool for spec in specs for tool in resolve_tool(spec, self._place)]
+        self._agent.add_runtime_tools(made, client=CLIENTS)
+        self.tools.replace(self._agent.tools_map)
 
     def sandbox_is_up(self) -> None:
         """From now on programs can be started in the sandbox."""

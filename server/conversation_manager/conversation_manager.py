@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
@@ -11,6 +12,7 @@ from typing import NamedTuple, Self
 from agent_core.events.serialization import AnyEvent
 from agent_core.runtime.tunnels import PortAccess
 from server.auth.identity import Identity
+from server.client_tools import ClientToolSpec
 from server.db.database import Database
 from server.session.agents import AgentFactory
 from server.session.announcements import Announcements
@@ -90,6 +92,14 @@ class ConversationManager(ABC):
             NoSuchEventError: its log has no such event.
             ConversationNotFoundError: there is none of this id.
             DrydockError: it cannot be started, or the rewind cannot be stored.
+        """
+
+    @abstractmethod
+    async def set_client_tools(self, conversation_id: str, specs: Sequence[ClientToolSpec]) -> bool:
+        """Have its agent use these tools of clients in place of those before; False when there is no such conversation.
+
+        Raises:
+            ValueError: the agent has another tool of such a name; nothing has changed then.
         """
 
     @abstractmethod

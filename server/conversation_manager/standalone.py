@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
@@ -16,6 +16,7 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.events.transient import StatusNotice
 from agent_core.runtime.tunnels import PortAccess
 from server.auth.identity import Identity
+from server.client_tools import ClientToolSpec
 from server.conversation_manager.conversation_manager import (
     ConversationManager,
     ConversationStatus,
@@ -104,6 +105,10 @@ class StandaloneConversationManager(ConversationManager):
     async def send(self, conversation_id: str, event: AnyEvent) -> None:
         with self._using(conversation_id) as session:
             await session.send(event)
+
+    async def set_client_tools(self, conversation_id: str, specs: Sequence[ClientToolSpec]) -> bool:
+        with self._using(conversation_id) as session:
+            return await session.set_client_tools(specs)
 
     async def rewind(self, conversation_id: str, to: int | None) -> AnyEvent:
         with self._using(conversation_id) as session:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -22,6 +22,7 @@ from agent_core.runtime.tunnels import PortAccess
 from agent_core.session.after_close import AfterClose
 from agent_core.session.agent_session import AgentSession
 from agent_core.session.settings import SessionSettings
+from agent_core.tools.spec import Tool
 from server.client_tools import declared_tools
 from server.db.conversations import ConversationRecord
 from server.db.database import Database
@@ -72,6 +73,8 @@ class Agent(Protocol):
     async def start(self, initial_message: MessageEvent | None = None) -> None: ...
 
     async def send(self, event: AnyEvent) -> AnyEvent: ...
+
+    def set_client_tools(self, tools: Sequence[Tool]) -> None: ...
 
     async def close(self, *, stopped: bool, sandbox: AfterClose = "keep") -> None: ...
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from agent_core.errors import DrydockError, StreamClosedError
@@ -15,6 +15,7 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
 from agent_core.session.after_close import AfterClose
+from server.client_tools import CLIENT_TOOLS, ClientToolSpec, stored_tools
 from server.db.conversations import ConversationRepository
 from server.errors import ConversationNotFoundError, SessionError
 from server.session.agents import Agent, AgentFactory
@@ -123,6 +124,23 @@ class WebSession(SessionFacts):
         if self._start_failed:
             await self.unload(stopped=False)
         await self.load()
+
+    async def set_client_tools(self, specs: Sequence[ClientToolSpec]) -> bool:
+        """Have these tools of clients in place of those before, from the next step on; False: it was deleted.
+
+        Raises:
+            ValueError: the agent has another tool of such a name; nothing has changed then.
+        """
+        return await self._turns.take(self._set_client_tools(specs))
+
+    async def _set_client_tools(self, specs: Sequence[ClientToolSpec]) -> bool:
+        record = await self._conversations.get(self.conversation_id)
+        if record is None:
+            return False
+        if self._agent is not None:
+            self._agent.set_client_tools([spec.spec for spec in specs])
+        options = {**record.options, CLIENT_TOOLS: stored_tools(specs)}
+        return await self._conversations.update(self.conversation_id, options=options)
 
     # --- loading and unloading ---
 

@@ -10,11 +10,19 @@ import pytest
 
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import call, finish
+from agent_core.testing.sandbox_kit import eventually
 from tests.contract.rest.conftest import MakeServer, Server
 
 SCHEMA = {"type": "object", "properties": {"table": {"type": "string"}}, "required": ["table"]}
 ASK_DB = {"name": "ask_db", "description": "Asks the client's database.", "parameters": SCHEMA}
 PIXEL = {"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}
+
+
+MESSAGE = {"action": "message", "args": {"content": "Once more."}}
+
+
+def offered_to(model: ModelServer, number: int) -> set[str]:
+    return {tool["function"]["name"] for tool in model.requests[number].json["tools"]}
 
 
 async def use(server: Server, model: ModelServer) -> None:
@@ -142,3 +150,34 @@ async def test_a_tool_of_a_client_comes_before_one_of_an_mcp_server_and_passes_t
     conversation = await server.create(client_tools=[ASK_DB, {**ASK_DB, "name": "other"}], agent_options=options)
     system = await event_of(server, conversation, "action", "system")
     assert [tool["function"]["name"] for tool in system["args"]["tools"]] == ["terminal", "think", "finish", "ask_db"]
+
+
+async def test_the_tools_of_clients_are_replaced_while_a_call_is_under_way_and_for_the_time_after_a_restart(
+    make_server: MakeServer,
+) -> None:
+    later = {**ASK_DB, "name": "ask_crew", "timeout": None}
+    turns = [call("ask_db", {"table": "users", "security_risk": "LOW"}), finish("Done."), finish("Again.")]
+    async with ModelServer(turns) as model, make_server(generate_titles=False) as server:
+        await use(server, model)
+        conversation = await server.create(initial_user_msg="Count.", client_tools=[ASK_DB])
+        path = f"/api/conversations/{conversation}/client-tools"
+        action = await event_of(server, conversation, "action", "call_tool_mcp")
+        response = await server.client.put(path, json={"client_tools": [later]})
+        assert response.status_code == 200, response.text
+        assert [tool["name"] for tool in response.json()["client_tools"]] == ["ask_crew"]
+        assert await answer(server, conversation, action["id"], content="7 rows") == (200, {"success": True})
+        await event_of(server, conversation, "action", "finish")
+        assert "7 rows" in json.dumps(model.requests[1].json["messages"])
+        assert offered_to(model, 0) >= {"ask_db"}
+        assert offered_to(model, 1) & {"ask_db", "ask_crew"} == {"ask_crew"}
+
+        for wrong, status in (({"client_tools": [later, later]}, 422), ({}, 422), ({"client_tools": [], "x": 1}, 422)):
+            assert (await server.client.put(path, json=wrong)).status_code == status
+        unknown = await server.client.put("/api/conversations/unknown/client-tools", json={"client_tools": []})
+        assert unknown.status_code == 404
+        await server.post(f"/api/conversations/{conversation}/stop")
+        assert (await server.client.get(path)).json()["client_tools"][0]["name"] == "ask_crew"
+        assert (await server.client.put(path, json={"client_tools": [ASK_DB]})).status_code == 200
+        await server.post(f"/api/conversations/{conversation}/events", json=MESSAGE)
+        await eventually(lambda: len(model.requests) == 3, limit=60)
+        assert offered_to(model, 2) & {"ask_db", "ask_crew"} == {"ask_db"}

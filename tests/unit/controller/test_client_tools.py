@@ -203,3 +203,15 @@ async def test_calls_of_one_answer_are_offered_together_where_the_agent_allows_t
         log = await until(stage, is_in(AgentState.FINISHED), [REPLIES["finish"]])
         causes = [event.cause for event in answers_in(log)][:2]
         assert causes == [first.id, second.id], "in the order of the calls"
+
+
+async def test_tools_of_clients_whose_name_is_taken_change_nothing() -> None:
+    async with staged() as stage:
+        session = stage.session
+        taken = Tool(name="client_tool", params={"name": "finish", "description": "Ends.", "schema": SCHEMA})
+        with pytest.raises(ValueError, match="two tools are named 'finish'"):
+            session.set_client_tools([taken])
+        assert "ask_db" in session.agent.tools_map
+        session.set_client_tools([])
+        assert "ask_db" not in session.agent.tools_map
+        assert "ask_db" not in session._tools
