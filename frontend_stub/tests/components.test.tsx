@@ -31,7 +31,7 @@ function showItemsOf(awake: boolean, payloads: readonly unknown[]) {
   return show(
     <>
       {items.map((item) => (
-        <TimelineRow key={item.key} item={item} liveOutput="" awake={awake} />
+        <TimelineRow key={item.key} item={item} liveOutput="" deadline="" awake={awake} />
       ))}
     </>,
   );
@@ -148,7 +148,7 @@ describe("rows", () => {
     const item = liveModel(asked).timeline.items[0];
     if (item === undefined) throw new Error("no item");
     const steps = "[eyes] terminal: ls\n";
-    const { unmount } = show(<TimelineRow item={item} liveOutput={steps} awake />);
+    const { unmount } = show(<TimelineRow item={item} liveOutput={steps} deadline="" awake />);
     expect(screen.getByTestId("delegate-card").textContent).toContain("Asked the sub-agents eyes, hands");
     expect(screen.getByTestId("live-output").textContent).toBe(steps);
     unmount();
@@ -201,6 +201,15 @@ describe("rows", () => {
     expect(texts("columnheader")).toEqual(["ship", "length", "sails"]);
     expect(texts("cell")).toEqual(["Ada", "12", "", "Eve", "", "true"]);
     expect(screen.getByTestId("mcp-card").textContent).toContain("harbourOslo");
+  });
+
+  it("say until when a client has time to answer a call", () => {
+    const deadline = "2026-05-04T12:30:15Z";
+    const model = liveModel(action(1, "call_tool_mcp", { name: "ask_db", arguments: {} }));
+    const [item] = model.timeline.items;
+    if (item === undefined) throw new Error("there is no item");
+    show(<TimelineRow item={item} liveOutput="" deadline={deadline} awake />);
+    expect(screen.getByTestId("mcp-card").textContent).toContain(`until ${new Date(deadline).toLocaleTimeString()}`);
   });
 
   it("name each file of a change of several", () => {

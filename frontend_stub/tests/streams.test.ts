@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { LIVE_OUTPUT_LIMIT } from "../src/state/streams";
+import { parseToolCall } from "../src/protocol/frames";
 import type { Delta } from "../src/protocol/frames";
 import type { ConversationModel } from "../src/state/model";
 import { agentMessage, dispatch, liveModel, ran, receive, run, state } from "./builders";
@@ -10,6 +11,22 @@ const deltas = (model: ConversationModel, ...all: readonly Delta[]) => {
 };
 const texts = (model: ConversationModel) => model.streams.responses.map((entry) => entry.text);
 const answered = (id: string) => ({ tool_call_metadata: { model_response: { id } } });
+
+describe("the time that a client has for a call", () => {
+  const at = "2026-05-04T12:30:15Z";
+
+  it("is known until the call is answered, or over in another way", () => {
+    const model = liveModel();
+    const calls = [4, 5].map((id) => parseToolCall({ call_id: id, name: "ask_db", arguments: {}, deadline: at, is_over: false }));
+    deltas(model, ...calls.filter((call) => call !== null));
+    expect([...model.streams.deadlines]).toEqual([[4, at], [5, at]]);
+    receive(model, ran(6, 4, "done"));
+    const over = parseToolCall({ call_id: 5, name: "ask_db", is_over: true });
+    deltas(model, ...(over === null ? [] : [over]));
+    expect(model.streams.deadlines.size).toBe(0);
+    expect(parseToolCall({ name: "ask_db" })).toBeNull();
+  });
+});
 
 describe("streamed text", () => {
   it("grows until the final event takes its place", () => {

@@ -5,7 +5,7 @@
  */
 import { lastingApproval, messageAction, stateAction } from "../protocol/client-actions";
 import type { ClientAction, RequestedState } from "../protocol/client-actions";
-import { parseDelta, parseFrame } from "../protocol/frames";
+import { parseDelta, parseFrame, parseToolCall } from "../protocol/frames";
 import type { ConversationModel, ConversationStore, ModelAction } from "../state/model";
 import { acceptsMessage, needsStart, phaseOf } from "../state/phase";
 import type { Api } from "./api";
@@ -285,6 +285,10 @@ export class ConversationSession {
         },
         onDelta: (payload) => {
           const delta = parseDelta(payload);
+          if (delta !== null) this.#dispatch({ type: "delta", delta });
+        },
+        onToolCall: (payload) => {
+          const delta = parseToolCall(payload);
           if (delta !== null) this.#dispatch({ type: "delta", delta });
         },
       },

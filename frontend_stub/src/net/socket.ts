@@ -15,6 +15,7 @@ export interface LineEvents {
   readonly onRefused: (message: string) => void;
   readonly onEvent: (payload: unknown) => void;
   readonly onDelta: (payload: unknown) => void;
+  readonly onToolCall: (payload: unknown) => void;
 }
 
 export interface Line {
@@ -72,6 +73,7 @@ export const openLine: OpenLine = (options, events) => {
   });
   socket.on("oh_event", events.onEvent);
   socket.on("oh_delta", events.onDelta);
+  socket.on("oh_tool_call", events.onToolCall);
   return {
     get connected() {
       return socket.connected;

@@ -182,6 +182,7 @@ function OpenConversation({ id, store, session }: OpenConversationProps) {
             items={model.timeline.items}
             undone={model.timeline.undone}
             output={model.streams.output}
+            deadlines={model.streams.deadlines}
             awake={!DORMANT.has(phase)}
             prepends={model.prepends}
             older={model.older}

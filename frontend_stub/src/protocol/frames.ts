@@ -35,11 +35,13 @@ export interface StateFrame {
 
 export type Frame = StatusFrame | ErrorFrame | EventFrame | StateFrame;
 
-/** `oh_delta`: transient text that a final event replaces. Not part of the original protocol. */
+/** What is transient, until a final event says more: `oh_delta`, and `oh_tool_call`. Not part of the original protocol. */
 export type Delta =
   | { readonly kind: "message" | "reasoning"; readonly response_id: string; readonly text: string }
   | { readonly kind: "discard"; readonly response_id: string }
-  | { readonly kind: "output"; readonly cause: number; readonly text: string };
+  | { readonly kind: "output"; readonly cause: number; readonly text: string }
+  /** A client is to carry out this call until then, a time; empty when nobody waits for it any more. */
+  | { readonly kind: "client-call"; readonly cause: number; readonly deadline: string };
 
 function isAgentState(value: string): value is AgentState {
   return (AGENT_STATES as readonly string[]).includes(value);
@@ -140,4 +142,12 @@ export function parseDelta(value: unknown): Delta | null {
     default:
       return null;
   }
+}
+
+/** Recognises one `oh_tool_call` payload: a call that one of the connected clients is to carry out. */
+export function parseToolCall(value: unknown): Delta | null {
+  const raw = asObject(value);
+  const cause = raw === null ? null : numberField(raw, "call_id");
+  if (raw === null || cause === null) return null;
+  return { kind: "client-call", cause, deadline: raw.is_over === true ? "" : stringField(raw, "deadline") };
 }

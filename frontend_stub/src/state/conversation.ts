@@ -18,7 +18,7 @@ export function reduce(model: ConversationModel, action: ModelAction): void {
       return;
     case "delta":
       applyDelta(model.streams, action.delta);
-      if (action.delta.kind !== "output") model.retry = "";
+      if (action.delta.kind !== "output" && action.delta.kind !== "client-call") model.retry = "";
       return;
     case "history":
       prependHistory(model, action.events, action.hasMore);
@@ -82,6 +82,7 @@ function setConnection(model: ConversationModel, connection: Connection, refusal
   if (connection === "reconnecting" || connection === "idle") {
     dropResponses(model.streams);
     model.streams.output.clear();
+    model.streams.deadlines.clear();
   }
 }
 

@@ -17,6 +17,8 @@ export interface Streams {
   responses: readonly ResponseStream[];
   /** Live output of commands by the id of their action. */
   readonly output: Map<number, string>;
+  /** Until when a client has time for a call that it carries out, by the id of the action. */
+  readonly deadlines: Map<number, string>;
   /** Responses whose final event has come: a late delta of theirs is ignored. */
   readonly finished: Set<string>;
 }
@@ -26,7 +28,7 @@ export const LIVE_OUTPUT_LIMIT = 60_000;
 const FINISHED_LIMIT = 64;
 
 export function createStreams(): Streams {
-  return { responses: [], output: new Map(), finished: new Set() };
+  return { responses: [], output: new Map(), deadlines: new Map(), finished: new Set() };
 }
 
 export function applyDelta(streams: Streams, delta: Delta): void {
@@ -40,6 +42,10 @@ export function applyDelta(streams: Streams, delta: Delta): void {
       );
       return;
     }
+    case "client-call":
+      if (delta.deadline === "") streams.deadlines.delete(delta.cause);
+      else streams.deadlines.set(delta.cause, delta.deadline);
+      return;
     case "discard":
       streams.responses = streams.responses.filter((entry) => entry.responseId !== delta.response_id);
       return;
@@ -64,7 +70,10 @@ function appendText(streams: Streams, responseId: string, part: "message" | "rea
 /** Drops what a stored event makes final. */
 export function settle(streams: Streams, event: ConversationEvent): void {
   if (!isAction(event)) {
-    if (event.cause !== undefined) streams.output.delete(event.cause);
+    if (event.cause !== undefined) {
+      streams.output.delete(event.cause);
+      streams.deadlines.delete(event.cause);
+    }
     return;
   }
   if (event.source !== "agent" || event.action === "system" || streams.responses.length === 0) {

@@ -16,6 +16,7 @@ interface TimelineViewProps {
   /** How many of them are undone. */
   readonly undone: number;
   readonly output: ReadonlyMap<number, string>;
+  readonly deadlines: ReadonlyMap<number, string>;
   readonly awake: boolean;
   /** How often older history was put in front: the view then stays where it is. */
   readonly prepends: number;
@@ -31,7 +32,7 @@ interface TimelineViewProps {
 const OLDER_MARGIN = 800;
 
 export function TimelineView(props: TimelineViewProps) {
-  const { items, undone, output, awake, prepends, older, onLoadOlder, sent, children } = props;
+  const { items, undone, output, deadlines, awake, prepends, older, onLoadOlder, sent, children } = props;
   const { scroller, content, atEnd, toEnd } = useStickToEnd();
   const folds = useContext(FoldsContext);
   useSyncExternalStore(folds.subscribe, folds.changes);
@@ -65,6 +66,7 @@ export function TimelineView(props: TimelineViewProps) {
                   item={row}
                   awake={!row.undone && (awake || row.observation !== null)}
                   liveOutput={row.observation === null && row.action !== null ? (output.get(row.action.id) ?? "") : ""}
+                  deadline={row.observation === null && row.action !== null ? (deadlines.get(row.action.id) ?? "") : ""}
                 />
               )
             }

@@ -1,6 +1,7 @@
 /** A call of a tool that the protocol has no type of its own for: its arguments, and what came of it. */
 import type { ActionEvent, ObservationEvent } from "../../protocol/events";
 import { objectField, stringField } from "../../protocol/fields";
+import { parseTimestamp } from "../../state/time";
 import { Data, dataIn } from "../common/Data";
 import { PlugIcon } from "../common/icons";
 import { Fold, Step } from "./Step";
@@ -11,6 +12,8 @@ interface McpCardProps {
   readonly action: ActionEvent | null;
   readonly observation: ObservationEvent | null;
   readonly awake: boolean;
+  /** Until when a client has time to answer; empty where none carries it out. */
+  readonly deadline: string;
 }
 
 interface McpResult {
@@ -67,7 +70,17 @@ function ResultText({ text }: { readonly text: string }) {
   );
 }
 
-export function McpCard({ foldKey, action, observation, awake }: McpCardProps) {
+function Waiting({ action, deadline }: { readonly action: ActionEvent | null; readonly deadline: string }) {
+  const until = parseTimestamp(deadline);
+  return (
+    <>
+      {until !== null && <span className="waits">a client answers, until {new Date(until).toLocaleTimeString()}</span>}
+      <Underway action={action} />
+    </>
+  );
+}
+
+export function McpCard({ foldKey, action, observation, awake, deadline }: McpCardProps) {
   const busy = observation === null && awake;
   const name =
     (action === null ? "" : stringField(action.args, "name")) ||
@@ -89,7 +102,7 @@ export function McpCard({ foldKey, action, observation, awake }: McpCardProps) {
             Used the tool <code className="path">{name}</code>
           </>
         }
-        {...(busy ? { aside: <Underway action={action} /> } : {})}
+        {...(busy ? { aside: <Waiting action={action} deadline={deadline} /> } : {})}
       >
         {Object.keys(asked).length > 0 && <Data value={asked} />}
         {result !== null && result.text !== "" && <ResultText text={result.text} />}

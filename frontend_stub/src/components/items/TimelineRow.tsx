@@ -23,11 +23,13 @@ import {
 interface TimelineRowProps {
   readonly item: TimelineItem;
   readonly liveOutput: string;
+  /** Until when a client has time to answer the call; empty where none carries it out. */
+  readonly deadline: string;
   /** False when nothing runs any more, so that an action without an answer will not get one now. */
   readonly awake: boolean;
 }
 
-function draw({ item, liveOutput, awake }: TimelineRowProps) {
+function draw({ item, liveOutput, deadline, awake }: TimelineRowProps) {
   const { key, kind, action, observation } = item;
   const pair = { foldKey: key, action, observation };
   switch (kind) {
@@ -54,7 +56,7 @@ function draw({ item, liveOutput, awake }: TimelineRowProps) {
     case "tasks":
       return <TasksCard {...pair} />;
     case "mcp":
-      return isFileSearch(action) ? <SearchCard {...pair} awake={awake} /> : <McpCard {...pair} awake={awake} />;
+      return isFileSearch(action) ? <SearchCard {...pair} awake={awake} /> : <McpCard {...pair} awake={awake} deadline={deadline} />;
     case "delegate":
       return <DelegateCard {...pair} liveOutput={liveOutput} awake={awake} />;
     case "recall":
