@@ -10,6 +10,7 @@ from agent_core.events.control import ConversationError, LoopDetected
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
+from agent_core.memory.condenser import NoCondensationError
 
 MAX_EMPTY_REPLIES = 3
 MAX_FRUITLESS_REPLIES = 25
@@ -95,6 +96,12 @@ def failure_of(error: Exception) -> tuple[str, str]:
     if isinstance(error, AgentStuckInLoopError):
         text = f"The agent got stuck in a loop: {error}. Send a message to set it on another course."
         return f"{type(error).__name__}: Agent got stuck in a loop", text
+    if isinstance(error, NoCondensationError):
+        text = (
+            f"The history of the conversation was to be made shorter and cannot be: {error}."
+            " If it is too long for the model, use one with a larger context window, or begin a new conversation."
+        )
+        return f"{type(error).__name__}: {error}", text
     if isinstance(error, LLMError):
         reason = error.status_id if error.status_id != "STATUS$ERROR" else f"{type(error).__name__}: {error}"
         return reason, str(error)

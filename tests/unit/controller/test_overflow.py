@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agent_core.errors import LLMContextWindowError, LLMError, LLMMalformedHistoryError
-from agent_core.events.control import AgentState, Condensation, CondensationRequest
+from agent_core.events.control import AgentState, Condensation, CondensationRequest, ConversationError
 from agent_core.events.serialization import AnyEvent
 from agent_core.llm.exchange import ChatRequest
 from agent_core.llm.llm import LLM
@@ -99,4 +99,7 @@ async def test_a_prompt_that_can_never_be_short_enough_ends_in_an_error(longest:
     model, log = await played(condenser, longest, LLMContextWindowError)
     assert is_in(AgentState.ERROR)(log)
     assert model.refused <= 12
+    (error,) = [event for event in log if isinstance(event, ConversationError)]
+    assert error.code == "NoCondensationError"
+    assert "use one with a larger context window, or begin a new conversation" in error.detail
     assert count(log, CondensationRequest) >= count(log, Condensation)
