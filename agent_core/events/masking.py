@@ -38,6 +38,7 @@ class SecretMasker:
     """
 
     def __init__(self, values: Iterable[str] = ()) -> None:
+        self._values: dict[str, None] = {}
         self._forms: dict[str, tuple[str, ...]] = {}
         self._initials: frozenset[str] = frozenset()
         self._in_json: tuple[bytes, ...] = ()
@@ -47,9 +48,16 @@ class SecretMasker:
     def __bool__(self) -> bool:
         return bool(self._forms)
 
+    @property
+    def values(self) -> tuple[str, ...]:
+        """All values that were ever registered, for another masker that is to hide them too."""
+        return tuple(self._values)
+
     def add(self, values: Iterable[str]) -> None:
         """Mask these values from now on; values shorter than `MIN_SECRET_LENGTH` are left out."""
-        forms = {form: probes for value in values for form, probes in _forms_of(value).items()}
+        given = dict.fromkeys(values)
+        self._values.update(given)
+        forms = {form: probes for value in given for form, probes in _forms_of(value).items()}
         if forms.keys() <= self._forms.keys():
             return
         forms = {**forms, **self._forms}

@@ -286,6 +286,9 @@ class ConversationLoop:
         session, self._session = self._session, None
         follower, self._follower = self._follower, None
         if session is not None:
+            # What was hidden once stays hidden, also when the secret has another value by now.
+            hidden = dict.fromkeys((*self.settings.secrets, *session.stream.secrets.values))
+            self.settings = replace(self.settings, secrets=tuple(hidden))
             await session.close(stopped=False)
         if follower is not None:
             await follower.end()

@@ -530,6 +530,22 @@ def test_secrets_given_later_are_hidden_and_reach_the_commands_that_name_them(sa
         assert "swordfish-9" not in "".join(event.model_dump_json() for event in one.state.events)
 
 
+def test_a_value_that_was_replaced_stays_hidden_in_later_runs(sandbox: Sandbox) -> None:
+    given = iter(["first-of-pin", "second-of-pin"])
+    script = Script(run("echo $TOKEN $PIN"), DONE)
+    with conversation(agent(script), workspace=sandbox, secrets={"TOKEN": "swordfish-9", "PIN": given.__next__}) as one:
+        one.send_message("First.")
+        one.run()
+        one.update_secrets({"TOKEN": "mackerel-7"})
+        script.answers = [run("echo $TOKEN $PIN"), DONE]
+        sandbox.answer = lambda command: "swordfish-9 first-of-pin mackerel-7 second-of-pin\n"
+        one.send_message("Now swordfish-9.")
+        one.run()
+        assert sandbox.env == {"TOKEN": "mackerel-7", "PIN": "second-of-pin"}
+        log = "".join(event.model_dump_json() for event in one.state.log)
+        assert not [value for value in ("swordfish", "first-of", "mackerel", "second-of") if value in log]
+
+
 def test_text_is_heard_as_it_comes_before_the_event_that_has_all_of_it() -> None:
     heard: list[str] = []
 
