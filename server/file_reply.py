@@ -6,6 +6,7 @@ import asyncio
 import logging
 import mimetypes
 import re
+from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from email.utils import formatdate
 from typing import NamedTuple
@@ -74,10 +75,20 @@ def file_headers(file: Outgoing) -> dict[str, str]:
 
 
 class FileReply(Response):
-    """Sends the bytes as they come; `stack`, which holds the file open, is left when the reply is over."""
+    """Sends the bytes as they come; `stack`, which holds the file open, is left when the reply is over.
+
+    `touch` is called with each part: the conversation is in use.
+    """
 
     def __init__(
-        self, file: Outgoing, stack: AsyncExitStack, headers: dict[str, str], *, status: int = 200, span: Span | None
+        self,
+        file: Outgoing,
+        stack: AsyncExitStack,
+        headers: dict[str, str],
+        *,
+        status: int = 200,
+        span: Span | None,
+        touch: Callable[[], None],
     ) -> None:
         if span is not None:
             headers = {**headers, "content-length": str(span.end - span.start)}
@@ -87,6 +98,7 @@ class FileReply(Response):
         self._file = file
         self._stack = stack
         self._span = span
+        self._touch = touch
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it, until it is sent or the client has gone."""
@@ -110,6 +122,7 @@ class FileReply(Response):
         try:
             if left != 0:
                 async for part in parts:
+                    self._touch()
                     left = None if left is None else left - len(part)
                     await send({"type": "http.response.body", "body": part, "more_body": True})
         except (SandboxError, ToolError) as error:

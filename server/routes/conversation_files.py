@@ -51,11 +51,12 @@ _FORM = {
 
 
 def workspace_of(services: Services, conversation_id: str) -> SandboxAccess:
-    """The running conversation's sandbox.
+    """The running conversation's sandbox, which is in use from now on as long as for any other wish of its user.
 
     Raises:
         ReplyError: 404, it is not there (yet).
     """
+    services.manager.touch(conversation_id)
     sandbox = services.manager.sandbox(conversation_id)
     if sandbox is None:
         raise ReplyError(404, {"error": "Runtime not yet initialized"})
@@ -118,7 +119,7 @@ async def select_file(record: OwnConversation, services: ServicesDependency, fil
 @router.get("/download", response_class=Response)
 async def download(request: Request, record: OwnConversation, services: ServicesDependency, path: str) -> Response:
     """The bytes of a file, or a folder as a ZIP file. Ranges and tags are understood."""
-    return await _reply(request, workspace_of(services, record.id), path, only_folders=False)
+    return await _reply(request, services, record.id, path, only_folders=False)
 
 
 @router.get("/zip-directory", response_class=Response)
@@ -126,10 +127,17 @@ async def zip_directory(
     request: Request, record: OwnConversation, services: ServicesDependency, path: str = ""
 ) -> Response:
     """The workspace, or a folder of it, as a ZIP file."""
-    return await _reply(request, workspace_of(services, record.id), path, only_folders=True)
+    return await _reply(request, services, record.id, path, only_folders=True)
 
 
-async def _reply(request: Request, sandbox: SandboxAccess, path: str, *, only_folders: bool) -> Response:
+async def _reply(
+    request: Request, services: Services, conversation_id: str, path: str, *, only_folders: bool
+) -> Response:
+    sandbox = workspace_of(services, conversation_id)
+
+    def touch() -> None:
+        services.manager.touch(conversation_id)
+
     async with AsyncExitStack() as stack:
         try:
             file = await stack.enter_async_context(reading(sandbox, path))
@@ -140,7 +148,7 @@ async def _reply(request: Request, sandbox: SandboxAccess, path: str, *, only_fo
                 "content-type": "application/zip",
                 "content-disposition": attachment(f"{file.name or 'workspace'}.zip"),
             }
-            return FileReply(file, stack.pop_all(), headers, span=None)
+            return FileReply(file, stack.pop_all(), headers, span=None, touch=touch)
         if only_folders:
             raise ReplyError(400, {"error": f"{path} is a file, not a folder"})
         headers = file_headers(file)
@@ -155,9 +163,9 @@ async def _reply(request: Request, sandbox: SandboxAccess, path: str, *, only_fo
             text = f"the file has {file.size} bytes"
             raise ReplyError(416, {"error": text}, headers={"content-range": f"bytes */{file.size}"}) from None
         if span is None:
-            return FileReply(file, stack.pop_all(), headers, span=Span(0, file.size))
+            return FileReply(file, stack.pop_all(), headers, span=Span(0, file.size), touch=touch)
         headers["content-range"] = f"bytes {span.start}-{span.end - 1}/{file.size}"
-        return FileReply(file, stack.pop_all(), headers, status=206, span=span)
+        return FileReply(file, stack.pop_all(), headers, status=206, span=span, touch=touch)
     raise AssertionError  # pragma: no cover - the block above always returns or raises
 
 
@@ -175,6 +183,7 @@ async def upload_files(
             if isinstance(event, Begin):
                 await upload.begin(event)
             elif isinstance(event, Data):
+                services.manager.touch(record.id)
                 await upload.take(event.data)
             else:
                 await upload.end()

@@ -9,9 +9,8 @@ from fastapi import APIRouter, Query
 
 from agent_core.errors import DrydockError
 from agent_core.session.repository import folder_of
-from agent_core.tools.spec import SandboxAccess
 from server.db.conversations import ConversationRecord
-from server.dependencies import OwnConversation, ServicesDependency
+from server.dependencies import OwnConversation, Services, ServicesDependency
 from server.errors import ReplyError
 from server.routes.conversation_files import refusal
 
@@ -32,7 +31,7 @@ _STATUS = {
 @router.get("/changes")
 async def read_git_changes(record: OwnConversation, services: ServicesDependency) -> list[dict[str, str]]:
     """The files that differ from the last commits, of all repositories of the workspace."""
-    found = await _ask(services.manager.sandbox(record.id), "git.status", {"directory": repository_folder(record)})
+    found = await _ask(services, record, "git.status", {"directory": repository_folder(record)})
     return [change for repository in found["repositories"] for change in repository["changes"]]
 
 
@@ -43,7 +42,7 @@ async def read_git_status(record: OwnConversation, services: ServicesDependency)
     `folder` is the one that all paths are relative to.
     """
     folder = repository_folder(record)
-    found = await _ask(services.manager.sandbox(record.id), "git.status", {"directory": folder})
+    found = await _ask(services, record, "git.status", {"directory": folder})
     return {"folder": folder, **found}
 
 
@@ -51,7 +50,7 @@ async def read_git_status(record: OwnConversation, services: ServicesDependency)
 async def read_git_diff(record: OwnConversation, services: ServicesDependency, path: str) -> dict[str, str]:
     """A file as it was in the last commit, and as it is."""
     args = {"directory": repository_folder(record), "path": path}
-    found = await _ask(services.manager.sandbox(record.id), "git.diff", args)
+    found = await _ask(services, record, "git.diff", args)
     return {"modified": str(found["modified"]), "original": str(found["original"])}
 
 
@@ -67,7 +66,7 @@ async def read_git_log(
     """The newest commits of a repository, named by its path; of a file or folder of it where `path` names one."""
     folder = "/".join(part for part in (repository_folder(record), repository) if part)
     args = {"directory": folder, "path": path, "limit": limit, "skip": skip}
-    return dict(await _ask(services.manager.sandbox(record.id), "git.log", args))
+    return dict(await _ask(services, record, "git.log", args))
 
 
 def repository_folder(record: ConversationRecord) -> str:
@@ -75,7 +74,11 @@ def repository_folder(record: ConversationRecord) -> str:
     return folder_of((record.selected_repository or "").strip())
 
 
-async def _ask(sandbox: SandboxAccess | None, operation: str, args: Mapping[str, Any]) -> dict[str, Any]:
+async def _ask(
+    services: Services, record: ConversationRecord, operation: str, args: Mapping[str, Any]
+) -> dict[str, Any]:
+    services.manager.touch(record.id)
+    sandbox = services.manager.sandbox(record.id)
     if sandbox is None:
         raise ReplyError(404, {"error": "Not a git repository as far as can be seen: the conversation is not running"})
     try:

@@ -230,6 +230,27 @@ async def test_a_gigabyte_to_a_slow_reader_costs_no_memory(site: Site) -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 48 * 1024
 
 
+async def test_everything_that_flows_keeps_the_conversation_awake(site: Site) -> None:
+    counts: list[int] = []
+
+    async def program(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n")
+        for _ in range(4):
+            before = site.sandboxes.touched
+            writer.write(b"x")
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while site.sandboxes.touched == before:  # noqa: ASYNC110 - it is seen only by asking
+                    await asyncio.sleep(0.005)
+            counts.append(site.sandboxes.touched)
+
+    port = await site.serve(program)
+    before = site.sandboxes.touched
+    assert (await site.get(port)).content == b"xxxx"
+    assert counts == sorted(set(counts))
+    assert counts[0] > before + 1, "the request counts, too"
+
+
 async def test_when_the_browser_goes_the_program_is_told(site: Site) -> None:
     gone = asyncio.Event()
 

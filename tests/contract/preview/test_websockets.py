@@ -48,8 +48,10 @@ async def test_text_and_binary_of_any_size_go_both_ways(site: Site) -> None:
     messages: list[str | bytes] = ["", "é☃\0", b"", bytes(range(256)), os.urandom(1_000_000), "x" * 300_000]
     async with program(echo) as port, opened(site, port) as client:
         for message in messages:
+            before = site.sandboxes.touched
             await client.send(message)
             assert await client.recv() == message
+            assert site.sandboxes.touched >= before + 2, "each way keeps the conversation awake"
         await client.send(["in ", "three ", "parts"])
         assert await client.recv() == "in three parts"
         sending = asyncio.create_task(client.send(b"a"))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import io
 import os
+import time
 import zipfile
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -206,6 +209,40 @@ async def test_folders_are_sent_as_archives(workspace: Workspace) -> None:
         ]
     assert (await workspace.get("zip-directory", path="top")).status_code == 400
     assert (await workspace.get("zip-directory", path="../..")).status_code == 403
+
+
+async def test_who_moves_files_or_looks_at_them_keeps_the_conversation_awake(workspace: Workspace) -> None:
+    manager = workspace.app.services.manager
+    await workspace.run("head -c 7000000 /dev/zero > zeros; git init -q")
+    for what in ("files", "list-files", "select-file?file=x", "git/changes", "git/diff?path=x", "git/log"):
+        began = time.monotonic()
+        await workspace.client.get(f"/api/conversations/{workspace.id}/{what}")
+        assert manager.idle_seconds() <= time.monotonic() - began, what
+    sent = 0.0
+
+    async def receive() -> dict[str, Any]:
+        return await asyncio.Future()
+
+    async def send(message: Any) -> None:
+        nonlocal sent
+        if message["type"] == "http.response.body" and message["body"]:
+            assert manager.idle_seconds() <= time.monotonic() - sent
+            await asyncio.sleep(0.01)
+            sent = time.monotonic()
+
+    await workspace.app(scope_of(workspace, "GET", "download?path=zeros"), receive, send)
+    assert sent
+
+    async def slowly() -> AsyncIterator[bytes]:
+        yield b'--limit\r\nContent-Disposition: form-data; name="files"; filename="f"\r\n\r\n'
+        await asyncio.sleep(0.02)
+        yield b"x"
+        yield b"\r\n--limit--\r\n"
+
+    began = time.monotonic()
+    headers = {"content-type": "multipart/form-data; boundary=limit"}
+    await workspace.client.post(f"/api/conversations/{workspace.id}/upload-files", content=slowly(), headers=headers)
+    assert manager.idle_seconds() <= time.monotonic() - began - 0.01
 
 
 def scope_of(workspace: Workspace, method: str, what: str) -> dict[str, Any]:
