@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -20,6 +21,11 @@ MCP_FILE = ".mcp.json"
 """Says the MCP servers of an AgentSkills skill, beside its ``SKILL.md``."""
 MAX_FILE_BYTES = 256 * 1024
 MAX_FILES = 500
+MAX_FOLDERS = 1000
+FOREIGN_FOLDERS = frozenset(
+    {"__pycache__", "build", "dist", "node_modules", "site-packages", "target", "vendor", "venv"}
+)
+"""What stands in these is not the project's own."""
 
 _RESOURCES = ("scripts", "references", "assets")
 _VENDORS = {"claude": ("claude", "anthropic"), "gemini": ("gemini",)}
@@ -71,8 +77,10 @@ def project_skills(files: Mapping[str, str], roots: Iterable[str], *, model: str
     A broken file is left out with a warning.
     """
     by_root: list[Iterable[Skill]] = []
-    for root in dict.fromkeys(root.rstrip("/") or "/" for root in roots):
-        by_root.append(_third_party(files, root, model))
+    places = list(dict.fromkeys(root.rstrip("/") or "/" for root in roots))
+    for root in places:
+        inner = tuple(f"{other}/" for other in places if other.startswith(f"{root.rstrip('/')}/"))
+        by_root.append(_third_party({path: files[path] for path in files if not path.startswith(inner)}, root, model))
         by_root.extend(skills_in_folder(files, f"{root.rstrip('/')}/{folder}").values() for folder in PROJECT_FOLDERS)
     found = _first_of_each(by_root)
     told: dict[str, Skill] = {}
@@ -106,6 +114,7 @@ def skills_in_folder(files: Mapping[str, str], folder: str) -> dict[str, Skill]:
 
 
 def _third_party(files: Mapping[str, str], root: str, model: str) -> list[Skill]:
+    """The skills of files like AGENTS.md in `root` and below."""
     found: dict[str, Skill] = {}
     prefix = f"{root.rstrip('/')}/"
     order = list(THIRD_PARTY)
@@ -133,10 +142,16 @@ def _first_of_each(groups: Iterable[Iterable[Skill]]) -> list[Skill]:
 
 
 def _third_party_files(root: Path) -> list[Path]:
-    try:
-        return sorted(path for path in root.iterdir() if path.name.lower() in THIRD_PARTY and path.is_file())
-    except OSError:
-        return []
+    """The files like AGENTS.md in a folder and below it, as far as is looked."""
+    found: list[Path] = []
+    for looked, (place, folders, names) in enumerate(os.walk(root)):
+        if looked == MAX_FOLDERS or len(found) >= MAX_FILES:
+            break
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in FOREIGN_FOLDERS)
+        found += [
+            Path(place, name) for name in sorted(names) if name.lower() in THIRD_PARTY and Path(place, name).is_file()
+        ]
+    return found
 
 
 def _markdown_files(folder: Path) -> list[Path]:

@@ -16,6 +16,8 @@ _INSTRUCTIONS = (
     ".github/copilot-instructions.md",
 )
 _INSTRUCTION_BYTES = 32 * 1024
+_NESTED_FILES = 50
+_FOREIGN_FOLDERS = {"__pycache__", "build", "dist", "node_modules", "site-packages", "target", "vendor", "venv"}
 _SKILL_FOLDERS = (".agents/skills", ".openhands/skills", ".openhands/microagents")
 _AGENT_FOLDERS = (".agents/agents", ".openhands/agents")
 _SKILL_FILES = 200
@@ -58,7 +60,7 @@ def workspace(directory: str) -> Dict[str, Any]:
         "os": _system(),
         "python": ".".join(str(part) for part in sys.version_info[:3]),
         "git": git,
-        "instructions": [one for root in roots for one in _instructions(root)],
+        "instructions": [*(one for root in roots for one in _instructions(root)), *_nested(directory, roots)],
         "skills": _markdown(roots, _SKILL_FOLDERS),
         "agents": _markdown(roots, _AGENT_FOLDERS),
     }
@@ -92,6 +94,30 @@ def _instructions(directory: str) -> List[Dict[str, str]]:
             if content.strip():
                 found.append({"path": path, "content": content})
     return found
+
+
+def _nested(directory: str, roots: List[str]) -> List[Dict[str, str]]:
+    """Return the instructions that stand in folders below the workspace; how far is looked is bounded."""
+    wanted = {name.lower() for name in _INSTRUCTIONS if os.sep not in name}
+    found: List[Dict[str, str]] = []
+    waiting = [directory]
+    for looked, folder in enumerate(waiting):
+        if looked == _FOLDERS or len(found) >= _NESTED_FILES:
+            break
+        try:
+            with os.scandir(folder) as entries:
+                inside = sorted(entries, key=lambda entry: entry.name)
+        except OSError:
+            continue
+        for entry in inside:
+            if entry.is_dir(follow_symlinks=False):
+                if not entry.name.startswith(".") and entry.name not in _FOREIGN_FOLDERS:
+                    waiting.append(entry.path)
+            elif folder not in roots and entry.name.lower() in wanted:
+                content = _read(entry.path, _INSTRUCTION_BYTES)
+                if content.strip():
+                    found.append({"path": entry.path, "content": content})
+    return found[:_NESTED_FILES]
 
 
 def _names_like(folder: str, name: str) -> List[str]:

@@ -276,6 +276,9 @@ def test_the_facts_of_the_workspace(client: Client, workspace: Path) -> None:
     (workspace / "AGENTS.md").write_text("be kind\n" + "x" * 40_000)
     (workspace / ".cursorrules").write_text("rule\n")
     os.mkfifo(workspace / "CLAUDE.md")
+    for folder in ("lib/core", "lib/node_modules/x", ".hidden"):
+        (workspace / folder).mkdir(parents=True)
+        (workspace / folder / "Agents.md").write_text(folder)
     client.output(
         "git init -q -b trunk . && git remote add other http://x/y && "
         "git remote add origin https://user:secret@host.example/path/project.git"
@@ -288,7 +291,7 @@ def test_the_facts_of_the_workspace(client: Client, workspace: Path) -> None:
         "root": str(workspace),
     }
     paths = [entry["path"] for entry in facts["instructions"]]
-    assert paths == [str(workspace / "AGENTS.md"), str(workspace / ".cursorrules")]
+    assert paths == [str(workspace / name) for name in ("AGENTS.md", ".cursorrules", "lib/core/Agents.md")]
     assert len(facts["instructions"][0]["content"]) == 32 * 1024
     assert facts["skills"] == []
     assert facts["user"] == client.hello["user"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -132,11 +133,21 @@ def test_a_text_in_two_files_is_told_once_and_nested_ones_become_rules() -> None
     assert [(skill.name, skill.get_skill_type()) for skill in found] == [("agents", "repo"), ("agents:lib", "path")]
 
 
+def test_what_stands_in_one_root_is_no_rule_for_a_folder_of_the_other() -> None:
+    files = {"/w/repo/AGENTS.md": "R", "/w/AGENTS.md": "W", "/w/repo/lib/AGENTS.md": "L"}
+    found = project_skills(files, ["/w", "/w/repo"])
+    assert [(skill.name, skill.content) for skill in found] == [("agents", "W"), ("agents:lib", "L")]
+    found = project_skills({"/w/repo/AGENTS.md": "R"}, ["/w", "/w/repo"])
+    assert [(skill.name, skill.get_skill_type()) for skill in found] == [("agents", "repo")]
+
+
 def test_a_project_on_disk_is_read_the_same_way(tmp_path: Path) -> None:
     write(tmp_path, {"agents.md": "A", ".openhands/microagents/k.md": "---\ntriggers: [k]\n---\nK"})
     (tmp_path / "CLAUDE.md").symlink_to("agents.md")
+    write(tmp_path, {"lib/AGENTS.md": "L", "lib/node_modules/x/AGENTS.md": "X", ".hidden/AGENTS.md": "H"})
+    os.mkfifo(tmp_path / "lib/GEMINI.md")
     found = load_project_skills(tmp_path, git_root=tmp_path)
-    assert [(skill.name, skill.content) for skill in found] == [("agents", "A"), ("k", "K")]
+    assert [(skill.name, skill.content) for skill in found] == [("agents", "A"), ("agents:lib", "L"), ("k", "K")]
 
 
 def test_a_users_skills_come_from_the_folders_of_the_home_in_their_order(tmp_path: Path) -> None:
