@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from agent_core.events.llm_events import (
     UserRejectObservation,
 )
 from agent_core.events.serialization import AnyEvent
+from agent_core.tools.ipython import IPythonObservation
 
 WINDOW = 20
 SAME_RESULT = 4
@@ -30,6 +32,9 @@ SAME_ERROR = 3
 MONOLOGUE = 3
 ALTERNATING = 6
 CONDENSATIONS = 10
+SAME_SYNTAX_ERROR = 3
+_SYNTAX_ERROR = re.compile(r"SyntaxError: (?:unterminated |invalid syntax|incomplete input).*")
+_LAST_LINES = 3  # behind a cell's error stand the kernel's directory and interpreter
 
 
 class Pattern(StrEnum):
@@ -50,6 +55,7 @@ class _Round:
     action: bytes
     answer: bytes = b""
     error_id: int | None = None
+    syntax_error: str = ""
 
     def is_like(self, other: _Round) -> bool:
         """Whether the same was done, with the same outcome."""
@@ -94,7 +100,7 @@ class StuckDetector:
             return Pattern.MONOLOGUE
         if _all_same(rounds[-SAME_RESULT:], SAME_RESULT):
             return Pattern.SAME_RESULT
-        if self._failing(rounds) > SAME_ERROR:
+        if self._failing(rounds) > SAME_ERROR or _mistyped(rounds) >= SAME_SYNTAX_ERROR:
             return Pattern.SAME_ERROR
         if _alternate(rounds[-ALTERNATING:]):
             return Pattern.ALTERNATING
@@ -108,7 +114,7 @@ class StuckDetector:
             return self._messages[0]
         rounds = [one for one in self._rounds if one.answer]
         if pattern is Pattern.SAME_ERROR:
-            return rounds[-self._failing(rounds)].action_id
+            return rounds[-max(self._failing(rounds), _mistyped(rounds))].action_id
         period = 2 if pattern is Pattern.ALTERNATING else 1
         first = len(rounds) - period
         while first > 0 and rounds[first - 1].is_like(rounds[first - 1 + period]):
@@ -128,6 +134,7 @@ class StuckDetector:
             if one.action_id == event.cause and not one.answer:
                 one.answer = _digest_of_answer(event)
                 one.error_id = event.id if isinstance(event, AgentErrorEvent) else None
+                one.syntax_error = _syntax_error(event)
                 return
 
     def _failing(self, rounds: Sequence[_Round]) -> int:
@@ -138,6 +145,28 @@ class StuckDetector:
                 break
             count += 1
         return count
+
+
+def _mistyped(rounds: Sequence[_Round]) -> int:
+    """How often the last cell was run in a row, with the same error of its syntax each time.
+
+    The numbers of cells differ from one result to the next, so these are never the same result.
+    """
+    count = 0
+    for one in reversed(rounds):
+        last = rounds[-1]
+        if not one.syntax_error or (one.action, one.syntax_error) != (last.action, last.syntax_error):
+            break
+        count += 1
+    return count
+
+
+def _syntax_error(event: AnswerEvent) -> str:
+    """The line that names what is wrong with the syntax of a cell; empty where nothing is."""
+    if not isinstance(event, ObservationEvent) or not isinstance(event.observation, IPythonObservation):
+        return ""
+    lines = event.observation.text.strip().split("\n")[-_LAST_LINES:]
+    return next((line for line in lines if _SYNTAX_ERROR.match(line)), "")
 
 
 def _all_same(rounds: Sequence[_Round], wanted: int) -> bool:

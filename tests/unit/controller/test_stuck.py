@@ -12,6 +12,7 @@ from agent_core.events.control import Condensation, CondensationRequest
 from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, MessageEvent, ObservationEvent
 from agent_core.events.messages import Message, TextContent
 from agent_core.events.serialization import AnyEvent
+from agent_core.tools.ipython import IPythonAction, IPythonObservation
 from agent_core.tools.terminal import TerminalAction, TerminalObservation
 
 Round = Callable[[int], list[AnyEvent]]
@@ -36,6 +37,19 @@ def fails(error: str = "no", *, thought: str = "") -> Round:
     def make(at: int) -> list[AnyEvent]:
         action = ActionEvent(id=at, tool_name="terminal", thought=[TextContent(text=thought)] if thought else [])
         return [action, AgentErrorEvent(id=at + 1, cause=at, error=error, tool_name="terminal")]
+
+    return make
+
+
+def cell(number: int, problem: str, *, code: str = "print('hi", line: int = 1) -> Round:
+    """A cell with a traceback as IPython shows it, in which each cell has a number of its own."""
+    where = "[Jupyter current working directory: /workspace]\n[Jupyter Python interpreter: /usr/bin/python3]"
+    text = f"  Cell In[{number}], line {line}\n    {code}\n    ^\n{problem}\n{where}"
+
+    def make(at: int) -> list[AnyEvent]:
+        action = ActionEvent(id=at, action=IPythonAction(code=code), tool_name="execute_ipython_cell")
+        seen = IPythonObservation.from_text(text, code=code)
+        return [action, ObservationEvent(id=at + 1, cause=at, observation=seen, tool_name=action.tool_name)]
 
     return make
 
@@ -86,6 +100,31 @@ def test_the_same_action_failing_differently_is_warned_of_once_and_then_a_loop()
     third.fold(warning)
     assert third.to_nudge() is None
     assert after(tries).pattern() is Pattern.SAME_ERROR
+
+
+@pytest.mark.parametrize(
+    ("problem", "is_loop"),
+    [
+        ("SyntaxError: unterminated string literal (detected at line 1)", True),
+        ("SyntaxError: invalid syntax. Perhaps you forgot a comma?", True),
+        ("SyntaxError: invalid syntax", True),
+        ("SyntaxError: incomplete input", True),
+        ("NameError: name 'x' is not defined", False),
+    ],
+)
+def test_the_same_cell_with_the_same_error_of_its_syntax_is_a_loop_the_third_time(problem: str, is_loop: bool) -> None:
+    detector = after(cell(4, problem), cell(5, problem))
+    assert detector.pattern() is None
+    detector = after(does("ls"), *(cell(number, problem) for number in (4, 5, 6)))
+    assert detector.pattern() is (Pattern.SAME_ERROR if is_loop else None)
+    if is_loop:
+        assert detector.start_of(Pattern.SAME_ERROR) == 10
+
+
+def test_cells_that_differ_in_what_they_say_or_in_what_is_wrong_are_no_loop() -> None:
+    one, other = "SyntaxError: incomplete input", "SyntaxError: invalid syntax"
+    assert after(cell(1, one), cell(2, other), cell(3, one)).pattern() is None
+    assert after(cell(1, one), cell(2, one, code="print('ho"), cell(3, one)).pattern() is None
 
 
 def test_alternating_between_two_actions_is_a_loop_after_three_rounds() -> None:
