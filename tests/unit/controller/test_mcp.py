@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -29,6 +31,7 @@ from agent_core.tools.spec import ToolMakerState, WorkspacePlace
 from server.wire.envelope import to_wire
 from tests.unit.controller.stage import Reply, Stage
 from tests.unit.mcp.conftest import LIMIT_SECONDS, fake, is_running, until
+from tests.unit.mcp.test_addresses import Kind, serving
 
 
 @pytest.fixture(autouse=True)
@@ -309,3 +312,45 @@ def test_a_client_replaces_its_own_tools_and_can_take_no_name_of_others() -> Non
     with pytest.raises(ValueError, match="'b'"):
         agent.add_runtime_tools(made("b"), client="other")
     assert agent.tools_brought_by("mine") == {"b", "c"}, "all or none"
+
+
+@pytest.mark.parametrize(
+    ("kind", "auth", "header", "shown"),
+    [
+        ("http", {"type": "bearer", "token": "tok-en-1234567"}, "authorization", "Bearer tok-en-1234567"),
+        ("sse", {"type": "api_key", "key": "api-key-1234567", "header": "X-Key"}, "x-key", "api-key-1234567"),
+        (
+            "sse",
+            {"type": "basic", "username": "ann", "password": "pass-word-1234567"},
+            "authorization",
+            "Basic " + base64.b64encode(b"ann:pass-word-1234567").decode(),
+        ),
+        ("http", {"type": "header", "name": "X-Own", "value": "own-1234567"}, "x-own", "own-1234567"),
+    ],
+)
+async def test_what_a_server_behind_an_address_is_shown_is_in_no_log_even_if_it_repeats_it(
+    kind: Kind, auth: dict[str, str], header: str, shown: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    own = {"X-Also-Token": "also-secret-1234567"}
+    async with (
+        serving(kind) as (url, guard),
+        served({"far": {"url": url, "transport": kind, "auth": auth, "headers": own}}) as stage,
+    ):
+        await stage.say()
+        await asked(stage, ("", [("reflect", "{}")]))
+        seen = await found(stage, is_kind(ObservationEvent))
+        assert isinstance(seen, ObservationEvent)
+        assert header in seen.observation.text
+        assert all((request[header], request["x-also-token"]) == (shown, own["X-Also-Token"]) for request in guard.seen)
+        await asked(stage, ("", [("finish", '{"message": "done"}')]))
+        await found(stage, is_kind(ObservationEvent, 2))
+        written = "".join(event.model_dump_json() for event in await stage.log())
+        asked_for = json.dumps(stage.model.prompts, default=str)
+    secrets = [value for name, value in auth.items() if name in ("token", "key", "password", "value")]
+    of_server = ("mcp.server", "sse_starlette")
+    logged = "".join(one.getMessage() for one in caplog.records if not one.name.startswith(of_server))
+    for secret in (*secrets, shown.split()[-1], own["X-Also-Token"]):
+        assert secret not in written
+        assert secret not in asked_for
+        assert secret not in logged

@@ -39,6 +39,11 @@ def made() -> MCPServer[Any]:
         return a + b
 
     @server.tool()
+    def reflect(context: Context[Any, Any]) -> str:
+        """Tells what it was shown."""
+        return repr(dict(context.headers or {}))
+
+    @server.tool()
     async def slow() -> str:
         """Takes for ever."""
         await asyncio.Event().wait()
