@@ -14,7 +14,8 @@ EXIT_SECONDS = 1.0
 """What a program gets to end by itself when its input ends."""
 NOT_FOUND = (
     "its command {command!r} was not found in the sandbox; use an image that has it (setting sandbox_image;"
-    " runtime_images/README.md shows how to make one with npx and uvx), give the full path of a program there, or give the address of a server that runs elsewhere"
+    " runtime_images/README.md shows how to make one with npx and uvx), give the full path of a program there, or give"
+    " the address of a server that runs elsewhere"
 )
 
 
