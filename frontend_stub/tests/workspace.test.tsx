@@ -81,6 +81,30 @@ describe("the workspace beside a conversation", () => {
     expect((await screen.findByTestId("commits")).textContent).toContain("first");
   });
 
+  it("compares with where the branch began when somebody wants that, and says with what", async () => {
+    const repository = { path: "", branch: "work", head: "01", base: { name: "main", commit: "00" }, changes: [] };
+    answers["GET git/status"] = json({ repositories: [repository] });
+    answers["GET git/status?since=base"] = json({ repositories: [{ ...repository, changes: [{ status: "M", path: "b.txt" }] }] });
+    answers["GET git/diff?path=b.txt&since=base"] = json({ original: "before\n", modified: "after\n" });
+    draw();
+    await userEvent.click(screen.getByTestId("workspace-tab-changes"));
+    await userEvent.selectOptions(await screen.findByTestId("since"), "main");
+    await userEvent.click(await screen.findByText("b.txt"));
+    expect((await screen.findByTestId("diff")).textContent).toContain("before");
+    await userEvent.click(screen.getByLabelText("Back to the list"));
+    expect((await screen.findByTestId("since")).textContent).toContain("the last commit");
+    expect(screen.getByText("b.txt")).toBeTruthy();
+  });
+
+  it("draws a picture", async () => {
+    vi.stubGlobal("URL", Object.assign(URL, { createObjectURL: () => "blob:picture", revokeObjectURL: () => undefined }));
+    answers["GET files?path="] = json({ entries: [entry("boat.PNG")], left_out: 0 });
+    answers["GET download?path=boat.PNG"] = () => new Response("png");
+    draw();
+    await userEvent.click(await screen.findByText("boat.PNG"));
+    expect((await screen.findByAltText("boat.PNG")).getAttribute("src")).toBe("blob:picture");
+  });
+
   it("uploads chosen files, says what was skipped, and looks again", async () => {
     answers["POST upload-files"] = json({ uploaded_files: ["/workspace/new.txt"], skipped_files: [{ name: "bad", reason: "too odd" }] });
     draw();

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 
+LAST_COMMIT, BASE = "commit", "base"
+"""What the files are compared with: the last commit, or where the branch was begun."""
+
 COMMITS = 200
 """The most commits in one answer."""
 

@@ -35,9 +35,9 @@ def _done(asked: Dict[str, Any]) -> Dict[str, Any]:
     if asked["what"] == "status":
         from .repositories import status  # likewise
 
-        return status(directory, workspace)
+        return status(directory, workspace, asked["since"])
     from .git_views import diff, log  # likewise
 
     if asked["what"] == "diff":
-        return diff(directory, asked["path"], workspace)
+        return diff(directory, asked["path"], workspace, asked["since"])
     return log(directory, asked["path"], asked["limit"], asked["skip"], workspace)

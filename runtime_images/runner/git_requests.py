@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Optional
 from . import arguments
 from .beneath import Beneath
 from .files import Files, Reply
-from .git_limits import CLONE_SECONDS, COMMITS, LOOK_SECONDS, scratch_of
+from .git_limits import BASE, CLONE_SECONDS, COMMITS, LAST_COMMIT, LOOK_SECONDS, scratch_of
 from .loop import Loop
 from .request import Request
 from .side_process import SideProcesses
@@ -43,8 +43,12 @@ class GitRequests:
 
     def _look(self, what: str, request: Request, given: Dict[str, Any]) -> None:
         folder = self._beneath.parts(arguments.text(given, "directory", ""))
+        since = arguments.text(given, "since", LAST_COMMIT)
+        if since not in (LAST_COMMIT, BASE):
+            raise arguments.BadRequestError(f"since must be {LAST_COMMIT} or {BASE}")
         order = {
             "what": what,
+            "since": since,
             "workspace": self._workspace,
             "directory": os.path.join(self._workspace, *folder),
             "path": arguments.text(given, "path", ""),

@@ -8,8 +8,9 @@ from typing import Any, Dict, List, Optional
 
 from .beneath import Beneath
 from .disk import FileError, failure
+from .git_base import base_of
 from .git_command import GitError, checked, look, text
-from .git_limits import FILE_LIMIT
+from .git_limits import BASE, FILE_LIMIT, LAST_COMMIT
 from .git_place import check, root_of
 
 _LOG_BYTES = 2 * 1024 * 1024
@@ -19,8 +20,8 @@ _FORMAT = "%x00".join(("%H", "%P", "%an", "%ae", "%aI", "%D", "%s", "%b")) + "%x
 _SAMPLE = 8000
 
 
-def diff(directory: str, path: str, workspace: str) -> Dict[str, Any]:
-    """A file as it was in the last commit, and as it is: empty where it is not there.
+def diff(directory: str, path: str, workspace: str, since: str = LAST_COMMIT) -> Dict[str, Any]:
+    """A file as it was in the last commit (or where its branch was begun), and as it is: empty where it is not there.
 
     Raises:
         GitError: it is in no repository, binary, too large, or not a file.
@@ -33,8 +34,9 @@ def diff(directory: str, path: str, workspace: str) -> Dict[str, Any]:
     if root is None:
         raise GitError("no_repository", "Not a git repository")
     check(root, workspace)
-    original = _committed(root, os.path.relpath(whole, root))
-    modified = _present(beneath, whole)
+    base = base_of(root) if since == BASE else None
+    original = _committed(root, os.path.relpath(whole, root), path, base.commit if base is not None else "HEAD")
+    modified = _present(beneath, whole, path)
     if original is None and modified is None:
         raise GitError("not_found", f"{path} is neither in the last commit nor in the workspace")
     return {"original": _shown(original, path), "modified": _shown(modified, path)}
@@ -71,8 +73,8 @@ def _commit(fields: List[bytes]) -> Dict[str, Any]:
     return commit
 
 
-def _committed(root: str, path: str) -> Optional[bytes]:
-    listed = look(root, ["ls-tree", "-z", "HEAD", "--", path], 4096 + len(path) * 4, root)
+def _committed(root: str, path: str, shown: str, commit: str) -> Optional[bytes]:
+    listed = look(root, ["ls-tree", "-z", commit, "--", path], 4096 + len(path) * 4, root)
     if listed.status != 0:
         if _has_commits(root):
             checked(listed, "git ls-tree")
@@ -84,11 +86,11 @@ def _committed(root: str, path: str) -> Optional[bytes]:
         return b"Subproject commit " + entry[2] + b"\n"
     content = look(root, ["cat-file", "blob", entry[2].decode("ascii")], FILE_LIMIT, root)
     if content.is_cut:
-        raise GitError("too_large", f"{path} was larger than the {FILE_LIMIT} bytes that are shown")
+        raise GitError("too_large", f"{shown} was larger than the {FILE_LIMIT // 2**20} MiB that are shown")
     return checked(content, "git cat-file")
 
 
-def _present(beneath: Beneath, path: str) -> Optional[bytes]:
+def _present(beneath: Beneath, path: str, shown: str) -> Optional[bytes]:
     try:
         place = beneath.place(path)
         try:
@@ -110,18 +112,18 @@ def _present(beneath: Beneath, path: str) -> Optional[bytes]:
         raise
     if opened.is_folder:
         os.close(opened.descriptor)
-        return _checked_out(path)
+        return _checked_out(path, shown)
     with open(opened.descriptor, "rb") as file:
         data = file.read(FILE_LIMIT + 1)
     if len(data) > FILE_LIMIT:
-        raise GitError("too_large", f"{path} is larger than the {FILE_LIMIT} bytes that are shown")
+        raise GitError("too_large", f"{shown} is larger than the {FILE_LIMIT // 2**20} MiB that are shown")
     return data
 
 
-def _checked_out(path: str) -> bytes:
+def _checked_out(path: str, shown: str) -> bytes:
     """What stands for a repository inside of another one."""
     if not os.path.lexists(os.path.join(path, ".git")):
-        raise GitError("not_a_file", f"{path} is a folder")
+        raise GitError("not_a_file", f"{shown} is a folder")
     head = look(path, ["rev-parse", "--verify", "HEAD"], 100, path)
     return b"Subproject commit " + (head.data.strip() if head.status == 0 else b"(none)") + b"\n"
 

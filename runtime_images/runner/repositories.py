@@ -1,11 +1,13 @@
-"""Which repositories there are in a folder, and what is changed in them since their last commits."""
+"""Which repositories there are in a folder, and what is changed in them since their last commits or their bases."""
 
 from __future__ import annotations
 
 import os
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
+from .git_base import base_of, changes_since
 from .git_command import GitError, checked, look, text
+from .git_limits import BASE, LAST_COMMIT
 from .git_place import check, root_of, without_filters
 
 REPOSITORIES = 20
@@ -24,10 +26,13 @@ class Change(NamedTuple):
 
     status: str
     path: bytes
+    is_untracked: bool = False
 
 
-def status(directory: str, workspace: str) -> Dict[str, Any]:
+def status(directory: str, workspace: str, since: str = LAST_COMMIT) -> Dict[str, Any]:
     """The repositories in a folder, each with its branch and its changes; paths are relative to that folder.
+
+    Changes are those since the last commit, or since the branch left its base, where it has one.
 
     Raises:
         GitError: git cannot be used, or there are none (``no_repository``).
@@ -40,7 +45,7 @@ def status(directory: str, workspace: str) -> Dict[str, Any]:
     errors: List[str] = []
     for place in places:
         try:
-            shown.append(_status(directory, place, workspace, inner))
+            shown.append(_status(directory, place, workspace, inner, since))
         except GitError as error:
             if error.code == "no_git":
                 raise
@@ -74,22 +79,28 @@ def found(directory: str, workspace: str) -> List[str]:
     return places[:REPOSITORIES]
 
 
-def _status(directory: str, place: str, workspace: str, inner: List[bytes]) -> Dict[str, Any]:
+def _status(directory: str, place: str, workspace: str, inner: List[bytes], since: str) -> Dict[str, Any]:
     where = os.path.join(directory, place) if place else directory
     root = root_of(where, workspace) or where
     check(root, workspace)
-    output = look(where, _STATUS, _BYTES, root, without_filters(root))
+    overruled = without_filters(root)
+    output = look(where, _STATUS, _BYTES, root, overruled)
     fields = checked(output, "git status").split(b"\0")[: -1 if not output.is_cut else -2]
     head: Dict[bytes, bytes] = {}
     changes: Dict[bytes, str] = {}
     below = os.fsencode(os.path.relpath(where, root)) + b"/" if where != root else b""
+    base = base_of(root)
+    listed = [change for change in map(_change, fields) if change is not None]
+    if base is not None and since == BASE:
+        compared = changes_since(where, root, base, overruled)
+        loose = [one for one in listed if one.is_untracked or one.status == "U"]
+        listed = [*(Change(compared[path], path) for path in compared), *loose]
     for field in fields:
         if field.startswith(b"# "):
             name, _, value = field[2:].partition(b" ")
             head[name] = value
-            continue
-        change = _change(field)
-        if change is None or not change.path.startswith(below):
+    for change in listed:
+        if not change.path.startswith(below):
             continue
         path = change.path[len(below) :]
         if change.status == "A" and path.endswith(b"/"):
@@ -108,6 +119,7 @@ def _status(directory: str, place: str, workspace: str, inner: List[bytes]) -> D
         "upstream": text(head[b"branch.upstream"]) if b"branch.upstream" in head else None,
         "ahead": ahead,
         "behind": -behind,
+        "base": base._asdict() if base is not None else None,
         "changes": [{"status": changes[path], "path": text(path)} for path in sorted(changes)[:CHANGES]],
         "left_out": max(0, len(changes) - CHANGES),
         "is_cut": output.is_cut,
@@ -118,7 +130,7 @@ def _change(field: bytes) -> Optional[Change]:
     """One entry of ``git status --porcelain=v2 -z``."""
     kind = field[:1]
     if kind == b"?":
-        return Change("A", field[2:])
+        return Change("A", field[2:], is_untracked=True)
     if kind == b"u":
         return Change("U", field.split(b" ", 10)[-1])
     if kind != b"1":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 
@@ -17,6 +17,8 @@ from server.routes.conversation_files import refusal
 router = APIRouter(prefix="/api/conversations/{conversation_id}/git")
 
 GIT_SECONDS = 40.0
+Since = Literal["commit", "base"]
+"""What the files are compared with: the last commit, or the commit where the branch left the one it began from."""
 _STATUS = {
     "bad_request": 400,
     "not_a_file": 400,
@@ -29,27 +31,33 @@ _STATUS = {
 
 
 @router.get("/changes")
-async def read_git_changes(record: OwnConversation, services: ServicesDependency) -> list[dict[str, str]]:
-    """The files that differ from the last commits, of all repositories of the workspace."""
-    found = await _ask(services, record, "git.status", {"directory": repository_folder(record)})
+async def read_git_changes(
+    record: OwnConversation, services: ServicesDependency, since: Since = "commit"
+) -> list[dict[str, str]]:
+    """The files that differ from the last commits (or the bases of the branches), of all repositories."""
+    found = await _ask(services, record, "git.status", {"directory": repository_folder(record), "since": since})
     return [change for repository in found["repositories"] for change in repository["changes"]]
 
 
 @router.get("/status")
-async def read_git_status(record: OwnConversation, services: ServicesDependency) -> dict[str, Any]:
+async def read_git_status(
+    record: OwnConversation, services: ServicesDependency, since: Since = "commit"
+) -> dict[str, Any]:
     """The repositories of the workspace, each with its branch, how far it is from its upstream, and its changes.
 
     `folder` is the one that all paths are relative to.
     """
     folder = repository_folder(record)
-    found = await _ask(services, record, "git.status", {"directory": folder})
+    found = await _ask(services, record, "git.status", {"directory": folder, "since": since})
     return {"folder": folder, **found}
 
 
 @router.get("/diff")
-async def read_git_diff(record: OwnConversation, services: ServicesDependency, path: str) -> dict[str, str]:
-    """A file as it was in the last commit, and as it is."""
-    args = {"directory": repository_folder(record), "path": path}
+async def read_git_diff(
+    record: OwnConversation, services: ServicesDependency, path: str, since: Since = "commit"
+) -> dict[str, str]:
+    """A file as it was in the last commit (or where its branch was begun), and as it is."""
+    args = {"directory": repository_folder(record), "path": path, "since": since}
     found = await _ask(services, record, "git.diff", args)
     return {"modified": str(found["modified"]), "original": str(found["original"])}
 

@@ -23,8 +23,13 @@ export interface Change {
   readonly path: string;
 }
 
+/** What the files are compared with: the last commit, or where the branch was begun. */
+export type Since = "commit" | "base";
+
 export interface Repository {
   readonly path: string;
+  /** The branch that this one was begun from; empty where there is none. */
+  readonly base: string;
   readonly branch: string;
   readonly head: string;
   readonly upstream: string;
@@ -82,6 +87,7 @@ function toEntry(fields: Fields): FolderEntry {
 function toRepository(fields: Fields): Repository {
   return {
     path: stringField(fields, "path"),
+    base: stringField(objectField(fields, "base") ?? {}, "name"),
     branch: stringField(fields, "branch"),
     head: stringField(fields, "head"),
     upstream: stringField(fields, "upstream"),
@@ -124,9 +130,9 @@ export class WorkspaceApi {
   }
 
   /** The repositories; none where the workspace has none. */
-  async repositories(id: string): Promise<readonly Repository[]> {
+  async repositories(id: string, since: Since = "commit"): Promise<readonly Repository[]> {
     try {
-      const fields = asFields(await this.#request("GET", address(id, "git/status", {})));
+      const fields = asFields(await this.#request("GET", address(id, "git/status", compared(since))));
       return objectListField(fields, "repositories").map(toRepository);
     } catch (error) {
       if (error instanceof ApiError && error.status === 404) return [];
@@ -134,8 +140,8 @@ export class WorkspaceApi {
     }
   }
 
-  async versions(id: string, path: string): Promise<Versions> {
-    const fields = asFields(await this.#request("GET", address(id, "git/diff", { path })));
+  async versions(id: string, path: string, since: Since = "commit"): Promise<Versions> {
+    const fields = asFields(await this.#request("GET", address(id, "git/diff", { path, ...compared(since) })));
     return { original: stringField(fields, "original"), modified: stringField(fields, "modified") };
   }
 
@@ -191,6 +197,10 @@ async function reason(response: Response): Promise<string> {
   } catch {
     return fallback;
   }
+}
+
+function compared(since: Since): Readonly<Record<string, string>> {
+  return since === "commit" ? {} : { since };
 }
 
 function address(id: string, what: string, query: Readonly<Record<string, string>>): string {

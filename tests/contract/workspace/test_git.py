@@ -133,6 +133,33 @@ async def test_what_cannot_be_shown_is_said(workspace: Workspace) -> None:
     assert (await workspace.get("git/diff")).status_code == 422
 
 
+async def test_what_a_branch_changed_can_be_seen_when_it_is_committed_too(workspace: Workspace) -> None:
+    await workspace.run(
+        f"{MAKE}; git init -q -b main && for f in same m d dm; do echo 1 > $f; done && git add . && git commit -qm 1; "
+        "git checkout -qb work && echo 2 > m && git rm -q d && git rm -q --cached dm && echo n > new && git add m new; "
+        "git commit -qm 2 && echo 3 > m && echo u > untracked && touch same"
+    )
+    assert await changes(workspace) == {"m": "M", "dm": "A", "untracked": "A"}
+    since_base = (await workspace.get("git/changes", since="base")).json()
+    expected = {"m": "M", "d": "D", "dm": "M", "new": "A", "untracked": "A"}
+    assert {one["path"]: one["status"] for one in since_base} == expected
+    assert await diff(workspace, "m") == ("2\n", "3\n")
+    assert (await workspace.get("git/diff", path="m", since="base")).json() == {"original": "1\n", "modified": "3\n"}
+    assert (await workspace.get("git/diff", path="d", since="base")).json() == {"original": "1\n", "modified": ""}
+    (repository,) = (await workspace.get("git/status")).json()["repositories"]
+    assert (repository["base"]["name"], repository["base"]["commit"]) == (
+        "main",
+        await workspace.run("git rev-parse main"),
+    )
+    await workspace.run(f"{MAKE}; git clone -q . copy && cd copy && git commit -q --allow-empty -m 3 && echo c > c")
+    copy = (await workspace.get("git/status", since="base")).json()["repositories"][1]
+    assert (copy["base"]["name"], copy["changes"]) == ("origin/work", [{"status": "A", "path": "copy/c"}])
+    await workspace.run("rm -rf copy; git checkout -qf main")
+    (repository,) = (await workspace.get("git/status", since="base")).json()["repositories"]
+    assert repository["base"] is None, "main is what branches begin from"
+    assert (await workspace.get("git/changes", since="ever")).status_code == 422
+
+
 async def test_many_changes_are_bounded(workspace: Workspace) -> None:
     await workspace.run("git init -q && seq 2500 | xargs touch")
     assert len(await changes(workspace)) == 2000

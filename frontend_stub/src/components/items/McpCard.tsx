@@ -99,7 +99,7 @@ export function McpCard({ foldKey, action, observation, awake, deadline }: McpCa
         initiallyOpen={result !== null && (result.bad || isShort(result))}
         title={
           <>
-            Used the tool <code className="path">{name}</code>
+            {busy ? "Using" : "Used"} the tool <code className="path">{name}</code>
           </>
         }
         {...(busy ? { aside: <Waiting action={action} deadline={deadline} /> } : {})}

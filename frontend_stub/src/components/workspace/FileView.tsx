@@ -1,14 +1,18 @@
-/** One file: its text, or how it differs from the last commit. */
+/** One file: its text, its picture, or how it differs from what it was. */
+import { useEffect, useState } from "react";
 import { useServices } from "../../app/services";
 import { CodeBlock, languageOf } from "../common/CodeBlock";
 import { compare } from "../common/diff";
 import { DiffView } from "../common/DiffView";
 import { BackIcon, DownIcon } from "../common/icons";
+import type { Since } from "../../net/workspace";
+import { isPicture } from "./files";
 import { useLoaded } from "./useLoaded";
 
 export interface Shown {
   readonly path: string;
   readonly as: "text" | "change";
+  readonly since?: Since;
 }
 
 interface FileViewProps {
@@ -39,7 +43,7 @@ export function FileView({ id, shown, version, onBack, onDownload }: FileViewPro
           </button>
         )}
       </div>
-      {shown.as === "text" ? <FileText id={id} path={shown.path} version={version} /> : <FileChange id={id} path={shown.path} version={version} />}
+      <Content id={id} shown={shown} version={version} />
     </div>
   );
 }
@@ -50,6 +54,30 @@ interface ContentProps {
   readonly version: number;
 }
 
+function Content({ id, shown: { path, as, since = "commit" }, version }: Pick<FileViewProps, "id" | "shown" | "version">) {
+  if (as === "change") return <FileChange id={id} path={path} version={version} since={since} />;
+  if (isPicture(path)) return <FilePicture key={path} id={id} path={path} version={version} />;
+  return <FileText id={id} path={path} version={version} />;
+}
+
+function FilePicture({ id, path, version }: ContentProps) {
+  const services = useServices();
+  const { value, error } = useLoaded(() => services.workspace.download(id, path), `${path}:${version}`);
+  const [address, setAddress] = useState("");
+  useEffect(() => {
+    if (value === null) return undefined;
+    const made = URL.createObjectURL(value);
+    // eslint-disable-next-line react-hooks/set-state-in-effect -- the address has to be let go of again
+    setAddress(made);
+    return () => {
+      URL.revokeObjectURL(made);
+    };
+  }, [value]);
+  if (error !== "") return <p className="tree-note">{error}</p>;
+  if (address === "") return <p className="tree-note">Loading…</p>;
+  return <img className="file-picture" src={address} alt={path} />;
+}
+
 function FileText({ id, path, version }: ContentProps) {
   const services = useServices();
   const { value, error } = useLoaded(() => services.workspace.text(id, path), `${path}:${version}`);
@@ -58,9 +86,9 @@ function FileText({ id, path, version }: ContentProps) {
   return value === "" ? <p className="tree-note">The file is empty.</p> : <CodeBlock text={value} language={languageOf(path)} />;
 }
 
-function FileChange({ id, path, version }: ContentProps) {
+function FileChange({ id, path, version, since }: ContentProps & { readonly since: Since }) {
   const services = useServices();
-  const { value, error } = useLoaded(() => services.workspace.versions(id, path), `${path}:${version}`);
+  const { value, error } = useLoaded(() => services.workspace.versions(id, path, since), `${path}:${version}:${since}`);
   if (error !== "") return <p className="tree-note">{error}</p>;
   if (value === null) return <p className="tree-note">Loading…</p>;
   const diff = compare(value.original, value.modified);

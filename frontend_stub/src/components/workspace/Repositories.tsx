@@ -2,7 +2,7 @@
 import { useState } from "react";
 import { useServices } from "../../app/services";
 import { errorText } from "../../net/http";
-import type { Change, Commit, Repository } from "../../net/workspace";
+import type { Change, Commit, Repository, Since } from "../../net/workspace";
 import { formatAgo, parseTimestamp } from "../../state/time";
 import { useLoaded } from "./useLoaded";
 
@@ -13,14 +13,38 @@ interface RepositoriesProps {
   readonly version: number;
 }
 
-export function Changes({ id, version, onOpen }: RepositoriesProps & { readonly onOpen: (change: Change) => void }) {
+interface ChangesProps extends RepositoriesProps {
+  readonly since: Since;
+  readonly onSince: (since: Since) => void;
+  readonly onOpen: (change: Change) => void;
+}
+
+export function Changes({ id, version, since, onSince, onOpen }: ChangesProps) {
   const services = useServices();
-  const { value, error } = useLoaded(() => services.workspace.repositories(id), String(version));
+  const { value, error } = useLoaded(() => services.workspace.repositories(id, since), `${version}:${since}`);
   if (error !== "") return <p className="tree-note bad">{error}</p>;
   if (value === null) return <p className="tree-note">Loading…</p>;
   if (value.length === 0) return <p className="tree-note">The workspace has no git repository.</p>;
+  const bases = new Set(value.map((repository) => repository.base).filter((base) => base !== ""));
   return (
     <>
+      <p className="tree-note">
+        Compared with{" "}
+        {bases.size === 0 ? (
+          "the last commit"
+        ) : (
+          <select
+            className="since"
+            aria-label="Compared with"
+            data-testid="since"
+            value={since}
+            onChange={(event) => { onSince(event.target.value === "base" ? "base" : "commit"); }}
+          >
+            <option value="commit">the last commit</option>
+            <option value="base">{bases.size === 1 ? [...bases][0] : "where the branches began"}</option>
+          </select>
+        )}
+      </p>
       {value.map((repository) => (
         <section key={repository.path} className="repository" data-testid="repository">
           <Heading repository={repository} />

@@ -3,7 +3,7 @@ import { useRef, useState } from "react";
 import type { DragEvent } from "react";
 import { useServices } from "../../app/services";
 import { errorText } from "../../net/http";
-import type { NamedFile } from "../../net/workspace";
+import type { NamedFile, Since } from "../../net/workspace";
 import { CloseIcon } from "../common/icons";
 import { chosenFiles, droppedFiles, save } from "./files";
 import { FileTree } from "./FileTree";
@@ -32,6 +32,7 @@ export function WorkspacePanel({ id, awake, beat, onClose }: WorkspacePanelProps
   const [tab, setTab] = useState<Tab>("files");
   const [asked, setAsked] = useState(0);
   const [shown, setShown] = useState<Shown | null>(null);
+  const [since, setSince] = useState<Since>("commit");
   const [seen, setSeen] = useState({ beat, count: 0 });
   if (seen.beat !== beat) setSeen({ beat, count: seen.count + 1 });
   const version = asked + seen.count;
@@ -77,7 +78,13 @@ export function WorkspacePanel({ id, awake, beat, onClose }: WorkspacePanelProps
       )}
       {awake && shown === null && tab === "changes" && (
         <div className="workspace-body">
-          <Changes id={id} version={version} onOpen={({ path }) => { setShown({ path, as: "change" }); }} />
+          <Changes
+            id={id}
+            version={version}
+            since={since}
+            onSince={setSince}
+            onOpen={({ path }) => { setShown({ path, as: "change", since }); }}
+          />
           <button type="button" className="tree-more" onClick={refresh}>Look again</button>
         </div>
       )}

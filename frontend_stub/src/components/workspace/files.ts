@@ -64,3 +64,10 @@ async function entriesOf(entry: FileSystemDirectoryEntry): Promise<FileSystemEnt
     found.push(...part);
   }
 }
+
+const PICTURE = /\.(png|jpe?g|gif|webp|avif|bmp|ico)$/i;
+
+/** Whether browsers draw it. SVG is shown as the text that it is. */
+export function isPicture(path: string): boolean {
+  return PICTURE.test(path);
+}
