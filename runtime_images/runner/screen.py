@@ -1,19 +1,24 @@
-"""A terminal's screen: lines of text, a cursor, and what control characters and sequences do to them."""
+"""A terminal's screen: lines of text, a cursor, margins, and what is handed on when it scrolls or is looked at."""
 
 from __future__ import annotations
 
 from typing import Callable, List, Optional
 
+from . import columns
+
 ROWS = 200
 COLUMNS = 256
 BLOCK = 32 * 1024
+_TAB = 8
+_LINE_DRAWING = str.maketrans("`afgjklmnopqrstuvwxyz{|}~", "◆▒°±┘┐┌└┼⎺⎻─⎼⎽├┤┴┬│≤≥π≠£·")
 
 
 class Screen:
     """Rows that may be painted over. What scrolls off the top is final and goes to ``commit``.
 
     A full-screen program paints on a screen of its own (the alternate one), of which only the picture counts: it is
-    kept when it has been shown, since the program goes on from there.
+    kept when it has been shown, since the program goes on from there. Only there have lines the screen's width, and
+    tabs their stops: elsewhere what a program prints stays as it is.
     """
 
     def __init__(self, commit: Callable[[str], None], reply: Optional[Callable[[bytes], object]], rows: int) -> None:
@@ -28,6 +33,21 @@ class Screen:
         self._is_full = False
         self._is_painted = False
         self._shown: Optional[List[str]] = None
+        self._reset_modes()
+
+    def _reset_modes(self) -> None:
+        self._top, self._bottom = 0, self._rows - 1
+        self._draws_lines = self._inserts = False
+        self._wraps = True
+
+    @property
+    def _has_modes(self) -> bool:
+        """Whether text means more than itself: it has to be written character by character."""
+        return self._is_full or self._draws_lines or self._inserts or self._has_margins
+
+    @property
+    def _has_margins(self) -> bool:
+        return self._top > 0 or self._bottom < self._rows - 1
 
     def clear(self) -> None:
         """Empty the screen without committing what was on it."""
@@ -45,7 +65,8 @@ class Screen:
             return
         while len(self._lines) - 1 > self._row and not self._lines[-1] and not self._lines[-2]:
             self._lines.pop()  # rows below the text that a program has only passed through
-        if self._is_painted:  # rows that it has only made blank
+        if self._is_painted:  # rows that it has only made blank, also up to the right edge
+            self._lines = [line.rstrip() if columns.width(line) >= COLUMNS else line for line in self._lines]
             while len(self._lines) > 1 and not self._lines[-2].strip() and not self._lines[-1].strip():
                 self._lines.pop()
             while len(self._lines) > 1 and not self._lines[0].strip():
@@ -67,9 +88,35 @@ class Screen:
             gone = self._lines[:excess]
             del self._lines[:excess]
             self._row = max(0, self._row - excess)
-            gone.append("")
-            if self._shown is None:
-                self._commit("\n".join(gone))
+            self._commit_gone(gone)
+
+    def _commit_gone(self, gone: List[str]) -> None:
+        if self._shown is None:
+            self._commit("\n".join([*gone, ""]))
+
+    def _shift_up(self, top: int, count: int) -> None:
+        """Take lines out at the row ``top``; those below it move up, down to the margin."""
+        below = self._lines[self._bottom + 1 :]
+        inside = self._lines[top : self._bottom + 1]
+        gone, inside = inside[:count], inside[count:]
+        if top == self._top == 0 and not self._is_full:
+            self._commit_gone(gone)
+        if below:
+            inside += [""] * (self._bottom + 1 - top - len(inside))
+        self._lines[top:] = inside + below
+        self._fill()
+
+    def _shift_down(self, top: int, count: int) -> None:
+        """Put empty lines in at the row ``top``; those from it on move down, down to the margin."""
+        below = self._lines[self._bottom + 1 :]
+        inside = [""] * min(count, self._bottom + 1 - top) + self._lines[top : self._bottom + 1]
+        self._lines[top:] = inside[: self._bottom + 1 - top] + below
+        self._fill()
+
+    def _fill(self) -> None:
+        missing = self._row - len(self._lines) + 1
+        if missing > 0:
+            self._lines += [""] * missing
 
     def _limit_line(self) -> None:
         # A line without end is handed on in blocks of fixed size, so that where it is divided does not depend on
@@ -86,125 +133,73 @@ class Screen:
         self._column = len(self._lines[0])
 
     def _write(self, run: str) -> None:
-        line = self._lines[self._row]
-        column = self._column
-        if column == len(line):
-            line += run
-        elif column > len(line):
-            line = line.ljust(column) + run
-        else:
-            line = line[:column] + run + line[column + len(run) :]
-        self._lines[self._row] = line
-        self._column = column + len(run)
         self._last = run[-1]
-        self._limit_line()
+        if self._draws_lines:
+            run = run.translate(_LINE_DRAWING)
+        if not self._is_full:
+            self._put(run)
+            self._limit_line()
+            return
+        for number, piece in enumerate(run.split("\t")):
+            if number:
+                self._tab(1)
+            self._write_within(piece)
+
+    def _write_within(self, run: str) -> None:
+        """Write on a screen with a right edge."""
+        while run:
+            piece = columns.fitting(run, COLUMNS - self._column)
+            if piece:
+                self._put(piece)
+                run = run[len(piece) :]
+            elif self._wraps:
+                self._newlines(1)
+            else:  # everything else on the last column, over one another
+                self._column = COLUMNS - 1
+                self._put(run[-1])
+                return
+
+    def _put(self, run: str) -> None:
+        line = self._lines[self._row]
+        if self._inserts:
+            before, rest = columns.split(line, self._column)
+            self._column += columns.width(run)
+            line = before + run + rest
+            if self._is_full:
+                line = columns.fitting(line, COLUMNS)
+        else:
+            line, self._column = columns.overwrite(line, self._column, run)
+        self._lines[self._row] = line
+
+    def _back(self) -> None:
+        # Behind the last column of a screen the cursor is still on it.
+        self._column = max(0, min(self._column, COLUMNS - 1) - 1 if self._is_full else self._column - 1)
+
+    def _tab(self, count: int) -> None:
+        stop = (self._column // _TAB + count) * _TAB
+        self._column = min(max(0, stop), COLUMNS - 1)
 
     def _newlines(self, count: int) -> None:
-        self._row += count
         self._column = 0
+        if self._has_margins:
+            for _ in range(count):
+                self._down()
+            return
+        self._row += count
         missing = self._row - len(self._lines) + 1
         if missing > 0:
             self._lines += [""] * missing
             self._scroll()
             self._row = len(self._lines) - 1
 
+    def _down(self) -> None:
+        if self._row == self._bottom:
+            self._shift_up(self._top, 1)
+        elif self._row < self._rows - 1:
+            self._row += 1
+            self._fill()
+
     def _move(self, row: int, column: int) -> None:
         self._row = min(max(0, row), self._rows - 1)
-        self._column = min(max(0, column), 4 * COLUMNS)
-        missing = self._row - len(self._lines) + 1
-        if missing > 0:
-            self._lines += [""] * missing
-
-    def _escape(self, letter: str) -> None:
-        if letter == "7":
-            self._saved = (self._row, self._column)
-        elif letter == "8":
-            self._move(*self._saved)
-        elif letter == "M":
-            self._move(self._row - 1, self._column)
-        elif letter in "DE":
-            self._newlines(1)
-        elif letter == "c":
-            self.clear()
-
-    def _control(self, final: str, parameters: str) -> None:
-        numbers = [int(part) if part.isdigit() and len(part) < 7 else 0 for part in parameters.split(";")]
-        first = numbers[0]
-        count = min(max(1, first), 4 * COLUMNS)
-        row, column = self._row, self._column
-        if final == "A":
-            self._move(row - count, column)
-        elif final == "B":
-            self._move(row + count, column)
-        elif final == "C":
-            self._move(row, column + count)
-        elif final == "D":
-            self._move(row, column - count)
-        elif final == "E":
-            self._move(row + count, 0)
-        elif final == "F":
-            self._move(row - count, 0)
-        elif final in "G`":
-            self._move(row, count - 1)
-        elif final == "d":
-            self._is_painted = True
-            self._move(count - 1, column)
-        elif final in "Hf":
-            self._is_painted = True
-            second = numbers[1] if len(numbers) > 1 else 1
-            self._move(count - 1, max(1, second) - 1)
-        elif final == "s" and not parameters:
-            self._saved = (row, column)
-        elif final == "u" and not parameters:
-            self._move(*self._saved)
-        elif final == "n" and parameters == "6" and self._reply is not None:
-            self._reply(f"\x1b[{row + 1};{column + 1}R".encode())
-        elif final in "hl" and parameters in ("?1049", "?1047", "?47"):
-            self._alternate(final == "h")
-        else:
-            self._edit(final, first, count)
-
-    def _alternate(self, entering: bool) -> None:
-        # The text from before a full-screen program stays; of the program's last picture what was not shown yet.
-        if entering == self._is_full:
-            return
-        self._is_full = entering
-        if entering:
-            if self._lines != [""]:
-                self._commit("\n".join(self._lines) + "\n")
-            self.clear()
-            return
-        picture = self._picture()
-        if self._shown is not None:
-            shown = {"", *self._shown}
-            picture = [line for line in picture if line not in shown]
-        self._shown = None
-        self.clear()
-        if picture:
-            self._commit("\n".join(picture) + "\n")
-
-    def _edit(self, final: str, first: int, count: int) -> None:
-        row, column = self._row, self._column
-        line = self._lines[row]
-        if final == "K":
-            self._lines[row] = (line[:column], " " * min(column + 1, len(line)) + line[column + 1 :], "")[first % 3]
-        elif final == "J" and first == 0:
-            self._lines[row] = line[:column]
-            del self._lines[row + 1 :]
-        elif final == "J" and first == 2:
-            self._is_painted = True
-            self._lines = [""] * (row + 1)
-        elif final == "P":
-            self._lines[row] = line[:column] + line[column + count :]
-        elif final == "X":
-            self._lines[row] = line[:column] + " " * min(count, len(line) - column) + line[column + count :]
-        elif final == "@":
-            self._lines[row] = line[:column] + " " * count + line[column:]
-        elif final == "L":
-            self._lines[row:row] = [""] * min(count, self._rows - row)
-            del self._lines[self._rows :]
-        elif final == "M":
-            del self._lines[row : row + count]
-            self._move(row, 0)
-        elif final == "b":
-            self._write(self._last * count)
+        self._column = min(max(0, column), COLUMNS - 1 if self._is_full else 4 * COLUMNS)
+        self._fill()

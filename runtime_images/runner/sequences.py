@@ -14,6 +14,7 @@ TOKEN = re.compile(
     "|(?P<back>\x08)"
     "|\x1b\\[(?P<parameters>[0-?]{0,256})[ -/]{0,16}(?P<final>[@-~])"
     "|(?P<string>\x1b[\\]PX^_])"
+    "|\x1b\\((?P<letters>[0-~])"
     "|\x1b[ -/]{1,16}[0-~]"
     "|\x1b(?P<escape>[0-~])"
     "|[\x00-\x1f\x7f-\x9f]"

@@ -2,18 +2,20 @@
 
 A screen of fixed height is kept: what scrolls off its top is final and handed on, what is still on it may be changed
 by carriage returns, cursor movements and erasing, so that a progress bar leaves its last state and a full-screen
-program its picture. Colours, titles and all other control sequences are dropped. Lines are never wrapped or cut.
+program its picture. Colours, titles and all other control sequences are dropped. Lines are never wrapped or cut,
+except on the screen of a full-screen program, which counts on its width.
 """
 
 from __future__ import annotations
 
 from typing import Callable, List, Optional
 
-from . import sequences
-from .screen import BLOCK, ROWS, Screen
+from . import columns, sequences
+from .painting import Painting
+from .screen import BLOCK, ROWS
 
 
-class TerminalText(Screen):
+class TerminalText(Painting):
     """A terminal's screen that forgets everything but its text.
 
     ``commit`` receives final text in order; :meth:`flush` commits what is still on the screen. The text is the same
@@ -48,7 +50,7 @@ class TerminalText(Screen):
                 text = plain
         if not text:
             return
-        if (self._tail or self._at_end()) and sequences.is_plain(text):
+        if not self._has_modes and (self._tail or self._at_end()) and sequences.is_plain(text):
             self._append(text)
         else:
             self._settle()
@@ -67,7 +69,7 @@ class TerminalText(Screen):
         super().clear()
 
     def _at_end(self) -> bool:
-        return self._row == len(self._lines) - 1 and self._column == len(self._lines[-1])
+        return self._row == len(self._lines) - 1 and self._column == columns.width(self._lines[-1])
 
     def _hold_incomplete(self, text: str) -> str:
         tail = max(0, len(text) - sequences.LONGEST_INCOMPLETE)
@@ -120,7 +122,7 @@ class TerminalText(Screen):
             text = text[start + 1 :]
         self._lines = text.split("\n")
         self._row = len(self._lines) - 1
-        self._column = len(self._lines[-1])
+        self._column = columns.width(self._lines[-1])
         self._limit_line()
 
     def _interpret(self, text: str) -> None:
@@ -138,9 +140,11 @@ class TerminalText(Screen):
             elif kind == "return":
                 self._column = 0
             elif kind == "back":
-                self._column = max(0, self._column - 1)
+                self._back()
             elif kind == "final":
                 self._control(match.group("final"), match.group("parameters"))
+            elif kind == "letters":
+                self._designate(match.group("letters"))
             elif kind == "escape":
                 self._escape(match.group("escape"))
             elif kind == "string":

@@ -25,6 +25,18 @@ controls = st.sampled_from(
         *("\x1b[0m", "\x1b[1;31m", "\x1b[38;5;200m", "\x1b[K", "\x1b[1K", "\x1b[2K", "\x1b[J", "\x1b[2J", "\x1b[H"),
         *("\x1b[A", "\x1b[2A", "\x1b[B", "\x1b[3C", "\x1b[2D", "\x1b[2;3H", "\x1b[5G", "\x1b[2P", "\x1b[3X", "\x1b[@"),
         *("\x1b[L", "\x1b[M", "\x1b[3b", "\x1b7", "\x1b8", "\x1bM", "\x1bD", "\x1bc", "\x1b(B", "\x1b[s", "\x1b[u"),
+        *(
+            "\x1b[2;4r",
+            "\x1b[1;2r",
+            "\x1b[r",
+            "\x1b[2S",
+            "\x1b[T",
+            "\x1b[4h",
+            "\x1b[4l",
+            "\x1b(0",
+            "\x1b[Z",
+            "\x1b[?7l",
+        ),
         *("\x1b[?1049h", "\x1b[?1049l", "\x1b[?25l", "\x1b[6n", "\x1b[>c", "\x1b[", "\x1b]", "\x1bP", "\x1b[1;"),
         *(
             "\x1b]0;title\x07",
@@ -81,6 +93,20 @@ def test_plain_text_is_unchanged(text: str) -> None:
         ("abcdef\x1b[1G\x1b[2P", "cdef"),
         ("abcdef\x1b[1G\x1b[2X", "  cdef"),
         ("-\x1b[4b", "-----"),
+        ("漢字\rab\n", "ab字\n"),
+        ("漢字x\b\b\by", "漢y x"),
+        ("漢字\x1b[5Gx", "漢字x"),
+        ("e\u0301a\x1b[3Gx\rE", "Eax"),
+        ("\x1b(0lqk\x1b(Bq", "┌─┐q"),
+        ("abc\r\x1b[4hXY\x1b[4lZ", "XYZbc"),
+        ("abc   \x1b[Jd", "abc   d"),
+        ("a\tb\rX", "X\tb"),
+        ("head\n1\n2\n3\nfoot\x1b[2;4r\x1b[4;1H\n4\n5\x1b[r", "head\n3\n4\n5\nfoot"),
+        ("head\n1\n2\nfoot\x1b[2;3r\x1b[2;1H\x1bM0\x1b[r", "head\n0\n1\nfoot"),
+        ("1\n2\n3\nfoot\x1b[1;3r\x1b[1;1H\x1b[M\x1b[r", "2\n3\n\nfoot"),
+        ("1\n2\n3\nfoot\x1b[1;3r\x1b[1;1H\x1b[2Lnew\x1b[r", "new\n\n1\nfoot"),
+        ("1\n2\n3\nfoot\x1b[1;3r\x1b[3;1H\n4\n5\x1b[r", "1\n2\n3\n4\n5\nfoot"),
+        ("\x1b[2J\x1b[H" + "padded".ljust(256) + "\nnot padded ", "padded\nnot padded "),
         ("a\x1b", "a"),
         ("a\x1b[", "a"),
         ("a\x1b]never ended\nb", "a\nb"),
@@ -143,3 +169,14 @@ def test_pages_that_scroll_off_a_full_screen_program_are_not_shown_again() -> No
     text.feed("\n4\n5")
     text.flush()
     assert pieces == ["1\n2\n3", "3\n4\n5"]
+
+
+def test_the_screen_of_a_full_screen_program_has_an_edge_and_tab_stops() -> None:
+    start = "\x1b[?1049h\x1b[H\x1b[2J"
+    assert read(start + "ab\tc\x1b[1;10Hd") == "ab      cd"
+    assert read(start + "\t\t\x1b[Zx") == "        x"
+    assert read(start + "x" * 300) == "x" * 256 + "\n" + "x" * 44
+    assert read(start + "x" * 255 + "漢") == "x" * 255 + "\n漢"
+    assert read(start + "\x1b[?7l" + "x" * 300 + "y") == "x" * 255 + "y"
+    assert read(start + "漢字wide\x1b[1;5H|") == "漢字|ide"
+    assert read(start + "1\r\n2\r\n3\x1b[1;2r\x1b[2S") == "\n\n3"

@@ -1,0 +1,80 @@
+"""How many columns of a terminal a text takes, and lines that are divided or overwritten at a column.
+
+Most characters take one column; those of East Asian scripts and most emoji take two, accents that combine take none. A
+line that is longer than any screen is wide counts each of its characters as one: it is no picture.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, Tuple
+
+LONGEST = 1024
+_KNOWN_LIMIT = 4096
+
+
+class _Widths(Dict[str, int]):
+    """The width of a character, found out when it is asked for first."""
+
+    def __missing__(self, character: str) -> int:
+        import unicodedata  # a table of a megabyte, which a runner whose programs print ASCII does without
+
+        if len(self) >= _KNOWN_LIMIT:
+            self.clear()
+        kind = unicodedata.category(character)
+        if kind in ("Mn", "Me") or (kind == "Cf" and character != "\xad") or "\u1160" <= character <= "\u11ff":
+            width = 0
+        else:
+            width = 2 if unicodedata.east_asian_width(character) in "WF" else 1
+        self[character] = width
+        return width
+
+
+_widths = _Widths()
+
+
+def width(text: str) -> int:
+    """Return how many columns a text without control characters takes."""
+    if text.isascii() or len(text) > LONGEST:
+        return len(text)
+    return sum(map(_widths.__getitem__, text))
+
+
+def split(line: str, column: int) -> Tuple[str, str]:
+    """Return a line's first ``column`` columns, filled up with blanks where it is shorter, and the rest.
+
+    Of a character that would be cut in halves both become blanks, as on a terminal.
+    """
+    if line.isascii() or len(line) > LONGEST:
+        return line[:column].ljust(column), line[column:]
+    taken = 0
+    for index, character in enumerate(line):
+        wide = _widths[character]
+        if taken + wide > column:
+            if taken < column:
+                return line[:index] + " ", " " + line[index + 1 :]
+            return line[:index], line[index:]
+        taken += wide
+    return line + " " * (column - taken), ""
+
+
+def overwrite(line: str, column: int, text: str) -> Tuple[str, int]:
+    """Return the line with a text written over it from a column on, and the column behind the text."""
+    if len(line) > LONGEST or (line.isascii() and text.isascii()):
+        end = column + len(text)
+        return line[:column].ljust(column) + text + line[end:], end
+    before, rest = split(line, column)
+    wide = width(text)
+    written = before + text + split(rest, wide)[1]
+    return written, len(before) + len(text) if len(written) > LONGEST else column + wide
+
+
+def fitting(text: str, room: int) -> str:
+    """Return as much of the text's beginning as fits into so many columns."""
+    if text.isascii():
+        return text[:room]
+    taken = 0
+    for index, character in enumerate(text):
+        taken += _widths[character]
+        if taken > room:
+            return text[:index]
+    return text
