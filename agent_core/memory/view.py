@@ -92,6 +92,8 @@ class View:
                 self._hide(event.message_id)
             case CondensationRequest():
                 self.wants_condensation = True
+            case ActionEvent(tool_call=None, hidden=True):
+                return  # its user wants the result for themselves (agent-core 4.1)
             case ActionEvent(tool_call=None):
                 self._typed[event.id] = event  # the user's own; shown once it is answered
             case ActionEvent():

@@ -33,6 +33,7 @@ class CallContext:
         self.conversation_id = stream.conversation_id
         self.action_id = action.id
         self.hard_timeout = action.hard_timeout
+        self.hidden = action.hidden
         self.sandbox = sandbox
         self.latest = latest
         self.subagents = subagents

@@ -123,6 +123,7 @@ class AloneContext:
     conversation_id = ""
     action_id = -1
     hard_timeout: float | None = None
+    hidden: bool = False
     idempotency_key = ""
     latest: Observation | None = None
     subagents: SubAgents | None = None

@@ -21,6 +21,7 @@ class DirectContext:
 
     action_id = -1
     hard_timeout: float | None = None
+    hidden: bool = False
     subagents: SubAgents | None = None
     vision: Vision | None = None
     clients: Clients | None = None

@@ -69,6 +69,7 @@ class FakeCall:
     conversation_id: str = "c"
     action_id: int = 3
     hard_timeout: float | None = None
+    hidden: bool = False
     idempotency_key: str = "c:3"
     latest: Observation | None = None
     subagents: SubAgents | None = None

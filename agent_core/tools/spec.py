@@ -146,6 +146,8 @@ class ToolContext(Protocol):
     conversation_id: str
     action_id: int
     hard_timeout: float | None
+    hidden: bool
+    """Whether the call is for its caller only, not for the agent: then what it returns is not cut for a model."""
 
     @property
     def latest(self) -> Observation | None:

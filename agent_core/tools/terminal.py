@@ -17,6 +17,8 @@ from agent_core.tools.spec import DeclaredResources, ToolAnnotations, ToolContex
 
 SOFT_TIMEOUT_SECONDS = 30.0
 MAX_OUTPUT_CHARS = 30_000
+MAX_HIDDEN_CHARS = 2 * 1024 * 1024
+FRESH_SECONDS = 120.0
 OUTER_MARGIN_SECONDS = 30.0
 RESET_SHOWN_AS = "[RESET]"
 DEFAULT_TERMINAL = "default"
@@ -54,6 +56,17 @@ class NamedTerminalAction(TerminalAction):
         pattern=r"^[A-Za-z0-9_-]{1,32}$",
         description="Name of the terminal. Each is a shell of its own with its own directory, variables and running"
         " command; a new name opens a new one.",
+    )
+
+
+class FreshTerminalAction(TerminalAction):
+    """One command in a shell of its own, which ends with it (``is_static``, agent-core 4.1).
+
+    It disturbs no other command and keeps nothing. It has no soft limit, and without `timeout` 120 seconds.
+    """
+
+    cwd: str | None = Field(
+        default=None, description="Where it runs: an absolute path, or one in the workspace; the workspace if absent."
     )
 
 
@@ -126,14 +139,16 @@ class TerminalExecutor(SandboxExecutor[TerminalAction, TerminalObservation]):
                 "", is_error=True, command=action.command, status="not_executed", notice=too_long
             )
         limit = action.timeout if action.timeout is not None else context.hard_timeout
+        if isinstance(action, FreshTerminalAction) and limit is None:
+            limit = FRESH_SECONDS
         arguments: dict[str, Any] = {
-            "session": self._session_of(action),
+            **self._where(action),
             "command": action.command,
             "is_input": action.is_input,
             "timeout": limit,
             "soft_timeout": self._soft_timeout,
             "reset": action.reset,
-            "max_output": MAX_OUTPUT_CHARS,
+            "max_output": MAX_HIDDEN_CHARS if context.hidden else MAX_OUTPUT_CHARS,
         }
         if not action.is_input and (secrets := await context.secrets_for(action.command)):
             arguments["env"] = secrets
@@ -162,6 +177,11 @@ class TerminalExecutor(SandboxExecutor[TerminalAction, TerminalObservation]):
             omitted=result["omitted"],
             notice=result["notice"],
         )
+
+    def _where(self, action: TerminalAction) -> dict[str, Any]:
+        if isinstance(action, FreshTerminalAction):
+            return {"fresh": True, "cwd": action.cwd}
+        return {"session": self._session_of(action)}
 
     def _session_of(self, action: TerminalAction) -> str:
         named = action.terminal if isinstance(action, NamedTerminalAction) else DEFAULT_TERMINAL
@@ -224,6 +244,8 @@ class TerminalTool(ToolDefinition[TerminalAction, TerminalObservation]):
         return [tool.model_copy(update=changes)]
 
     def declared_resources(self, action: Action) -> DeclaredResources:
+        if isinstance(action, FreshTerminalAction):
+            return DeclaredResources(declared=True)
         if isinstance(action, NamedTerminalAction) and action.terminal != DEFAULT_TERMINAL:
             return DeclaredResources(keys=(f"terminal:{action.terminal}",), declared=True)
         return super().declared_resources(action)

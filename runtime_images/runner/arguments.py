@@ -107,7 +107,7 @@ def edit(arguments: Dict[str, Any], directory: str) -> Edit:
         BadRequestError: one is of the wrong type, or the path can be none.
     """
     where = text(arguments, "path")
-    if "\0" in where or not _is_unicode(where):
+    if "\0" in where or not is_unicode(where):
         raise BadRequestError("path must not hold NUL or half characters")
     given_range = arguments.get("view_range")
     if given_range is not None and not isinstance(given_range, list):
@@ -139,7 +139,7 @@ def whole_file(arguments: Dict[str, Any], directory: str) -> Asked:
     if command not in WholeFiles.commands:
         raise BadRequestError(f"command must be one of {', '.join(WholeFiles.commands)}")
     where = text(arguments, "path")
-    if not where or "\0" in where or not _is_unicode(where):
+    if not where or "\0" in where or not is_unicode(where):
         raise BadRequestError("path must be a path without NUL or half characters")
     return Asked(
         command,
@@ -164,7 +164,7 @@ def span(arguments: Dict[str, Any], directory: str) -> Span:
     if command not in Ranges.commands:
         raise BadRequestError(f"command must be one of {', '.join(Ranges.commands)}")
     where = text(arguments, "path")
-    if "\0" in where or not _is_unicode(where):
+    if "\0" in where or not is_unicode(where):
         raise BadRequestError("path must not hold NUL or half characters")
     return Span(
         command,
@@ -182,7 +182,7 @@ def span(arguments: Dict[str, Any], directory: str) -> Span:
 def path(arguments: Dict[str, Any]) -> str:
     """Return the absolute path that an operation on a file needs."""
     value = text(arguments, "path")
-    if not os.path.isabs(value) or "\0" in value or not _is_unicode(value):
+    if not os.path.isabs(value) or "\0" in value or not is_unicode(value):
         raise BadRequestError("path must be an absolute path without NUL")
     return value
 
@@ -209,7 +209,7 @@ def characters(arguments: Dict[str, Any], name: str, limit: int) -> str:
     value = text(arguments, name)
     if len(value) > limit:
         raise BadRequestError(f"{name} has {len(value)} characters, the limit is {limit}")
-    if not _is_unicode(value):
+    if not is_unicode(value):
         raise BadRequestError(f"{name} must not hold half characters")
     return value
 
@@ -250,7 +250,7 @@ def variables(arguments: Dict[str, Any], name: str) -> Dict[str, str]:
     for variable, content in value.items():
         if not VARIABLE.match(variable):
             raise BadRequestError(f"{name} holds a name that no variable can have; use letters, digits and _")
-        if not isinstance(content, str) or "\0" in content or not _is_unicode(content):
+        if not isinstance(content, str) or "\0" in content or not is_unicode(content):
             raise BadRequestError(f"{name}.{variable} must be a string without NUL, in valid Unicode")
     return value
 
@@ -270,12 +270,13 @@ def _text_or_none(arguments: Dict[str, Any], name: str) -> Optional[str]:
 
 def _unicode(arguments: Dict[str, Any], name: str) -> str:
     value = text(arguments, name, "")
-    if not _is_unicode(value):
+    if not is_unicode(value):
         raise BadRequestError(f"{name} must not hold half characters")
     return value
 
 
-def _is_unicode(content: str) -> bool:
+def is_unicode(content: str) -> bool:
+    """Return whether a text holds whole characters only."""
     try:
         content.encode("utf-8")
     except UnicodeEncodeError:

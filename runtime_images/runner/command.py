@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from . import facts, processes
 from .interrupt import Interruption
-from .loop import Loop, Timer
+from .loop import Loop, Plan
 from .output import Cut, LiveFeed, Transcript
 from .shell_events import Ended
 from .terminal import TerminalText
@@ -63,29 +63,18 @@ class Wait:
         self.notices: List[str] = []
         self.prefix = prefix
         self.active = time.monotonic()
+        self.look = Plan(loop)
+        """The next look at the time limits."""
         self._feed = LiveFeed(loop, asker.live)
-        self._loop = loop
-        self._timer: Optional[Timer] = None
-
-    def plan(self, seconds: float, callback: Callable[[], None]) -> None:
-        """Plan the next look at the time limits, in place of the one planned before."""
-        self.close_timer()
-        self._timer = self._loop.call_later(seconds, callback)
 
     def output(self, text: str) -> None:
         """Say that the command has printed something."""
         self.active = time.monotonic()
         self._feed.append(text)
 
-    def close_timer(self) -> None:
-        """Forget the planned look."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
     def close(self) -> None:
         """End the waiting: nothing live any more, no limits."""
-        self.close_timer()
+        self.look.cancel()
         self._feed.close()
 
 

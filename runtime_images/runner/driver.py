@@ -42,7 +42,7 @@ def quote(text: str) -> str:
 
 def exit_word(word: str) -> str:
     """Return the word with which a shell started with the other one reports its own end."""
-    return f"{word}x" if word else ""
+    return word + shell_state.ENDS if word else ""
 
 
 def marker(word: str) -> bytes:
@@ -50,19 +50,19 @@ def marker(word: str) -> bytes:
     return b"\x1b]" + word.encode() + b"\x07"
 
 
-def exports(variables: Dict[str, str]) -> str:
-    """Return the line that exports the variables, if there are any."""
-    if not variables:
-        return ""
-    words = " ".join(f"{name}={quote(value)}" for name, value in variables.items())
-    return f"\\builtin export {words}\n"
+def loans(variables: Dict[str, str]) -> str:
+    """Return the variables as assignments before a command: it has them, exported, and only while it runs."""
+    return "".join(f"{name}={quote(value)} " for name, value in variables.items())
 
 
-def run(command: str, terminal: str, last_status: int) -> str:
+def run(command: str, variables: Dict[str, str], ended: str, terminal: str, last_status: int) -> str:
     """Return the line that runs the command, which sees the last command's status in ``$?``.
 
+    Its own is kept in a variable of the name ``ended``, which the command does not know.
+
     A list of two, because bash gives up a whole list, and not only its current part, when a program of it dies of
-    an interrupt.
+    an interrupt. What stands around them keeps the prompt before the next line from doing anything: what the command
+    has set to happen there could last, end the shell or change the status.
     """
     if last_status == 0:
         before = "[[ 1 ]] &&"
@@ -70,34 +70,42 @@ def run(command: str, terminal: str, last_status: int) -> str:
         before = "[[ '' ]] ||"
     else:
         before = f"(exit {last_status}) ||"
-    return f"{before} \\builtin eval {quote(command)} 0<>{terminal} 1>&0 2>&0\n"
+    # Without the word ``command`` bash forgets variables lent to ``builtin`` after the first line of what it evaluates.
+    evaluate = f"{loans(variables)}\\builtin command eval" if variables else "\\builtin eval"
+    evaluation = f"{before} {evaluate} {quote(command)} 0<>{terminal} 1>&0 2>&0"
+    return (
+        f"\\builtin shopt -s promptvars; {evaluation}; {ended}=$?; \\builtin shopt -u promptvars; "
+        f"[[ ! ${{PROMPT_COMMAND[*]+x}} ]] || PROMPT_COMMAND=()\n"
+    )
 
 
-def report(word: str, pipe: str, terminal: str) -> str:
+def report(word: str, ended: str, pipe: str, terminal: str) -> str:
     """Return the two lines that report how the command ended.
 
-    A shell reads its lines byte by byte, so the first holds only what the answer waits for: the marker behind the
+    A shell runs a line when it has read it, so the first holds only what the answer waits for: the marker behind the
     command's output and, last, the fields of the report. Their ``printf`` leaves a variable behind. If it does not,
     somebody has replaced the built-in commands, and the second line puts them back (in the shell's POSIX mode
     functions cannot hide ``unset``) and tries again, or else the shell ends.
 
-    The ``printf`` of nothing takes the blame for a write that an interrupt has made fail, which bash puts on the next
-    that writes; the empty field at the beginning ends whatever an interrupted writer has left in the pipe.
+    The first ``printf`` prints nothing. It takes the blame for a write that an interrupt has made fail, which bash puts
+    on the next that writes, and shows whether it can be relied on: another's would print on the terminal. The empty
+    field at the beginning ends whatever an interrupted writer has left in the pipe.
     """
     send = (
-        f"{{ \\builtin printf ''; \\builtin printf '\\e]{word}\\a' >|{terminal}; "
+        f"{{ \\builtin printf '%n' _{word}t; [[ ! ${{_{word}t-}} ]] || {{ "
+        f"\\builtin printf '\\e]{word}\\a' >|{terminal}; "
         "\\builtin printf '\\0%s\\0%s\\0%s\\0%s\\0%s\\0%s\\0%n' "
-        f'{word} "$_{word}s" {_FACTS} _{word} >|{pipe}; }} || [[ 1 ]]'
+        f'{word} "$_{word}s" {_FACTS} _{word} >|{pipe}; }}; }} || [[ 1 ]]'
     )
     done = f"[[ ${{_{word}-}} ]]"
-    clean = f"\\builtin unset -v _{word} _{word}s"
+    clean = f"\\builtin unset -v _{word} _{word}s _{word}t {ended}"
     repair = (
-        "{ POSIXLY_CORRECT=y; \\unset -f unset builtin printf eval export enable exit declare; "
-        "\\enable builtin printf eval export unset declare; \\unset -v POSIXLY_CORRECT; "
+        "{ POSIXLY_CORRECT=y; \\unset -f unset builtin printf eval enable exit declare; "
+        "\\enable builtin printf eval unset declare shopt; \\unset -v POSIXLY_CORRECT; "
         f"{send}; {done} || \\exit $_{word}s; {clean}; }}"
     )
-    restore = f"{done} && \\builtin enable eval export declare && {clean} || {repair}"
-    return f"_{word}s=$?; {send}\n{restore}\n"
+    restore = f"{done} && \\builtin enable eval declare shopt && {clean} || {repair}"
+    return f"_{word}s=${{{ended}-$?}}; {send}\n{restore}\n"
 
 
 def start(
@@ -123,8 +131,8 @@ def start(
     at_exit = f"{{ {report_at_exit}; {state_at_exit}; }} 2>|/dev/null"
     lines.append(f"\\builtin trap -- {quote(at_exit)} EXIT\n")
     lines.append(f"\\builtin cd -- {quote(directory)} || \\builtin cd /\n")
-    lines.append("[[ 1 ]]\n")
-    lines.append(report(word, pipe, terminal))
+    lines.append("\\builtin shopt -u promptvars\n[[ 1 ]]\n")
+    lines.append(report(word, f"_{word}e", pipe, terminal))
     text = "".join(lines).encode("utf-8", "surrogateescape")
     if state is not None:
         quoted = b"'" + state.replace(b"'", b"'\\''") + b"'"
@@ -143,7 +151,6 @@ class Lines:
 
     Busybox runs many of them in a copy of itself.
     """
-    exports = staticmethod(exports)
     run = staticmethod(run)
     report = staticmethod(report)
     write_down = staticmethod(shell_state.write_down)

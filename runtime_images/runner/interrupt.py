@@ -50,9 +50,12 @@ class Interruption:
 
     def start(self) -> None:
         """Send the first signal and plan the others."""
+        self._shell.gives_up()
         self._begin(time.monotonic() + READ_WITHIN)
 
     def _begin(self, patience_ends: float) -> None:
+        if self._finished:  # the command had not begun
+            return
         if self._shell.is_reading:  # what it has not read of the command yet would be run without what it has
             if time.monotonic() < patience_ends:
                 self._plan(_AGAIN, lambda: self._begin(patience_ends))

@@ -39,6 +39,25 @@ class Timer:
         return self.when < other.when
 
 
+class Plan:
+    """At most one call planned for later."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._timer: Optional[Timer] = None
+
+    def at(self, seconds: float, callback: Callback) -> None:
+        """Plan a call so many seconds from now, in place of the one planned before."""
+        self.cancel()
+        self._timer = self._loop.call_later(seconds, callback)
+
+    def cancel(self) -> None:
+        """Plan nothing."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
 class Loop:
     """One thread's loop. A callback that raises is reported on standard error and does not end the loop."""
 

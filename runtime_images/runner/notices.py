@@ -5,6 +5,7 @@ from __future__ import annotations
 RESET = "The terminal was reset: a new shell starts, its variables, functions and background jobs are gone."
 RESET_MEANWHILE = "The terminal was reset while this command was running; the command was killed."
 NOT_BEGUN = "The command was cancelled before it began."
+FRESH_ENDED = "The shell of its own that it ran in has ended, and everything that it had started."
 STILL_RUNNING = (
     "The command was NOT executed: the previous command is still running in this terminal. Wait for it with an empty "
     "command, give it input with is_input (text, or a key such as C-c, C-z, C-d), or reset the terminal."

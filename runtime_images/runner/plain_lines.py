@@ -8,28 +8,24 @@ from __future__ import annotations
 
 from typing import Dict, Optional
 
-from .driver import Lines, exit_word, quote
+from .driver import Lines, exit_word, loans, quote
 
 _FACTS = '"${!-}" "${PWD-}" "${PATH-}" "$-"'
 
 
-def exports(variables: Dict[str, str]) -> str:
-    """Return the line that exports the variables, if there are any."""
-    words = " ".join(f"{name}={quote(value)}" for name, value in variables.items())
-    return f"export {words}\n" if variables else ""
-
-
-def run(command: str, terminal: str, last_status: int) -> str:
+def run(command: str, variables: Dict[str, str], ended: str, terminal: str, last_status: int) -> str:
     """Return the line that runs the command, which sees the last command's status in ``$?``.
 
     Without ``command`` a syntax error would cost the shell the lines that follow.
     """
+    del ended
     before = ":;" if last_status == 0 else f"(exit {last_status}) ||"
-    return f"{before} command eval {quote(command)} 0<>{terminal} 1>&0 2>&0\n"
+    return f"{before} {loans(variables)}command eval {quote(command)} 0<>{terminal} 1>&0 2>&0\n"
 
 
-def report(word: str, pipe: str, terminal: str) -> str:
+def report(word: str, ended: str, pipe: str, terminal: str) -> str:
     """Return the line that reports how the command ended."""
+    del ended
     return (
         f"_{word}=$?; {{ command printf '\\033]{word}\\007' >|{terminal}; "
         f"command printf '\\0%s\\0%s\\0%s\\0%s\\0%s\\0%s\\0' {word} \"$_{word}\" {_FACTS} >|{pipe}; }} || :; "
@@ -57,7 +53,7 @@ def start(
     )
     lines = (
         "unset ENV HISTFILE MAILCHECK\nPS2=\n"
-        f"trap {quote(at_exit)} EXIT\ncommand cd -- {quote(directory)} || cd /\n:\n{report(word, pipe, terminal)}"
+        f"trap {quote(at_exit)} EXIT\ncommand cd -- {quote(directory)} || cd /\n:\n{report(word, '', pipe, terminal)}"
     )
     return restored + lines.encode("utf-8", "surrogateescape")
 
@@ -68,7 +64,6 @@ class PlainLines(Lines):
     arguments = ("sh", "-is")
     known_by = "-is"
     reads_ahead = True
-    exports = staticmethod(exports)
     run = staticmethod(run)
     report = staticmethod(report)
     write_down = staticmethod(write_down)

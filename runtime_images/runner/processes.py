@@ -77,6 +77,21 @@ def directory(pid: int, name: str) -> str:
     return path[: -len(_DELETED)] if path.endswith(_DELETED) else path
 
 
+def ended(child: int) -> Optional[int]:
+    """Return how a child has ended, 0 if somebody else has collected it; None while it lives.
+
+    One that is stopped is continued: a stopped shell would never answer again.
+    """
+    try:
+        pid, status = os.waitpid(child, os.WNOHANG | os.WUNTRACED)
+    except ChildProcessError:
+        return 0
+    if pid and os.WIFSTOPPED(status):
+        os.kill(pid, signal.SIGCONT)
+        return None
+    return status if pid else None
+
+
 def now_in_ticks() -> int:
     """Return the time on the clock of :attr:`Process.started`."""
     return int(time.clock_gettime(time.CLOCK_BOOTTIME) * _TICKS)

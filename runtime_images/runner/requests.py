@@ -6,7 +6,7 @@ import os
 import re
 from typing import Any, Callable, Dict, Mapping, Optional
 
-from . import arguments
+from . import arguments, fresh
 from .arguments import BadRequestError
 from .browser import Browser
 from .connection import Connection
@@ -76,6 +76,7 @@ class Requests:
         self._snapshots = snapshots
         self._outputs = outputs
         self._sessions: Dict[str, Session] = {}
+        self._fresh = 0
         self._under_way: Dict[int, Request] = {}
         self._operations: Dict[str, Operation] = {
             "browser.run": lambda request, given, _: self._take(self._browser, arguments.browser_order(given), request),
@@ -229,7 +230,16 @@ class Requests:
 
     def _shell_run(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
         order = arguments.shell_order(given)
-        self._take(self._session(given), order, request)
+        directory = fresh.directory(given, self._workspace)
+        if directory is None:
+            self._take(self._session(given), order, request)
+            return
+        self._fresh += 1
+        name = f"fresh:{self._fresh}"
+        session = self._open(name, directory)
+        asker = fresh.FreshAsker(request, lambda: self._close(name))
+        request.cancel = lambda: session.cancel(asker)
+        session.run(order, asker)
 
     def _shell_interrupt(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
         session = self._sessions.get(self._session_name(given))
@@ -237,18 +247,22 @@ class Requests:
             request.finish({"interrupted": False})
 
     def _shell_kill(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
-        session = self._sessions.pop(self._session_name(given), None)
+        request.finish({"killed": self._close(self._session_name(given))})
+
+    def _close(self, name: str) -> bool:
+        session = self._sessions.pop(name, None)
         if session is not None:
             session.close("The terminal was closed.")
-        request.finish({"killed": session is not None})
+        return session is not None
 
     def _session(self, given: Dict[str, Any]) -> Session:
         name = self._session_name(given)
-        session = self._sessions.get(name)
-        if session is None:
-            if len(self._sessions) >= _SESSION_LIMIT:
-                raise BusyError(f"there are {_SESSION_LIMIT} terminals already: close one with shell.kill")
-            session = self._sessions[name] = Session(self._loop, f"{self._mark}.{name}", self._workspace, self._outputs)
+        return self._sessions.get(name) or self._open(name, self._workspace)
+
+    def _open(self, name: str, directory: str) -> Session:
+        if len(self._sessions) >= _SESSION_LIMIT:
+            raise BusyError(f"there are {_SESSION_LIMIT} terminals already: close one with shell.kill")
+        session = self._sessions[name] = Session(self._loop, f"{self._mark}.{name}", directory, self._outputs)
         return session
 
     def _session_name(self, given: Dict[str, Any]) -> str:

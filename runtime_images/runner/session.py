@@ -160,8 +160,8 @@ class Session(ShellEvents):
 
     def _refuse_without_command(self, order: Order, asker: Asker) -> None:
         idle = self._idle.take()
-        notice = notices.NOTHING_TO_INTERACT_WITH if order.is_input else notices.NOTHING_TO_WAIT_FOR
-        said = [notice, notices.FROM_BACKGROUND] if idle else [notice]
+        said = [notices.NOTHING_TO_INTERACT_WITH if order.is_input else notices.NOTHING_TO_WAIT_FOR]
+        said += [notices.FROM_BACKGROUND] if idle else []
         self._answer(asker, self._result("not_executed", -1, Cut(idle, 0), said))
 
     def _type(self, text: str) -> List[str]:
@@ -175,10 +175,8 @@ class Session(ShellEvents):
     def _begin(self, order: Order, asker: Asker, said: List[str]) -> None:
         wait = Wait(self._loop, asker, order)
         idle = self._idle.take()
-        if idle.strip():
-            said.append(notices.background_output(idle))
-        if self._lost:
-            said.append(self._lost)
+        said += [notices.background_output(idle)] if idle.strip() else []
+        said += [self._lost] if self._lost else []
         self._lost = ""
         wait.notices, self._starting = said, wait
         self._shell.prepare()
@@ -206,14 +204,14 @@ class Session(ShellEvents):
         self._waiting = wait
         wait.active = time.monotonic()
         if wait.order.timeout is not None:
-            wait.plan(wait.order.timeout, lambda: self._answer_running(wait, "hard_timeout"))
+            wait.look.at(wait.order.timeout, lambda: self._answer_running(wait, "hard_timeout"))
         else:
-            wait.plan(wait.order.soft_timeout, lambda: self._soft_limit(wait))
+            wait.look.at(wait.order.soft_timeout, lambda: self._soft_limit(wait))
 
     def _soft_limit(self, wait: Wait) -> None:
         left = wait.active + wait.order.soft_timeout - time.monotonic()
         if left > 0.0005:  # there was output since the look was planned
-            wait.plan(left, lambda: self._soft_limit(wait))
+            wait.look.at(left, lambda: self._soft_limit(wait))
         elif not self._shell.kill_if_broken():
             self._answer_running(wait, "soft_timeout")
 
@@ -253,8 +251,12 @@ class Session(ShellEvents):
                 self._deliver(command, how)
 
     def lost(self, reason: str) -> None:
-        """The shell has ended while it was idle."""
-        self._lost = notices.shell_lost(reason, self._shell.directory)
+        """The shell has ended while it was idle; a command that it had not read goes on in the next one."""
+        said = notices.shell_lost(reason, self._shell.directory)
+        if self._waiting is not None:
+            self._waiting.notices.append(said)
+        else:
+            self._lost = said
 
     def _interruption_done(self, command: Command) -> None:
         command.interruption = None

@@ -7,11 +7,13 @@ import signal
 from typing import Dict, Optional
 
 from . import driver, processes
-from .loop import Callback, Loop, Timer
-from .pty import ControlLine, exit_code, how_ended, shell_environment, spawn_shell
+from .control_line import ControlLine, start_shell
+from .loop import Loop, Plan
+from .pty import exit_code, how_ended, shell_environment
 from .shell_events import Ended, ShellEvents
 from .speech import Speech
 from .streams import Streams
+from .undone import Undone
 from .watch import Watch
 
 START_SECONDS = 10.0
@@ -39,8 +41,9 @@ class Shell:
         self._report: Optional[driver.Report] = None
         self._speech = Speech(self._streams)
         self._watch = Watch(loop, self._is_idle, self._ask_again, self._kill_broken)
-        self._timer: Optional[Timer] = None
+        self._plan = Plan(loop)
         self._running = self._plain = self._starting = self._settling = False
+        self._undone = Undone(events)
 
     def prepare(self) -> None:
         """Make a shell take a command, an old one or a new one; ends, perhaps at once, in ``ready`` or ``failed``."""
@@ -60,6 +63,10 @@ class Shell:
         self._unsure = True
         if self._running:
             self._ask_again()
+
+    def gives_up(self) -> None:
+        """Say that the command is to be stopped: it is not begun again, whatever becomes of the shell."""
+        self._undone.stop()
 
     def _ask_again(self) -> None:
         if self._control is not None:
@@ -84,33 +91,36 @@ class Shell:
         self._streams.terminal.restore()
         self._speech.expect()
         self._control.send(b"\n" + self._speech.report())
-        self._plan(SETTLE_SECONDS, lambda: self._settle(tries - 1))
+        self._plan.at(SETTLE_SECONDS, lambda: self._settle(tries - 1))
 
     def _start(self) -> None:
         self._discard_process()
         self._starting = self._settling = False
         path = self._speech.choose()
         if path is None:
-            self._events.failed("there is no bash and no sh in this image: install bash, or use an image that has it")
+            self._undone.fail("there is no bash and no sh in this image: install bash, or use an image that has it")
             return
-        self._control = ControlLine(self._loop, self._control_lost)
         try:
-            terminal = self._streams.open()
-            self.pid = spawn_shell(
-                path, self._speech.lines.arguments, terminal, self._control.shell_end, shell_environment(self._mark)
+            terminal, environment = self._streams.open(), shell_environment(self._mark)
+            self.pid, self._control = start_shell(
+                self._loop, path, self._speech.lines.arguments, terminal, environment, self._control_lost
             )
         except OSError as error:
-            self._control.close()
-            self._control = None
-            self._events.failed(f"no shell can be started: {error.strerror or error}")
+            self._undone.fail(f"no shell can be started: {error.strerror or error}")
             return
         self._starting = True
-        self._control.started()
         self._control.send(self._speech.start(self.directory, plain=self._plain))
-        self._plan(START_SECONDS, self._start_failed)
+        self._plan.at(START_SECONDS, self._start_failed)
 
     def run(self, command: str, variables: Dict[str, str]) -> None:
-        """Run a command in a usable shell; ends in ``ended``."""
+        """Run a command in a usable shell; ends in ``ended``.
+
+        A shell that is lost before it has read the command has done nothing of it: the next one runs it, once.
+        """
+        self._undone.sent(command, variables)
+        self._send(command, variables)
+
+    def _send(self, command: str, variables: Dict[str, str]) -> None:
         if self._control is None:
             raise RuntimeError("the shell has not been started")
         self._streams.terminal.restore()
@@ -148,18 +158,9 @@ class Shell:
 
     def child_changed(self) -> None:
         """Look whether the shell process has stopped or ended; to be called on SIGCHLD."""
-        if self.pid <= 0:
-            return
-        try:
-            pid, status = os.waitpid(self.pid, os.WNOHANG | os.WUNTRACED)
-        except ChildProcessError:
-            pid, status = self.pid, 0
-        if pid == 0:
-            return
-        if os.WIFSTOPPED(status):
-            os.kill(pid, signal.SIGCONT)  # a stopped shell would never answer again
-            return
-        self._died(status)
+        status = processes.ended(self.pid) if self.pid > 0 else None
+        if status is not None:
+            self._died(status)
 
     def destroy(self) -> None:
         """Kill the shell and all it has started, and forget its state."""
@@ -168,8 +169,9 @@ class Shell:
         self._watch.end()
         self._streams.close()
         self._status = 0
+        self._undone.clear()
         self._running = self._starting = self._settling = False
-        self._cancel_timer()
+        self._plan.cancel()
 
     def _discard_process(self) -> None:
         if self._control is not None:
@@ -185,7 +187,7 @@ class Shell:
         if self._plain:
             self._plain = False
             self._discard_process()
-            self._events.failed("the shell did not become ready in time")
+            self._undone.fail("the shell did not become ready in time")
         else:
             self._plain = True
             self._start()
@@ -216,7 +218,7 @@ class Shell:
             self._streams.watch()
             if self._report is not None and self._speech.boundary.awaited:
                 # The terminal delivers a moment later than the pipe; if it does not deliver, go on without.
-                self._plan(MARKER_SECONDS, self._marker_missing)
+                self._plan.at(MARKER_SECONDS, self._marker_missing)
             self._check_ended()
 
     def _marker_missing(self) -> None:
@@ -227,11 +229,12 @@ class Shell:
         report = self._report
         if report is None or self._speech.boundary.awaited:
             return
-        self._cancel_timer()
+        self._plan.cancel()
         self._report = None
         if self._starting:
             self._starting = self._settling = self._plain = False
-            self._events.ready()
+            if not self._undone.take(self._send):
+                self._events.ready()
         elif self._running:
             self._running = False
             self._watch.end()
@@ -241,7 +244,7 @@ class Shell:
     def _control_lost(self) -> None:
         """The shell has closed its input: it is ending, or another program has taken its place, or it was tricked."""
         self._hung_up = True
-        if not self._running:
+        if not self._running or self.is_reading:
             processes.signal_process(self.pid, signal.SIGKILL)
             return
         program = processes.replacement(self.pid, self._speech.lines.known_by.encode())
@@ -252,7 +255,7 @@ class Shell:
         self._streams.state.replaced(program.environment)
 
     def _died(self, status: int) -> None:
-        replaced = self.replaced
+        replaced, unread = self.replaced, self.is_reading
         self._watch.end()
         self.pid = 0
         if self._control is not None:
@@ -263,16 +266,25 @@ class Shell:
         self._streams.state.shell_died()
         self._streams.read_terminal()
         self._streams.watch()
-        self._cancel_timer()
+        self._plan.cancel()
         if self._settling:
             self._start()
         elif self._starting:
             self._start_failed()
+        elif self._running and unread:
+            self._begin_again(status)
         elif self._running:
-            self._plan(DRAIN_SECONDS, lambda: self._finish_death(status, replaced))
+            self._plan.at(DRAIN_SECONDS, lambda: self._finish_death(status, replaced))
         else:
             self._status = exit_code(status)
             self._events.lost(how_ended(status))
+
+    def _begin_again(self, status: int) -> None:
+        self._emit(self._speech.boundary.give_up())
+        self._running = False
+        self._status = exit_code(status)
+        if self._undone.unread(status):
+            self._start()
 
     def _finish_death(self, status: int, replaced: bool) -> None:
         """Every program's last words have had time to arrive: the command has ended together with its shell."""
@@ -285,12 +297,3 @@ class Shell:
         self._status = exit_code(status)
         killed = os.WIFSIGNALED(status) and not replaced
         self._events.ended(Ended(self._status, -1, how_ended(status), killed))
-
-    def _plan(self, seconds: float, callback: Callback) -> None:
-        self._cancel_timer()
-        self._timer = self._loop.call_later(seconds, callback)
-
-    def _cancel_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections import deque
-from typing import Deque, List, NamedTuple, Optional, Tuple
+from typing import Deque, FrozenSet, Iterable, List, NamedTuple, Optional, Tuple
 
 from .loop import Loop, Timer
 from .pty import Pipe
@@ -20,6 +20,8 @@ VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _READ = 64 * 1024
 _READS_IN_A_ROW = 64
 _OPTIONS = re.compile(r"[a-z0-9_:-]*\Z")
+ENDS = "x"
+"""The last letter of the word behind a state that a shell writes when it ends."""
 _ENDS_A_SHELL = ("errexit", "noexec", "onecmd")
 
 
@@ -114,6 +116,8 @@ class StatePipe:
     def __init__(self, loop: Loop) -> None:
         self._state: Optional[State] = None
         self._environment: List[Tuple[bytes, bytes]] = []
+        self._lent: FrozenSet[str] = frozenset()
+        self._kept_lent: FrozenSet[str] = frozenset()
         self._loop = loop
         self._reader = StateReader()
         self._pipe: Optional[Pipe] = None
@@ -142,6 +146,7 @@ class StatePipe:
         self._reader.reset()
         self._state = None
         self._environment = []
+        self._kept_lent = frozenset()
 
     def script(self) -> Optional[bytes]:
         """Return the script that brings the last state back that was written to its end; None without one."""
@@ -151,12 +156,19 @@ class StatePipe:
         for name, value in self._environment:
             if VARIABLE.match(name.decode("utf-8", "replace")) and name != b"_":
                 lines.append(b"export " + name + b"='" + value.replace(b"'", b"'\\''") + b"'")
+        if self._kept_lent:
+            lines.append(f"unset -v {' '.join(sorted(self._kept_lent))}".encode())
         return b"\n".join(lines)
+
+    def lend(self, names: Iterable[str]) -> None:
+        """Say which variables the command that is about to run has for its own time only."""
+        self._lent = frozenset(names)
 
     def replaced(self, environment: List[Tuple[bytes, bytes]]) -> None:
         """Say that a program has taken the shell's place, with these variables, which the next shell gets on top."""
         self.read()
         self._environment = environment
+        self._kept_lent = self._lent
 
     def expect(self, *words: str) -> None:
         """Say which words make a state valid from now on; what has been written before is read first."""
@@ -187,6 +199,8 @@ class StatePipe:
             found = self._reader.feed(data, self._words)
             if found is not None:
                 self._state, self._environment = found, []
+                # Only a shell that ends in the middle of a command still has what was lent to that.
+                self._kept_lent = self._lent if found.word.endswith(ENDS) else frozenset()
                 if found.word == self._announced:
                     self._announced = ""
             if len(data) < _READ:

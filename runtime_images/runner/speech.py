@@ -20,6 +20,7 @@ class Speech:
         self.word = ""
         self._streams = streams
         self._start_word = self._command_word = ""
+        self._ended = f"_{driver.new_word()}"
 
     def choose(self) -> Optional[str]:
         """Choose what shell there is to speak to; return its path, None when the image has none."""
@@ -48,10 +49,14 @@ class Speech:
         """Return what has the shell run a command, and what has it report afterwards."""
         self.expect()
         self._command_word = self.word
-        before = self.lines.exports(variables) + self.lines.run(command, self._streams.terminal.name, status)
+        self._ended = f"_{driver.new_word()}"
+        self._streams.state.lend(variables)
+        line = self.lines.run(command, variables, self._ended, self._streams.terminal.name, status)
         state = self.lines.write_down(self.word, self._streams.state.path)
-        return before.encode("utf-8"), self.report() + f"{state}\n".encode()
+        return line.encode("utf-8"), self.report() + f"{state}\n".encode()
 
     def report(self) -> bytes:
         """Return what has the shell report, as it was told already."""
-        return self.lines.report(self.word, self._streams.report_path, self._streams.terminal.name).encode()
+        return self.lines.report(
+            self.word, self._ended, self._streams.report_path, self._streams.terminal.name
+        ).encode()

@@ -31,7 +31,7 @@ from agent_core.tools.llm_edit import LLMEditAction
 from agent_core.tools.plan_editor import PlanningFileEditorAction
 from agent_core.tools.task import TaskAction
 from agent_core.tools.task_tracker import TaskTrackerAction
-from agent_core.tools.terminal import NamedTerminalAction, TerminalAction
+from agent_core.tools.terminal import FreshTerminalAction, NamedTerminalAction, TerminalAction
 from agent_core.tools.think import ThinkAction
 from server.wire.action_fields import Confirmation
 from server.wire.browsing import browser_call_form
@@ -153,8 +153,8 @@ def _run(action: TerminalAction, event: ActionEvent, thought: str) -> ActionForm
         "is_input": action.is_input,
         "thought": thought,
         "blocking": timeout is not None,
-        "is_static": False,
-        "cwd": None,
+        "is_static": isinstance(action, FreshTerminalAction),
+        "cwd": action.cwd if isinstance(action, FreshTerminalAction) else None,
         "hidden": event.hidden,
         "confirmation_state": "confirmed",
         "security_risk": RISK_NUMBERS[event.security_risk],
@@ -299,6 +299,7 @@ def _arguments(action: Action) -> dict[str, Any]:
 _TOOL_FORMS: Final[dict[type[Action], _Translation]] = {
     TerminalAction: _run,
     NamedTerminalAction: _run,
+    FreshTerminalAction: _run,
     IPythonAction: cell_form,
     FileEditorAction: _edit_or_read,
     PlanningFileEditorAction: _edit_or_read,

@@ -26,7 +26,7 @@ from agent_core.tools.file_editor import FileEditorAction, FileEditorTool
 from agent_core.tools.gemini_files import WriteFileAction, WriteFileTool
 from agent_core.tools.llm_edit import LLMBasedFileEditTool, LLMEditAction
 from agent_core.tools.task_tracker import TaskTrackerAction, TaskTrackerTool
-from agent_core.tools.terminal import TerminalAction, TerminalTool
+from agent_core.tools.terminal import FreshTerminalAction, TerminalAction, TerminalTool
 from agent_core.tools.think import ThinkAction, ThinkTool
 from server.wire import action_fields as args_of
 from server.wire.browsing import user_browsing
@@ -187,11 +187,15 @@ def _loop_recovery(args: args_of.LoopRecoveryArgs, timeout: float | None) -> Any
 
 
 def _run(args: args_of.RunArgs, timeout: float | None) -> AnyEvent:
-    if args.cwd is not None:
-        raise WireError("args.cwd is not supported: the shell keeps its directory; put `cd …` into the command")
-    if args.is_static:
-        raise WireError("args.is_static is not supported: there is one shell; leave it out")
-    action = TerminalAction(command=args.command, is_input=args.is_input)
+    if args.is_static and args.is_input:
+        raise WireError("args.is_static and args.is_input contradict: a shell of its own runs nothing to give input to")
+    if args.cwd is not None and not args.is_static:
+        raise WireError("args.cwd is for is_static only: the shell keeps its directory; put `cd …` into the command")
+    action = (
+        FreshTerminalAction(command=args.command, cwd=args.cwd)
+        if args.is_static
+        else TerminalAction(command=args.command, is_input=args.is_input)
+    )
     return _tool_call(TerminalTool.tool_name, action, args, timeout, hidden=args.hidden)
 
 

@@ -29,7 +29,9 @@ def test_status_directory_variables_and_functions_are_kept(client: Client, works
     assert result["working_dir"] == f"{workspace}/sub"
     assert client.output("echo $?") == "7\n"
     assert client.run("sleep 0.01 & wait")["pid"] > 0
-    assert client.output("printenv TOKEN", env={"TOKEN": "it's"}) == "it's\n"
+    assert client.output("true; printenv TOKEN", env={"TOKEN": "it's"}) == "it's\n"
+    client.run("exit 3", env={"TOKEN": "it's"})
+    assert client.output("echo ${TOKEN-gone} $A") == "gone 1\n"
 
 
 def test_a_command_arrives_byte_for_byte(client: Client, workspace: Path) -> None:

@@ -66,6 +66,37 @@ def test_a_setting_does_not_cost_the_shell(client: Client, attack: str) -> None:
     assert client.run('[ "$kept" = 2 ]')["exit_code"] == 0
 
 
+AT_A_PROMPT = ("PROMPT_COMMAND='exit 9'", "PROMPT_COMMAND=('exit 9' 'kill -9 $$')", "PROMPT_COMMAND='sleep 100'")
+IN_A_PROMPT = ("builtin() { echo faked; }", "PS1='$(sleep 100)'", "PS1='$(kill -9 $$)'", "PS0='$(kill -9 $$)' PS2=$PS0")
+
+
+def test_what_is_to_happen_at_a_prompt_neither_lasts_nor_ends_the_shell_nor_changes_a_status(client: Client) -> None:
+    shell = client.output("echo $$")
+    for attack in (*AT_A_PROMPT, *IN_A_PROMPT):
+        result = client.run(f"{attack}; echo hello; (exit 4)", soft_timeout=5)
+        assert (result["status"], result["exit_code"], result["output"]) == ("completed", 4, "hello\n"), attack
+        assert client.output("echo $?; echo $$") == f"4\n{shell}", attack
+    assert client.output("PS4='+$(echo four) '; PS1=mine; set -x; { set +x; } 2>/dev/null; echo $PS1") == "mine\n"
+    assert "four" in client.output("set -x; true; set +x")
+    assert client.run("set | grep '^_[0-9a-f]\\{16\\}'; shopt promptvars")["output"] == "promptvars     \ton\n"
+
+
+def test_a_command_that_its_shell_did_not_live_to_read_is_run_by_the_next(client: Client) -> None:
+    dies_between = "trap '[[ $BASH_COMMAND == *declare* ]] && { sleep 0.1; kill -9 $$; }' DEBUG"
+    long = f"echo run >> ran # {'x' * 4000}"  # a shell reads a kilobyte ahead
+    numbers = [client.send("shell.run", command=command) for command in (f"kept=1; {dies_between}", long)]
+    assert client.wait(numbers[0]).result["status"] == "completed"
+    result = client.wait(numbers[1]).result
+    assert (result["status"], result["exit_code"]) == ("completed", 0)
+    assert "signal 9" in result["notice"]
+    assert client.output("cat ran") == "run\n"
+    numbers = [client.send("shell.run", command=command) for command in (dies_between, long, "echo after")]
+    assert client.call("cancel", id=numbers[1]).result == {"cancelled": True}
+    assert client.wait(numbers[1]).result["status"] == "interrupted"
+    assert client.wait(numbers[2]).result["output"] == "after\n"
+    assert client.output("cat ran") == "run\n"
+
+
 ENDS_THE_SHELL = {
     "exit": ("exit 3", 3),
     "exit in a function": ("f() { exit 4; }; f", 4),

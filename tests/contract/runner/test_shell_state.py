@@ -62,13 +62,55 @@ def test_the_python_of_a_result_follows_the_path(client: Client, workspace: Path
     assert client.run("PATH=/nowhere")["python"] is None
 
 
-def test_environment_given_with_a_command_is_exported_and_never_printed(client: Client) -> None:
+def test_environment_given_with_a_command_is_exported_for_its_time_and_never_printed(client: Client) -> None:
     value = 'it\'s a "secret"\n$HOME `id` \\'
     result = client.run("printenv TOKEN; sh -c 'printf %s \"$TOKEN\"'", env={"TOKEN": value})
     assert result["output"] == f"{value}\n{value}"
     assert client.run("set -x")["output"] == ""
     assert "other" not in client.run("true", env={"TOKEN": "other"})["output"]
-    assert client.output("{ set +x; } 2>/dev/null; printenv TOKEN") == "other\n"
+    assert client.output("{ set +x; } 2>/dev/null; printenv TOKEN || echo gone") == "gone\n"
+
+
+def test_what_is_lent_to_one_command_is_in_no_other_however_its_shell_ends(client: Client) -> None:
+    lent = {"TOKEN": "lent", "OTHER": "o"}
+    assert client.output("env | grep -c ^TOKEN=lent; f() { echo $TOKEN; }; f", env=lent) == "1\nlent\n"
+    assert client.output("f; echo ${TOKEN-gone}") == "\ngone\n"
+    for end in ("exit 3", "exec sh -c 'exit 3'", "kill -9 $$"):
+        assert client.run(f"export KEPT=1; {end}", env=lent)["status"] in ("completed", "shell_lost")
+        assert client.output("echo ${TOKEN-gone} ${OTHER-gone} $KEPT; env | grep -c lent || true") == "gone gone 1\n0\n"
+    client.run("export TOKEN=own; (exit 7)")
+    assert client.output("echo $? $TOKEN; TOKEN=new", env=lent) == "7 lent\n"
+    assert client.output("printenv TOKEN; readonly TOKEN") == "own\n"
+    assert client.output("echo still $TOKEN", env=lent) == "still own\n"
+
+
+def test_a_fresh_shell_is_for_one_command_and_disturbs_no_other(client: Client, workspace: Path) -> None:
+    client.run("mkdir sub; cd /; kept=1")
+    waiting = client.send("shell.run", command="read line; echo $line", soft_timeout=20)
+    result = client.run("pwd; echo ${kept-none}; sleep 100 & exit 3", fresh=True, cwd="sub", timeout=10)
+    assert (result["status"], result["exit_code"], result["running"]) == ("completed", 3, False)
+    assert result["output"].startswith(f"{workspace}/sub\nnone\n")
+    assert client.output("pwd; echo $$ > shell", fresh=True) == f"{workspace}\n"
+    assert client.output("echo here", fresh=True, cwd="/usr", max_output=100) == "here\n"
+    late = client.run("echo begun; sleep 100", fresh=True, timeout=0.3)
+    assert (late["status"], late["output"], late["running"]) == ("hard_timeout", "begun\n", False)
+    assert "timed out after 0.3 seconds. The shell of its own" in late["notice"]
+    cancelled = client.send("shell.run", command="echo begun; sleep 100", fresh=True, timeout=20)
+    client.wait_for_output(cancelled, "begun")
+    assert client.call("cancel", id=cancelled).result == {"cancelled": True}
+    assert client.wait(cancelled).result["status"] == "interrupted"
+    assert client.call("ping").result["sessions"] == ["default"]
+    assert client.run("yes", is_input=True)["status"] == "soft_timeout"
+    assert client.wait(waiting).result["output"] == "yes\n"
+    for wrong in (
+        {"cwd": "/"},
+        {"fresh": True, "cwd": "none"},
+        {"fresh": True, "session": "a"},
+        {"fresh": True, "cwd": "\0"},
+    ):
+        assert client.call("shell.run", command="true", **wrong).error["code"] == "bad_request"
+    for number in range(70):
+        assert client.output(f"echo {number}", fresh=True) == f"{number}\n"
 
 
 def test_terminals_are_independent_and_run_side_by_side(client: Client) -> None:

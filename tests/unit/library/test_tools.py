@@ -301,6 +301,7 @@ async def test_an_executor_that_is_built_from_another_uses_its_conversation() ->
         conversation_id = "c"
         action_id = 7
         hard_timeout: float | None = None
+        hidden = False
         idempotency_key = "c:7"
         latest: Observation | None = None
         sandbox: Any = None

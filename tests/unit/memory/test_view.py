@@ -99,6 +99,8 @@ def test_a_command_of_the_user_is_told_as_the_users() -> None:
     assert roles(messages) == ["user"]
     assert "ls -la" in messages[0].text
     assert "a.txt" in messages[0].text
+    hidden = typed.model_copy(update={"hidden": True})
+    assert "ls -la" not in shown(user(0, "go"), hidden, result(2, 1, "a.txt"))[0].text
 
 
 def test_facts_of_the_workspace_are_told_and_an_empty_recall_is_not() -> None:

@@ -9,7 +9,13 @@ import pytest
 
 from agent_core.events.messages import TextContent
 from agent_core.testing.answering_sandbox import AnsweringSandbox, Asked, FakeCall
-from agent_core.tools.terminal import TerminalAction, TerminalExecutor, TerminalObservation, TerminalTool
+from agent_core.tools.terminal import (
+    FreshTerminalAction,
+    TerminalAction,
+    TerminalExecutor,
+    TerminalObservation,
+    TerminalTool,
+)
 
 RESULT: dict[str, Any] = {
     "status": "completed",
@@ -95,6 +101,29 @@ async def test_a_command_is_given_the_secrets_that_it_names_and_input_is_not() -
     ):
         await TerminalExecutor().acall(action, FakeCall(sandbox))
     assert [asked.args.get("env") for asked in sandbox.asked] == [{"TOKEN": "s3cret"}, None, None]
+
+
+async def test_what_a_hidden_command_prints_is_not_cut_for_a_model() -> None:
+    sandbox = Sandbox(RESULT)
+    for hidden in (False, True):
+        await TerminalExecutor().acall(TerminalAction(command="cat log"), FakeCall(sandbox, hidden=hidden))
+    assert [asked.args["max_output"] for asked in sandbox.asked] == [30_000, 2 * 1024 * 1024]
+
+
+async def test_a_command_in_a_shell_of_its_own_disturbs_nobody_and_ends() -> None:
+    (tool,) = TerminalTool.create()
+    sandbox = Sandbox(RESULT)
+    for action, limit in (
+        (FreshTerminalAction(command="a", cwd="/src"), None),
+        (FreshTerminalAction(command="a"), 5.0),
+    ):
+        await tool.acall(action, FakeCall(sandbox, hard_timeout=limit))
+        assert (tool.declared_resources(action).keys, tool.declared_resources(action).declared) == ((), True)
+    given = [{name: asked.args.get(name) for name in ("session", "fresh", "cwd", "timeout")} for asked in sandbox.asked]
+    assert given == [
+        {"session": None, "fresh": True, "cwd": "/src", "timeout": 120.0},
+        {"session": None, "fresh": True, "cwd": None, "timeout": 5.0},
+    ]
 
 
 async def test_a_reset_takes_no_input() -> None:

@@ -25,7 +25,7 @@ from agent_core.tools.file_editor import FileEditorAction
 from agent_core.tools.gemini_files import WriteFileAction
 from agent_core.tools.llm_edit import LLMEditAction
 from agent_core.tools.task_tracker import TaskItem, TaskTrackerAction
-from agent_core.tools.terminal import TerminalAction
+from agent_core.tools.terminal import FreshTerminalAction, TerminalAction
 from agent_core.tools.think import ThinkAction
 from server.wire.action_fields import ACTIONS
 from server.wire.encoding import to_json
@@ -100,6 +100,11 @@ ACCEPTED: list[tuple[str, dict[str, Any], AnyEvent]] = [
             security_risk="HIGH",
             hard_timeout=5.0,
         ),
+    ),
+    (
+        "a command in a shell of its own",
+        {"action": "run", "args": {"command": "git status", "is_static": True, "cwd": "/src", "hidden": True}},
+        user_action(FreshTerminalAction(command="git status", cwd="/src"), "terminal", hidden=True),
     ),
     (
         "a risk that is none is dropped",
@@ -212,8 +217,11 @@ REFUSED: list[tuple[Any, str]] = [
     (message() | {"timeout": True}, "timeout is a boolean; send seconds as a number, or leave it out"),
     (message() | {"timeout": 0}, "timeout is 0; send more than 0 and at most 86400 seconds"),
     ({"action": "change_agent_state", "args": {"agent_state": "asleep"}}, "args.agent_state 'asleep' is unknown; "),
-    ({"action": "run", "args": {"command": "ls", "cwd": "/"}}, "args.cwd is not supported: "),
-    ({"action": "run", "args": {"command": "ls", "is_static": True}}, "args.is_static is not supported: "),
+    ({"action": "run", "args": {"command": "ls", "cwd": "/"}}, "args.cwd is for is_static only: "),
+    (
+        {"action": "run", "args": {"command": "x", "is_static": True, "is_input": True}},
+        "args.is_static and args.is_input ",
+    ),
     ({"action": "delegate", "args": {"agent": "A", "inputs": {}}}, "action: 'delegate' cannot be executed for a user"),
     (
         {"action": "edit", "args": {"path": "/a", "content": "x"}},
