@@ -689,8 +689,11 @@ def test_the_state_tells_what_is_in_the_log() -> None:
     with conversation(agent(Script(("Hi.", ()))), tags={"team": "docks"}, stuck_detection=False) as one:
         state = one.state
         before = state.last_user_message_id
+        assert (state.leaf_event_id, state.head_is_empty) == (None, False)
         one.send_message("Hello")
         one.run()
+        assert (state.leaf_event_id, state.head_is_empty) == (list(state.events)[-1].id, False)
+        assert list(state.log)[-1].kind == "AgentStateChanged"
         said = [event.id for event in state.events if isinstance(event, MessageEvent)]
         assert (before, state.last_user_message_id) == (None, said[0])
         assert (state.tags, state.stuck_detection) == ({"team": "docks"}, False)
