@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from agent_core.errors import LLMError
 from agent_core.llm.exchange import CallDelta, Chunk, Endpoint
 from agent_core.llm.failures import from_status
+from agent_core.llm.json_text import encoded
 
 
 def chunk_of(value: Mapping[str, Any], part: str) -> Chunk:
@@ -69,7 +69,7 @@ def _calls(delta: Mapping[str, Any]) -> Iterator[CallDelta]:
         function = function if isinstance(function, dict) else {}
         arguments = function.get("arguments")
         if arguments is not None and not isinstance(arguments, str):
-            arguments = json.dumps(arguments, ensure_ascii=False)
+            arguments = encoded(arguments).decode()
         index, name = item.get("index"), function.get("name")
         yield CallDelta(
             index=index if isinstance(index, int) else None,
