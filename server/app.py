@@ -32,6 +32,7 @@ from server.preview.links import PreviewLinks
 from server.preview.preview import Preview
 from server.routes import (
     branches,
+    chat_completions,
     client_tool_calls,
     client_tools,
     conversation_events,
@@ -195,6 +196,7 @@ def _make_api(settings: Settings, lifespan: Callable[[FastAPI], object]) -> Fast
         *(health, options, settings_routes, git_providers),
         *(new_conversation, conversations, conversation_events, client_tools, client_tool_calls, branches),
         *(conversation_files, conversation_git, conversation_workspace, ports),
+        chat_completions,
     ):
         api.include_router(module.router)
     api.mount("/", Page(page_folder(settings)))

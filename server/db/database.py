@@ -12,6 +12,7 @@ from pathlib import Path
 from agent_core.errors import EventStoreError
 from server.auth.secrets import SecretBox
 from server.db.blobs import BlobStore, FolderBlobStore
+from server.db.chat_turns import ChatTurnRepository
 from server.db.conversations import ConversationRepository
 from server.db.engine import DatabaseSettings, Engines, create_engines, create_file, sqlite_url
 from server.db.event_store import SqlEventStore
@@ -46,6 +47,7 @@ class Database:
     events: SqlEventStore
     conversations: ConversationRepository
     settings: SettingsRepository
+    chat_turns: ChatTurnRepository
     blobs: BlobStore
     secrets: SecretBox
     engines: Engines
@@ -93,6 +95,7 @@ async def open_database(data_dir: Path, settings: DatabaseSettings | None = None
             events=events,
             conversations=conversations,
             settings=SettingsRepository(engines, writer, box),
+            chat_turns=ChatTurnRepository(engines, writer),
             blobs=blobs,
             secrets=box,
             engines=engines,

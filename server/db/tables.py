@@ -114,3 +114,16 @@ settings = Table(
     Column("document", JSON, nullable=False),
     Column("updated_at", UtcMoment, nullable=False),
 )
+
+# A chat completion comes with its whole history. `digest` is that of a history up to an answer, and the event is the
+# last one of that answer: there the next turn goes on.
+chat_turns = Table(
+    "chat_turns",
+    metadata,
+    Column("user_id", Text, nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("conversation_id", Text, nullable=False),
+    Column("event_id", BigInteger, nullable=False),
+    PrimaryKeyConstraint("user_id", "digest"),
+)
+Index("ix_chat_turns_conversation_id", chat_turns.c.conversation_id)

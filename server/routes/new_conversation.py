@@ -84,7 +84,22 @@ async def create_conversation(
     services: ServicesDependency, identity: IdentityDependency, body: NewConversation | None = None
 ) -> dict[str, Any]:
     """Make a conversation, start it, and put the first message in its log: all durable when the answer comes."""
-    wish = body or NewConversation()
+    record = await begin_conversation(services, identity, body or NewConversation())
+    return {
+        "status": "ok",
+        "conversation_id": record.id,
+        "message": None,
+        "conversation_status": ConversationStatus.STARTING.value,
+    }
+
+
+async def begin_conversation(services: Services, identity: Identity, wish: NewConversation) -> ConversationRecord:
+    """The same for other doors: its record, when everything is durable and it starts.
+
+    Raises:
+        ReplyError: the wish cannot be granted; the body says why and what to do.
+        DrydockError: it could not be started; nothing is left of it.
+    """
     _refuse_what_is_not_there(wish)
     first = _first_events(wish, services.settings.max_message_bytes)
     user = await services.database.settings.get(identity.user_id)
@@ -107,12 +122,7 @@ async def create_conversation(
     except DrydockError:
         await services.manager.delete(record.id)
         raise
-    return {
-        "status": "ok",
-        "conversation_id": record.id,
-        "message": None,
-        "conversation_status": ConversationStatus.STARTING.value,
-    }
+    return record
 
 
 def _refuse_what_is_not_there(wish: NewConversation) -> None:

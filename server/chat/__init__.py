@@ -1,0 +1,1 @@
+"""An OpenAI-compatible door: chat completions with a conversation behind each chat."""

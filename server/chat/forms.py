@@ -1,0 +1,111 @@
+"""What a client of OpenAI's chat completions sends: the part of it that has a meaning here."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+MODEL: Final = "drydock"
+"""The one model of this door: the agent, with whatever model its user has set up."""
+
+MAX_MESSAGES: Final = 10_000
+
+_NOT_HERE: Final = {
+    "tools": "the agent has tools of its own",
+    "functions": "the agent has tools of its own",
+    "response_format": "the agent answers in plain text",
+    "logprobs": "there is no one model call behind an answer",
+    "audio": "the agent answers in plain text",
+}
+
+
+class ImageUrl(BaseModel):
+    """Where an image is; a ``data:`` URL has it whole."""
+
+    url: str
+
+
+class Part(BaseModel):
+    """A part of a message's content."""
+
+    type: Literal["text", "image_url"]
+    text: str = ""
+    image_url: ImageUrl | None = None
+
+
+class ChatMessage(BaseModel):
+    """A message of the chat's history."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: str | list[Part] | None = None
+
+    @property
+    def text(self) -> str:
+        """Its text, without surrounding space: clients trim what they send back."""
+        if isinstance(self.content, list):
+            return "\n".join(part.text for part in self.content if part.text).strip()
+        return (self.content or "").strip()
+
+    @property
+    def images(self) -> list[str]:
+        """The addresses of its images."""
+        parts = self.content if isinstance(self.content, list) else []
+        return [part.image_url.url for part in parts if part.image_url is not None]
+
+
+class StreamOptions(BaseModel):
+    """What a stream is to end with."""
+
+    include_usage: bool = False
+
+
+class ChatRequest(BaseModel):
+    """The body of ``POST /v1/chat/completions``.
+
+    How the model is asked is set for the agent, not here: temperature, length and the like are read and left alone.
+    What would change the form of the answer is refused. ``conversation_id`` (or one in ``metadata``) is an addition:
+    the conversation to go on with, whatever the history says.
+    """
+
+    model_config = ConfigDict(extra="ignore")
+
+    model: str
+    messages: list[ChatMessage] = Field(min_length=1, max_length=MAX_MESSAGES)
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    n: int | None = None
+    tools: Any = None
+    functions: Any = None
+    response_format: Any = None
+    logprobs: Any = None
+    audio: Any = None
+    metadata: dict[str, str] | None = None
+    conversation_id: str | None = None
+
+    @field_validator("model")
+    @classmethod
+    def _is_ours(cls, value: str) -> str:
+        if value != MODEL:
+            raise ValueError(f"there is one model here, {MODEL!r}; which one it asks is set in Drydock's settings")
+        return value
+
+    @field_validator("n")
+    @classmethod
+    def _is_one(cls, value: int | None) -> int | None:
+        if value not in (None, 1):
+            raise ValueError("an agent gives one answer; leave it out or send 1")
+        return value
+
+    @field_validator(*_NOT_HERE)
+    @classmethod
+    def _is_absent(cls, value: Any, info: Any) -> Any:
+        plain = info.field_name == "response_format" and isinstance(value, dict) and value.get("type") == "text"
+        if value and not plain:
+            raise ValueError(f"{_NOT_HERE[info.field_name]}; leave it out")
+        return None
+
+    @property
+    def chosen_conversation(self) -> str | None:
+        """The conversation that the client names."""
+        return self.conversation_id or (self.metadata or {}).get("conversation_id")

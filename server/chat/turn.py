@@ -1,0 +1,185 @@
+"""One turn of a chat: what the user says goes into the conversation, and what the agent does comes out in pieces."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import uuid
+from collections.abc import AsyncGenerator
+from typing import Literal, NamedTuple
+
+from agent_core.errors import DrydockError
+from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState
+from agent_core.events.llm_events import ActionEvent, MessageEvent, TokenUsage
+from agent_core.events.serialization import AnyEvent
+from agent_core.events.transient import StatusNotice, TextDelta, TextDiscarded, Transient
+from agent_core.tools.finish import FinishAction
+from server.auth.identity import Identity
+from server.conversation_manager.conversation_manager import ConversationManager
+
+logger = logging.getLogger(__name__)
+
+PAUSE_SECONDS = 10.0
+
+_AT_REST = frozenset(
+    {
+        AgentState.AWAITING_USER_INPUT,
+        AgentState.FINISHED,
+        AgentState.PAUSED,
+        AgentState.STOPPED,
+        AgentState.REJECTED,
+        AgentState.ERROR,
+    }
+)
+_WAITING = frozenset({AgentState.LOADING, AgentState.AWAITING_USER_INPUT, AgentState.FINISHED})
+
+APPROVE, REJECT = "approve", "reject"
+"""With these words the user answers the question whether an action may run."""
+
+
+class ChatFailedError(DrydockError):
+    """The agent could not answer; the message is for the user."""
+
+
+class Piece(NamedTuple):
+    """A piece of an answer: of what the agent says, or of what it thinks and does on the way."""
+
+    channel: Literal["content", "reasoning"]
+    text: str
+
+
+class Turn:
+    """One turn in one conversation. Use `run` once; afterwards the attributes say how it ended.
+
+    Attributes:
+        conversation_id: the conversation's id.
+        text: what the agent has said.
+        last_event_id: the last event of the turn.
+        usage: what the conversation's models have used by then; None where no model was asked.
+    """
+
+    def __init__(self, manager: ConversationManager, identity: Identity, conversation_id: str) -> None:
+        self.text = ""
+        self.last_event_id = -1
+        self.usage: TokenUsage | None = None
+        self._manager = manager
+        self._identity = identity
+        self.conversation_id = conversation_id
+        self._streamed: dict[str, str] = {}
+        self._asked: list[str] = []
+        self._speaker = ""
+        self._is_sent = self._is_heard = self._is_at_work = self._is_asking = self._is_over = False
+
+    async def run(self, said: AnyEvent) -> AsyncGenerator[Piece, None]:
+        """Say it, and give the answer as it comes; whoever leaves before its end has the agent paused.
+
+        Raises:
+            ChatFailedError: the agent came to rest with an error, or could not be started.
+            DrydockError: what is said was not taken.
+        """
+        connection = f"chat-{uuid.uuid4().hex}"
+        joined = await self._manager.join(self.conversation_id, connection, self._identity)
+        try:
+            stream = await joined.next_stream(None)
+            after = stream.last_id if stream is not None else -1
+            await self._manager.send(self.conversation_id, said)
+            self._is_sent = True
+            while stream is not None:
+                async with stream.subscribe(after=after, transients=True) as items:
+                    async for item in items:
+                        for piece in self._pieces(item):
+                            yield piece
+                        if self._is_over:
+                            return
+                        after = items.position
+                stream = await joined.next_stream(stream)
+            raise ChatFailedError("the conversation has ended")
+        finally:
+            if self._is_sent and not self._is_over:
+                await self._pause()
+            await self._manager.leave(connection)
+
+    async def _pause(self) -> None:
+        """Nobody waits for the answer any more, so nothing more is to be spent on it."""
+        pausing = asyncio.ensure_future(
+            self._manager.send(self.conversation_id, ChangeAgentState(agent_state=AgentState.PAUSED, source="user"))
+        )
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait([pausing], timeout=PAUSE_SECONDS)
+        if pausing.done() and not pausing.cancelled() and (error := pausing.exception()) is not None:
+            logger.warning("conversation %s could not be paused: %s", self.conversation_id, error)
+
+    def _pieces(self, item: AnyEvent | Transient) -> list[Piece]:
+        self._follow(item)
+        match item:
+            case TextDelta(channel="message"):
+                self._streamed[item.response_id] = self._streamed.get(item.response_id, "") + item.text
+                return self._spoken(item.response_id, item.text)
+            case TextDelta():
+                return [Piece("reasoning", item.text)]
+            case TextDiscarded():
+                self._streamed.pop(item.response_id, None)  # what was sent cannot be taken back; what follows is said
+                return []
+            case StatusNotice(start_failed=True):
+                self._is_over = True
+                raise ChatFailedError(item.message)
+            case MessageEvent(source="agent"):
+                self._note(item)
+                return self._rest_of(item.llm_response_id or "", item.llm_message.text)
+            case ActionEvent(source="agent"):
+                self._note(item)
+                return self._action(item)
+            case AgentStateChanged(agent_state=AgentState.AWAITING_USER_CONFIRMATION):
+                self._is_asking = True  # the actions come behind it (wire-protocol 0, row 6)
+                return []
+            case AgentStateChanged() if self._is_at_work and item.agent_state in _AT_REST:
+                self._is_over, self.last_event_id = True, item.id
+                if item.agent_state is AgentState.ERROR:
+                    raise ChatFailedError(item.detail or item.reason or "the agent failed")
+                return []
+            case _:
+                return []
+
+    def _follow(self, item: AnyEvent | Transient) -> None:
+        """A state of rest that comes before the agent has set to work is of something before."""
+        match item:
+            case MessageEvent(source="user") | ChangeAgentState(source="user"):
+                self._is_heard = True
+            case AgentStateChanged(agent_state=state):
+                self._is_at_work = self._is_at_work or (self._is_heard and state not in _WAITING)
+            case ActionEvent(source="agent") | MessageEvent(source="agent"):
+                self._is_at_work = self._is_heard
+
+    def _note(self, event: ActionEvent | MessageEvent) -> None:
+        if event.metrics is not None:
+            self.usage = event.metrics.usage
+
+    def _action(self, event: ActionEvent) -> list[Piece]:
+        pieces = self._rest_of(event.llm_response_id, event.thought_text)
+        if isinstance(event.action, FinishAction):
+            return [*pieces, *self._spoken(f"{event.llm_response_id}:finish", event.action.message)]
+        pieces.append(Piece("reasoning", f"\n[{event.summary}]\n"))
+        if self._is_asking:
+            self._asked.append(f"- {event.summary}")
+            if len(self._asked) >= event.calls_in_response:
+                pieces += self._question(event.id)
+        return pieces
+
+    def _question(self, event_id: int) -> list[Piece]:
+        self._is_over, self.last_event_id = True, event_id
+        asked = "\n".join(["May I do this?", *self._asked, f"Answer “{APPROVE}” or “{REJECT}”."])
+        return self._spoken("question", asked)
+
+    def _rest_of(self, response_id: str, text: str) -> list[Piece]:
+        """What of an answer was not streamed."""
+        streamed = self._streamed.pop(response_id, "")
+        return self._spoken(response_id, text[len(streamed) :] if text.startswith(streamed) else "")
+
+    def _spoken(self, speaker: str, text: str) -> list[Piece]:
+        if not text:
+            return []
+        between = "\n\n" if self.text and speaker != self._speaker else ""
+        self._speaker = speaker
+        self.text += between + text
+        return [Piece("content", between + text)]

@@ -1,0 +1,46 @@
+"""Which conversation an answer of a chat came from, by the digest of the chat's history up to it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sqlalchemy import delete, insert, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from server.db.engine import Engines
+from server.db.tables import chat_turns
+from server.db.writer import Writer
+
+
+class ChatTurn(NamedTuple):
+    """An answer: the conversation that gave it, and the last event of it."""
+
+    conversation_id: str
+    event_id: int
+
+
+class ChatTurnRepository:
+    """Keeps `ChatTurn`s. Every method raises `DatabaseError` when the database cannot be read or written."""
+
+    def __init__(self, engines: Engines, writer: Writer) -> None:
+        self._engines = engines
+        self._writer = writer
+
+    async def get(self, user_id: str, digest: str) -> ChatTurn | None:
+        """The answer with which this history of this user's ends, None when none is known."""
+        statement = select(chat_turns.c.conversation_id, chat_turns.c.event_id).where(
+            chat_turns.c.user_id == user_id, chat_turns.c.digest == digest
+        )
+        rows = await self._engines.select(statement)
+        return ChatTurn(rows[0].conversation_id, rows[0].event_id) if rows else None
+
+    async def keep(self, user_id: str, digest: str, turn: ChatTurn) -> None:
+        """Note it, durably; of two with the same history the newer one is kept."""
+        row = {"user_id": user_id, "digest": digest, **turn._asdict()}
+
+        async def apply(connection: AsyncConnection) -> None:
+            same = (chat_turns.c.user_id == user_id) & (chat_turns.c.digest == digest)
+            await connection.execute(delete(chat_turns).where(same))
+            await connection.execute(insert(chat_turns), row)
+
+        await self._writer.change(apply)

@@ -1,0 +1,231 @@
+"""OpenAI's chat completions with a conversation behind each chat: for clients that know nothing of Drydock.
+
+Such a client sends the whole history each time. What it says last goes into the conversation that gave the answer
+before; a history that is not known (or was changed) begins a conversation of its own, and an answer that is asked for
+again goes on in a fork.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+
+from agent_core.errors import DrydockError
+from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState
+from agent_core.events.llm_events import MessageEvent
+from agent_core.events.serialization import AnyEvent, from_payload
+from server.auth.identity import Identity
+from server.chat.forms import MODEL, ChatRequest
+from server.chat.history import History, NothingSaidError
+from server.chat.replies import DONE, STILL_AT_WORK, Reply, error_chunk
+from server.chat.turn import APPROVE, REJECT, Piece, Turn
+from server.db.chat_turns import ChatTurn
+from server.db.conversations import ConversationRecord
+from server.dependencies import IdentityDependency, Services, ServicesDependency, find_conversation, id_problem
+from server.errors import ConversationNotFoundError, ReplyError
+from server.routes.new_conversation import NewConversation, begin_conversation
+from server.routes.openai_route import OpenAIRoute
+from server.session.forks import fork_conversation
+from server.wire.errors import WireError
+from server.wire.incoming import from_wire
+
+router = APIRouter(prefix="/v1", route_class=OpenAIRoute)
+
+CONVERSATION_HEADER = "X-Conversation-Id"
+SILENCE_SECONDS = 15.0
+_LOOK_BEHIND = 100
+_DECISIONS = {APPROVE: AgentState.USER_CONFIRMED, REJECT: AgentState.USER_REJECTED}
+
+
+@router.get("/models")
+async def list_models(identity: IdentityDependency) -> dict[str, Any]:
+    """The models of this door."""
+    return {"object": "list", "data": [_model()]}
+
+
+@router.get("/models/{model}")
+async def get_model(model: str, identity: IdentityDependency) -> dict[str, Any]:
+    """One of them."""
+    if model != MODEL:
+        raise ReplyError(404, {"message": f"There is no model {model[:100]!r}; there is {MODEL!r}"})
+    return _model()
+
+
+def _model() -> dict[str, Any]:
+    return {"id": MODEL, "object": "model", "created": 0, "owned_by": MODEL}
+
+
+@router.post("/chat/completions", response_model=None)
+async def complete_chat(
+    request: Request,
+    body: ChatRequest,
+    services: ServicesDependency,
+    identity: IdentityDependency,
+    conversation: Annotated[str | None, Header(alias=CONVERSATION_HEADER)] = None,
+) -> Response:
+    """Let the agent answer, in one piece or in a stream of pieces; the conversation's id is in a header."""
+    try:
+        history = History.of(body.messages)
+    except NothingSaidError as error:
+        raise ReplyError(400, {"message": str(error)}) from error
+    chosen = conversation or body.chosen_conversation
+    record, goes_on = await _conversation(services, identity, history, chosen)
+    said = await _said(services, record, history, goes_on=goes_on)
+    turn = Turn(services.manager, identity, record.id)
+    spent = (record.prompt_tokens, record.completion_tokens)
+    reply = Reply(record.id, f"chatcmpl-{uuid.uuid4().hex}", spent)
+    pieces = _kept(services, identity, history, turn, turn.run(said))
+    headers = {CONVERSATION_HEADER: record.id}
+    if body.stream:
+        wants_usage = body.stream_options is not None and body.stream_options.include_usage
+        stream = _stream(reply, turn, pieces, wants_usage=wants_usage)
+        headers |= {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+        return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
+    reasoning = await _all(request, pieces)
+    return JSONResponse(reply.whole(turn.text, reasoning, turn.usage), headers=headers)
+
+
+async def _conversation(
+    services: Services, identity: Identity, history: History, chosen: str | None
+) -> tuple[ConversationRecord, bool]:
+    """The conversation of this turn, and whether its agent knows what was said before."""
+    if chosen is not None:
+        if (problem := id_problem(chosen)) is not None:
+            raise ReplyError(400, {"message": f"conversation_id: {problem}"})
+        if (record := await find_conversation(services, identity, chosen)) is None:
+            raise ConversationNotFoundError(chosen)
+        return record, True
+    known = await services.database.chat_turns.get(identity.user_id, history.digest) if history.digest else None
+    if known is not None and (record := await find_conversation(services, identity, known.conversation_id)) is not None:
+        if not await _went_on(services, known):
+            return record, True
+        return await _forked(services, record, known), True
+    wish = NewConversation(conversation_instructions=history.instructions or None)
+    return await begin_conversation(services, identity, wish), False
+
+
+async def _went_on(services: Services, known: ChatTurn) -> bool:
+    """Whether the user has said something since that answer: then this is another way to go on from it."""
+    after = await services.database.events.read(known.conversation_id, after=known.event_id, limit=_LOOK_BEHIND)
+    events = (from_payload(record.payload, record.id) for record in after)
+    return len(after) == _LOOK_BEHIND or any(isinstance(one, MessageEvent) and one.source == "user" for one in events)
+
+
+async def _forked(services: Services, source: ConversationRecord, known: ChatTurn) -> ConversationRecord:
+    new_id = uuid.uuid4().hex
+    await fork_conversation(
+        services.database,
+        services.manager,
+        source,
+        new_id,
+        upto=known.event_id,
+        reset_metrics=True,
+        copy_files=True,
+    )
+    record = await services.database.conversations.get(new_id)
+    if record is None:
+        raise ConversationNotFoundError(new_id)
+    return record
+
+
+async def _said(services: Services, record: ConversationRecord, history: History, *, goes_on: bool) -> AnyEvent:
+    decision = _DECISIONS.get(history.text.strip(" .!").lower())
+    if decision is not None and await _state(services, record.id) is AgentState.AWAITING_USER_CONFIRMATION:
+        return ChangeAgentState(agent_state=decision, source="user")
+    text = history.text if goes_on else history.whole_text
+    data = {"action": "message", "args": {"content": text, "image_urls": list(history.images) or None}}
+    try:
+        return from_wire(data, max_chars=services.settings.max_message_bytes)
+    except WireError as error:
+        raise ReplyError(400, {"message": f"messages: {error}"}) from error
+
+
+async def _state(services: Services, conversation_id: str) -> AgentState | None:
+    """What its log says last of its agent; what is recorded beside it may be a moment behind."""
+    newest = await services.database.events.read_before(conversation_id, before=2**63 - 1, limit=_LOOK_BEHIND)
+    events = (from_payload(record.payload, record.id) for record in newest)
+    return next((event.agent_state for event in events if isinstance(event, AgentStateChanged)), None)
+
+
+async def _kept(
+    services: Services, identity: Identity, history: History, turn: Turn, pieces: AsyncGenerator[Piece, None]
+) -> AsyncGenerator[Piece, None]:
+    """The pieces; behind the last one it is noted where the next turn of this chat goes on."""
+    async with contextlib.aclosing(pieces):
+        async for piece in pieces:
+            yield piece
+    place = ChatTurn(turn.conversation_id, turn.last_event_id)
+    await services.database.chat_turns.keep(identity.user_id, history.digest_after(turn.text), place)
+
+
+async def _all(request: Request, pieces: AsyncGenerator[Piece, None]) -> str:
+    """Wait for the end; returns what the agent thought and did. Who hangs up ends it."""
+
+    async def collect() -> str:
+        async with contextlib.aclosing(pieces):
+            return "".join([piece.text async for piece in pieces if piece.channel == "reasoning"])
+
+    collecting = asyncio.create_task(collect(), name="chat-answer")
+    leaving = asyncio.create_task(_hung_up(request), name="chat-hangup")
+    try:
+        await asyncio.wait({collecting, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not collecting.done():
+            raise ReplyError(499, {"message": "The client has gone"})
+        return collecting.result()
+    finally:
+        for task in (collecting, leaving):
+            task.cancel()
+        await asyncio.wait({collecting, leaving})
+
+
+async def _hung_up(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _stream(
+    reply: Reply, turn: Turn, pieces: AsyncGenerator[Piece, None], *, wants_usage: bool
+) -> AsyncIterator[str]:
+    yield reply.first()
+    async with contextlib.aclosing(pieces):
+        try:
+            async for piece in _with_signs_of_life(pieces):
+                yield STILL_AT_WORK if piece is None else reply.piece(piece)
+        except DrydockError as error:
+            yield error_chunk(str(error))
+            yield DONE
+            return
+    yield reply.last()
+    if wants_usage:
+        yield reply.figures(turn.usage)
+    yield DONE
+
+
+async def _with_signs_of_life(pieces: AsyncGenerator[Piece, None]) -> AsyncIterator[Piece | None]:
+    """The pieces, and None where nothing came for a while."""
+    coming: asyncio.Task[Piece | None] | None = None
+    try:
+        while True:
+            coming = coming or asyncio.create_task(_next(pieces), name="chat-piece")
+            done, _ = await asyncio.wait({coming}, timeout=SILENCE_SECONDS)
+            if not done:
+                yield None
+                continue
+            piece, coming = coming.result(), None
+            if piece is None:
+                return
+            yield piece
+    finally:
+        if coming is not None:
+            coming.cancel()
+            await asyncio.wait({coming})
+
+
+async def _next(pieces: AsyncGenerator[Piece, None]) -> Piece | None:
+    return await anext(pieces, None)

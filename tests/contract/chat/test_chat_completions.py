@@ -1,0 +1,270 @@
+"""Chat completions through OpenAI's own client: a real server, a scripted model over HTTP, sandboxes in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+import uvicorn
+from openai import AsyncOpenAI
+
+from agent_core.events.control import AgentState
+from agent_core.testing.fake_runner import FakeAnswer, FakeCall
+from agent_core.testing.fake_sandbox import FakeProvider
+from agent_core.testing.model_request import ModelRequest
+from agent_core.testing.model_server import ModelServer
+from agent_core.testing.model_turns import Turn, call, fail, finish, say
+from server.app import Application, create_app
+from server.session.sandboxes import Choice
+from server.settings import Settings
+
+LIMIT = 20.0
+TOKEN = "a token of eight"
+
+
+async def shell(call: FakeCall) -> FakeAnswer:
+    command = call.args.get("command", "")
+    facts = {"omitted": 0, "working_dir": "/workspace", "pid": -1, "python": None, "username": "agent", "notice": ""}
+    return {"status": "completed", "exit_code": 0, "output": f"ran {command}\n", "hostname": "fake", **facts}
+
+
+async def nothing(call: FakeCall) -> FakeAnswer:
+    return {}
+
+
+async def no_files(call: FakeCall) -> FakeAnswer:
+    return {"packed": None, "eof": True, "entries": 0}, b""
+
+
+@dataclass
+class Door:
+    """A server, its model, and a client."""
+
+    app: Application
+    client: AsyncOpenAI
+    model: ModelServer
+    answer: Callable[[ModelRequest], Turn]
+
+    async def ask(self, *messages: tuple[str, str], **options: Any) -> Any:
+        said: Any = [{"role": role, "content": text} for role, text in messages]
+        return await self.client.chat.completions.create(model="drydock", messages=said, **options)
+
+    async def until(self, conversation_id: str, state: AgentState) -> None:
+        """Wait until its record says so."""
+        async with asyncio.timeout(LIMIT):
+            while True:
+                record = await self.app.services.database.conversations.get(conversation_id)
+                if record is not None and record.agent_state == state:
+                    return
+                await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+async def door(tmp_path: Path) -> AsyncIterator[Door]:
+    made: Door
+
+    def answered(request: ModelRequest) -> Turn:
+        return made.answer(request)
+
+    files = {"workspace.pack": no_files, "workspace.unpack": no_files}
+    provider = FakeProvider(handlers={"shell.run": shell, "shell.kill": nothing, "workspace.facts": nothing, **files})
+
+    async def choose() -> Choice:
+        return Choice(provider, "fake sandboxes for tests")
+
+    async with ModelServer(answered) as model, contextlib.AsyncExitStack() as stack:
+        values = {"llm_model": "openai/scripted", "llm_base_url": model.url, "llm_api_key": "sk-x", "token": TOKEN}
+        settings = Settings.model_validate({"data_dir": tmp_path, "generate_titles": False, **values})
+        app = create_app(settings, choose=choose)
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="on", ws="none"))
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        try:
+            async with asyncio.timeout(LIMIT):
+                while not server.started:  # noqa: ASYNC110 - it signals nothing
+                    await asyncio.sleep(0.005)
+            url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+            client = AsyncOpenAI(base_url=url, api_key=TOKEN, max_retries=0, timeout=LIMIT)
+            made = Door(app, await stack.enter_async_context(client), model, lambda request: say("Hello."))
+            yield made
+        finally:
+            server.should_exit = True
+            await serving
+
+
+def last_words(request: ModelRequest) -> str:
+    content = request.messages[-1]["content"]
+    return str(content if isinstance(content, str) else content[-1]["text"])
+
+
+async def test_the_model_of_this_door_is_listed(door: Door) -> None:
+    assert [model.id async for model in await door.client.models.list()] == ["drydock"]
+    assert (await door.client.models.retrieve("drydock")).id == "drydock"
+    with pytest.raises(openai.NotFoundError, match="there is 'drydock'"):
+        await door.client.models.retrieve("gpt")
+
+
+async def test_an_answer_comes_whole_with_what_the_agent_did_on_the_way(door: Door) -> None:
+    turns = iter([call("terminal", {"command": "ls"}, text="I look."), finish("Nothing there.")])
+    door.answer = lambda request: next(turns)
+    answer = await door.ask(("user", "What is there?"))
+    (choice,) = answer.choices
+    assert (choice.message.role, choice.finish_reason) == ("assistant", "stop")
+    assert choice.message.content == "I look.\n\nNothing there."
+    assert "ls" in choice.message.reasoning_content
+    assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens > 0
+    await door.until(answer.conversation_id, AgentState.FINISHED)
+
+
+async def test_it_is_streamed_as_it_comes(door: Door) -> None:
+    door.answer = lambda request: say("one two three", token_delay=0.2)
+    chunks = [
+        chunk async for chunk in await door.ask(("user", "Count."), stream=True, stream_options={"include_usage": True})
+    ]
+    texts = [choice.delta.content for chunk in chunks for choice in chunk.choices if choice.delta.content]
+    assert "".join(texts) == "one two three"
+    assert len(texts) > 1
+    assert [choice.finish_reason for chunk in chunks for choice in chunk.choices][-1] == "stop"
+    assert chunks[-1].usage.total_tokens > 0
+    assert len({chunk.id for chunk in chunks}) == 1
+
+
+async def test_the_next_message_of_a_chat_goes_on_in_its_conversation(door: Door) -> None:
+    first = await door.ask(("system", "Be kind."), ("user", "Hi"))
+    again = await door.ask(
+        ("system", "Be kind; it is noon."), ("user", "Hi "), ("assistant", " Hello.\n"), ("user", "And now?")
+    )
+    assert again.conversation_id == first.conversation_id
+    assert last_words(door.model.last_request).startswith("And now?")
+    assert "Be kind." in str(door.model.last_request.messages)
+
+
+async def test_an_answer_that_is_asked_for_again_goes_on_in_a_fork(door: Door) -> None:
+    opening = [("user", "Hi"), ("assistant", "Hello.")]
+    first = await door.ask(opening[0])
+    second = await door.ask(*opening, ("user", "Left?"))
+    other = await door.ask(*opening, ("user", "Right?"))
+    assert second.conversation_id == first.conversation_id != other.conversation_id
+    said = str(door.model.last_request.messages)
+    assert "Hi" in said
+    assert "Left?" not in said
+
+
+async def test_a_history_that_is_not_known_is_told_to_a_new_agent(door: Door) -> None:
+    answer = await door.ask(("user", "My name is Ada."), ("assistant", "Noted."), ("user", "What is my name?"))
+    heard = last_words(door.model.last_request)
+    assert "My name is Ada." in heard
+    assert heard.index("Noted.") < heard.index("What is my name?")
+    next_one = await door.ask(
+        ("user", "My name is Ada."),
+        ("assistant", "Noted."),
+        ("user", "What is my name?"),
+        ("assistant", "Hello."),
+        ("user", "Go on"),
+    )
+    assert next_one.conversation_id == answer.conversation_id
+
+
+async def test_a_conversation_can_be_chosen(door: Door) -> None:
+    first = await door.ask(("user", "Hi"))
+    for chosen in (
+        {"extra_headers": {"X-Conversation-Id": first.conversation_id}},
+        {"extra_body": {"conversation_id": first.conversation_id}},
+        {"metadata": {"conversation_id": first.conversation_id}},
+    ):
+        assert (await door.ask(("user", "More"), **chosen)).conversation_id == first.conversation_id
+    with pytest.raises(openai.NotFoundError, match="not found"):
+        await door.ask(("user", "More"), extra_body={"conversation_id": "nope"})
+    with pytest.raises(openai.BadRequestError, match="conversation_id"):
+        await door.ask(("user", "More"), extra_body={"conversation_id": "../x"})
+
+
+async def test_a_model_that_fails_fails_the_answer_whole_or_streamed(door: Door) -> None:
+    door.answer = lambda request: fail(400, "no such thing")
+    with pytest.raises(openai.InternalServerError, match="no such thing"):
+        await door.ask(("user", "Hi"))
+    with pytest.raises(openai.APIError, match="no such thing"):
+        _ = [chunk async for chunk in await door.ask(("user", "Hi"), stream=True)]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_whoever_leaves_before_the_end_has_the_agent_paused(door: Door, stream: bool) -> None:
+    asked = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def slow(request: ModelRequest) -> Turn:
+        loop.call_soon_threadsafe(asked.set)
+        return say("one two three four", token_delay=5)
+
+    door.answer = slow
+
+    async def ask() -> None:
+        answer = await door.ask(("user", "Hi"), stream=stream)
+        if stream:
+            async for _ in answer:
+                pass
+
+    asking = asyncio.create_task(ask())
+    async with asyncio.timeout(LIMIT):
+        await asked.wait()
+    asking.cancel()
+    await asyncio.wait([asking])
+    page = await door.app.services.database.conversations.list_page(limit=1)
+    await door.until(page.results[0].id, AgentState.PAUSED)
+
+
+async def test_a_question_before_an_action_is_answered_in_the_chat(door: Door) -> None:
+    save: dict[str, Any] = {"confirmation_mode": True, "llm_model": "openai/scripted", "llm_api_key": "sk-x"}
+    save["llm_base_url"] = door.model.url
+    turns = iter([call("terminal", {"command": "rm x", "security_risk": "HIGH"}), finish("Gone.")])
+    door.answer = lambda request: next(turns)
+    saved = await door.client.post("/../api/settings", cast_to=object, body=save)
+    assert saved is not None
+    question = await door.ask(("user", "Remove x"))
+    text = question.choices[0].message.content
+    assert "May I do this?" in text
+    assert "rm x" in text
+    done = await door.ask(("user", "Remove x"), ("assistant", text), ("user", "Approve."))
+    assert done.conversation_id == question.conversation_id
+    assert done.choices[0].message.content == "Gone."
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"model": "gpt-4o"}, "model: .*drydock"),
+        ({"messages": []}, "messages"),
+        ({"messages": [{"role": "assistant", "content": "x"}]}, "messages: the last one must be the user's"),
+        ({"messages": [{"role": "user", "content": "  "}]}, "messages: the user's last one is empty"),
+        ({"messages": [{"role": "wizard", "content": "x"}]}, "messages.0.role"),
+        ({"n": 2}, "n: .*one answer"),
+        ({"tools": [{"type": "function"}]}, "tools: .*leave it out"),
+        ({"response_format": {"type": "json_object"}}, "response_format: .*leave it out"),
+        ({"stream": "maybe"}, "stream"),
+    ],
+)
+async def test_what_cannot_be_is_refused_by_name(door: Door, changes: dict[str, Any], named: str) -> None:
+    body = {"model": "drydock", "messages": [{"role": "user", "content": "x"}], **changes}
+    with pytest.raises(openai.BadRequestError, match=named):
+        await door.client.post("/chat/completions", cast_to=object, body=body)
+    assert door.model.request_count == 0
+
+
+async def test_without_the_token_there_is_no_way_in(door: Door) -> None:
+    stranger = door.client.with_options(api_key="wrong")
+    with pytest.raises(openai.AuthenticationError):
+        await stranger.models.list()
+
+
+async def test_what_only_a_model_call_would_know_is_left_alone(door: Door) -> None:
+    answer = await door.ask(
+        ("user", "Hi"), temperature=0.2, max_tokens=5, response_format={"type": "text"}, n=1, seed=1, user="me"
+    )
+    assert answer.choices[0].message.content == "Hello."
