@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +23,7 @@ from agent_core.runtime.connection import SandboxConnection
 from agent_core.session.after_close import AfterClose
 from agent_core.session.settings import SessionSettings
 from agent_core.testing.fake_sandbox import FakeProvider
+from agent_core.tools.spec import Tool
 from server.conversation_manager.conversation_manager import ManagerParts
 from server.conversation_manager.standalone import StandaloneConversationManager
 from server.db.conversations import ConversationRecord
@@ -51,6 +52,7 @@ class FakeAgent:
         self.client_count: Callable[[], int] | None = None
         self.agent_state = AgentState.LOADING
         self.closed_with: tuple[bool, AfterClose] | None = None
+        self.client_tools: list[Tool] = []
         self.stream: EventStream
         self._store = store
         self._factory = factory
@@ -60,6 +62,9 @@ class FakeAgent:
         if self._factory.open_error is not None:
             raise self._factory.open_error
         self.stream = await EventStream.open(self.conversation_id, self._store)
+
+    def set_client_tools(self, tools: Sequence[Tool]) -> None:
+        self.client_tools = list(tools)
 
     async def start(self, initial_message: MessageEvent | None = None) -> None:
         await asyncio.sleep(self._factory.start_seconds)
