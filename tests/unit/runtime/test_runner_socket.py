@@ -77,6 +77,6 @@ async def test_no_descriptor_stays_open(root: int, tmp_path: Path) -> None:
     assert sorted(os.listdir("/proc/self/fd")) == before
 
 
-@pytest.mark.parametrize("pid", [0, os.getpid(), 2**22 + 1])
+@pytest.mark.parametrize("pid", [0, os.getpid(), 2**22 + 1], ids=["none", "another", "too large"])
 async def test_a_process_that_is_not_of_the_container_is_no_way_in(pid: int) -> None:
     assert await docker_direct.connect({"Id": "f" * 64, "State": {"Pid": pid}}) is None
