@@ -1,61 +1,11 @@
-import { fireEvent, render, screen, within } from "@testing-library/react";
+import { screen, within } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
-import type { ReactElement } from "react";
-import { describe, expect, it, vi } from "vitest";
-import { Folds, FoldsContext } from "../src/components/common/folds";
-import { Markdown } from "../src/components/common/Markdown";
-import { ApprovalBar } from "../src/components/conversation/ApprovalBar";
-import { Composer } from "../src/components/conversation/Composer";
-import { Notices } from "../src/components/conversation/Notices";
-import { StatusBar } from "../src/components/conversation/StatusBar";
-import { GoingBackContext } from "../src/components/conversation/goingBack";
-import { isStretch, rowsOf } from "../src/components/conversation/rows";
-import { UndoneLine } from "../src/components/items/RewindLine";
+import { describe, expect, it } from "vitest";
 import { TimelineRow } from "../src/components/items/TimelineRow";
-import { check, toChange, toText } from "../src/components/settings/form";
-import { isAction } from "../src/protocol/events";
-import { phaseOf } from "../src/state/phase";
 import { action, agentMessage, liveModel, observation, ran, run, state, userMessage } from "./builders";
+import { show, showItems, showItemsOf } from "./drawing";
 
-function show(element: ReactElement) {
-  return render(<FoldsContext.Provider value={new Folds()}>{element}</FoldsContext.Provider>);
-}
-
-/** Draws the items that these events make. */
-function showItems(...payloads: readonly unknown[]) {
-  return showItemsOf(true, payloads);
-}
-
-function showItemsOf(awake: boolean, payloads: readonly unknown[]) {
-  const { items } = liveModel(...payloads).timeline;
-  return show(
-    <>
-      {items.map((item) => (
-        <TimelineRow key={item.key} item={item} liveOutput="" deadline="" awake={awake} />
-      ))}
-    </>,
-  );
-}
-
-describe("agent text", () => {
-  it("is drawn as markdown, never as HTML", () => {
-    const { container } = render(
-      <Markdown text={'**bold** <img src=x onerror="alert(1)"> <script>alert(1)</script> [go](javascript:alert(1)) ![pic](https://elsewhere/x.png)'} />,
-    );
-    expect(container.querySelector("strong")?.textContent).toBe("bold");
-    expect(container.querySelector("img, script")).toBeNull();
-    expect([...container.querySelectorAll("a")].map((link) => link.getAttribute("href"))).toEqual(["", "https://elsewhere/x.png"]);
-  });
-
-  it("keeps tables and code apart from prose", () => {
-    const { container } = render(<Markdown text={"| a | b |\n|---|---|\n| 1 | 2 |\n\n```python\nx = 1\n```\n\nUse `x`."} />);
-    expect(container.querySelectorAll("td")).toHaveLength(2);
-    expect(container.querySelector("pre")?.textContent).toBe("x = 1");
-    expect(container.querySelector("p > code")?.textContent).toBe("x");
-  });
-});
-
-describe("rows", () => {
+describe("a command", () => {
   it("draw a command with its end and its exit status", () => {
     showItems(run(1, "make test", { thought: "Let me see." }), ran(2, 1, "boom", 2));
     const card = screen.getByTestId("command-card");
@@ -96,7 +46,9 @@ describe("rows", () => {
     expect(screen.getByTestId("command-verdict").textContent).toBe("stopped");
     expect(screen.getByTestId("command-card").textContent).toContain("started");
   });
+});
 
+describe("files", () => {
   it("say that an edit failed, why, and what was wanted", async () => {
     showItems(
       action(1, "edit", { path: "/workspace/a.py", command: "str_replace", old_str: "absent", new_str: "x" }),
@@ -143,6 +95,37 @@ describe("rows", () => {
     expect(wrong?.textContent).not.toContain("isError");
   });
 
+  it("show the lines of a file under their numbers, and the entries of a folder", async () => {
+    showItems(
+      action(1, "read", { path: "/workspace/a.py", view_range: [3, 4] }),
+      observation(2, "read", "The lines of /workspace/a.py, as with `cat -n`:\n     3\tclass A:\n     4\t    pass\n", {}, { cause: 1 }),
+      action(3, "read", { path: "/workspace" }),
+      observation(4, "read", "The files and directories in /workspace, up to 2 levels deep, without hidden ones:\n/workspace/\n/workspace/src/a.py\n", {}, { cause: 3 }),
+    );
+    await userEvent.click(screen.getByRole("button", { name: /^Read.*lines 3 to 4$/ }));
+    expect(screen.getByLabelText("File content").querySelector("code")?.textContent).toBe("class A:\n    pass");
+    await userEvent.click(screen.getByRole("button", { name: /^Looked into.*1 entry$/ }));
+    expect(within(screen.getByLabelText("Folder")).getByRole("listitem").textContent).toBe("src/a.py");
+  });
+
+  it("name each file of a change of several", () => {
+    const diff = "--- a/one.py\n+++ b/one.py\n@@ -1 +1 @@\n-a\n+b\n--- /dev/null\n+++ b/two.py\n@@ -0,0 +1 @@\n+c\n";
+    showItems(action(1, "edit", { path: "one.py, two.py" }), observation(2, "edit", "Done.", { path: "one.py, two.py", diff }, { cause: 1 }));
+    expect(screen.getAllByRole("columnheader").map((head) => head.textContent)).toEqual(["one.py", "two.py"]);
+  });
+
+  it("draw an edit as a diff", () => {
+    showItems(
+      action(1, "edit", { path: "/workspace/a.py", command: "str_replace" }),
+      observation(2, "edit", "ok", { path: "/workspace/a.py", diff: "@@ -1 +1 @@\n-old\n+new\n" }, { cause: 1 }),
+    );
+    const card = screen.getByTestId("edit-card");
+    expect(card.textContent).toContain("Edited a.py");
+    expect([...card.querySelectorAll("tr")].map((row) => row.className)).toEqual(["diff-line removed", "diff-line added"]);
+  });
+});
+
+describe("what tools did", () => {
   it("say which sub-agents were asked what, what they do, and what they reported", async () => {
     const asked = action(1, "delegate", { agent: "eyes, hands", inputs: { eyes: "Look.", hands: "Do it." } });
     const item = liveModel(asked).timeline.items[0];
@@ -178,19 +161,6 @@ describe("rows", () => {
     expect(screen.getByLabelText("Report").textContent).toBe(failed);
   });
 
-  it("show the lines of a file under their numbers, and the entries of a folder", async () => {
-    showItems(
-      action(1, "read", { path: "/workspace/a.py", view_range: [3, 4] }),
-      observation(2, "read", "The lines of /workspace/a.py, as with `cat -n`:\n     3\tclass A:\n     4\t    pass\n", {}, { cause: 1 }),
-      action(3, "read", { path: "/workspace" }),
-      observation(4, "read", "The files and directories in /workspace, up to 2 levels deep, without hidden ones:\n/workspace/\n/workspace/src/a.py\n", {}, { cause: 3 }),
-    );
-    await userEvent.click(screen.getByRole("button", { name: /^Read.*lines 3 to 4$/ }));
-    expect(screen.getByLabelText("File content").querySelector("code")?.textContent).toBe("class A:\n    pass");
-    await userEvent.click(screen.getByRole("button", { name: /^Looked into.*1 entry$/ }));
-    expect(within(screen.getByLabelText("Folder")).getByRole("listitem").textContent).toBe("src/a.py");
-  });
-
   it("draw rows of data as a table", () => {
     const rows = JSON.stringify([{ ship: "Ada", length: 12 }, { ship: "Eve", sails: true }]);
     showItems(
@@ -212,12 +182,6 @@ describe("rows", () => {
     expect(screen.getByTestId("mcp-card").textContent).toContain(`until ${new Date(deadline).toLocaleTimeString()}`);
   });
 
-  it("name each file of a change of several", () => {
-    const diff = "--- a/one.py\n+++ b/one.py\n@@ -1 +1 @@\n-a\n+b\n--- /dev/null\n+++ b/two.py\n@@ -0,0 +1 @@\n+c\n";
-    showItems(action(1, "edit", { path: "one.py, two.py" }), observation(2, "edit", "Done.", { path: "one.py, two.py", diff }, { cause: 1 }));
-    expect(screen.getAllByRole("columnheader").map((head) => head.textContent)).toEqual(["one.py", "two.py"]);
-  });
-
   it("show what a cell has drawn", () => {
     showItems(
       action(1, "run_ipython", { code: "plot()" }),
@@ -236,16 +200,6 @@ describe("rows", () => {
     expect(card.textContent).toContain("Look:");
     expect(card.textContent).not.toContain("isError");
     expect(screen.getAllByRole("img").map((image) => image.getAttribute("src"))).toEqual(["data:image/png;base64,AAAA"]);
-  });
-
-  it("draw an edit as a diff", () => {
-    showItems(
-      action(1, "edit", { path: "/workspace/a.py", command: "str_replace" }),
-      observation(2, "edit", "ok", { path: "/workspace/a.py", diff: "@@ -1 +1 @@\n-old\n+new\n" }, { cause: 1 }),
-    );
-    const card = screen.getByTestId("edit-card");
-    expect(card.textContent).toContain("Edited a.py");
-    expect([...card.querySelectorAll("tr")].map((row) => row.className)).toEqual(["diff-line removed", "diff-line added"]);
   });
 
   it.each([
@@ -298,192 +252,5 @@ describe("rows", () => {
     const card = screen.getByTestId("error-card");
     expect(card.textContent).toContain("The model provider refused the API key");
     expect(within(card).getByRole("link", { name: "Open settings" })).toBeTruthy();
-  });
-});
-
-describe("what was undone", () => {
-  const log = [
-    userMessage(1, "Build a boat"),
-    run(2, "make boat"),
-    ran(3, 2, "done"),
-    action(4, "rewind", { to: 1, note: "" }, { source: "user" }),
-    observation(5, "rewind", "", { files_of: 1 }, { cause: 4 }),
-    run(6, "make ship"),
-  ];
-
-  it("is told in words that a person understands, with what became of the files", () => {
-    showItems(...log);
-    expect(screen.getByTestId("rewind-line").textContent).toBe(
-      "The conversation was taken back to right after your message “Build a boat”. The files are as they were then.",
-    );
-  });
-
-  it("is one line that opens, and brings it back", async () => {
-    const { timeline } = liveModel(...log);
-    const folds = new Folds();
-    const goBack = vi.fn();
-    const rows = () => rowsOf(timeline.items, folds);
-    expect(rows().map((row) => row.key)).toEqual(["e1", "undone:e2", "e4", "e6"]);
-    const stretch = rows().find(isStretch);
-    if (stretch === undefined) throw new Error("nothing is undone");
-    folds.set(stretch.key, true);
-    expect(rows().map((row) => row.key)).toEqual(["e1", "undone:e2", "e2", "e4", "e6"]);
-    render(
-      <FoldsContext.Provider value={folds}>
-        <GoingBackContext.Provider value={{ goBack, fork: vi.fn() }}>
-          <UndoneLine stretch={stretch} />
-        </GoingBackContext.Provider>
-      </FoldsContext.Provider>,
-    );
-    await userEvent.click(screen.getByTestId("bring-back"));
-    expect(goBack.mock.calls).toEqual([[3]]);
-  });
-});
-
-describe("the writing box", () => {
-  const box = (onSend: (text: string) => void, disabled = false) => (
-    <Composer draftKey="draft" label="Message" placeholder="" disabled={disabled} onSend={onSend} />
-  );
-
-  it("sends on Enter and begins a new line on Shift+Enter", async () => {
-    const onSend = vi.fn();
-    render(box(onSend));
-    const field = screen.getByLabelText("Message");
-    await userEvent.type(field, "one{Shift>}{Enter}{/Shift}two{Enter}");
-    expect(onSend.mock.calls).toEqual([["one\ntwo"]]);
-    expect(field).toHaveProperty("value", "");
-  });
-
-  it("sends nothing but spaces", async () => {
-    const onSend = vi.fn();
-    render(box(onSend));
-    await userEvent.type(screen.getByLabelText("Message"), "  {Enter}");
-    expect(onSend).not.toHaveBeenCalled();
-  });
-
-  it("can be written in while sending is not possible", async () => {
-    const onSend = vi.fn();
-    render(box(onSend, true));
-    const field = screen.getByLabelText("Message");
-    await userEvent.type(field, "later{Enter}");
-    expect(onSend).not.toHaveBeenCalled();
-    expect(field).toHaveProperty("value", "later");
-    expect(screen.getByTestId("send-button")).toHaveProperty("disabled", true);
-  });
-
-  it("keeps an unsent draft", async () => {
-    const { unmount } = render(box(vi.fn()));
-    await userEvent.type(screen.getByLabelText("Message"), "half a thou");
-    unmount();
-    render(box(vi.fn()));
-    expect(screen.getByLabelText("Message")).toHaveProperty("value", "half a thou");
-  });
-
-  it("leaves Enter to the input method while a character is composed", () => {
-    const onSend = vi.fn();
-    render(box(onSend));
-    const field = screen.getByLabelText("Message");
-    fireEvent.change(field, { target: { value: "か" } });
-    fireEvent.keyDown(field, { key: "Enter", isComposing: true });
-    expect(onSend).not.toHaveBeenCalled();
-  });
-});
-
-describe("the status line", () => {
-  const showStatus = (...payloads: readonly unknown[]) => {
-    const onRequest = vi.fn();
-    const model = liveModel(...payloads);
-    render(<StatusBar model={model} phase={phaseOf(model)} onRequest={onRequest} onRetry={vi.fn()} />);
-    return onRequest;
-  };
-
-  it("offers to pause and to stop a working agent", async () => {
-    const onRequest = showStatus(state(1, "running"));
-    await userEvent.click(screen.getByTestId("pause-button"));
-    await userEvent.click(screen.getByTestId("stop-button"));
-    expect(onRequest.mock.calls).toEqual([["paused"], ["stopped"]]);
-  });
-
-  it("offers to resume a paused one", async () => {
-    const onRequest = showStatus(state(1, "paused"));
-    await userEvent.click(screen.getByTestId("resume-button"));
-    expect(onRequest.mock.calls).toEqual([["running"]]);
-    expect(screen.queryByTestId("stop-button")).toBeNull();
-  });
-
-  it("tells the reason of an error", () => {
-    showStatus(state(1, "error", "AgentStuckInLoopError: Agent got stuck in a loop"));
-    expect(screen.getByTestId("status-text").textContent).toMatch(/round in circles/);
-  });
-});
-
-describe("approval", () => {
-  it("names the deed, warns of high risk, and is answered by button or keyboard", async () => {
-    const onAnswer = vi.fn();
-    const model = liveModel(run(1, "rm -rf build", { confirmation_state: "awaiting_confirmation", security_risk: 2 }));
-    render(<ApprovalBar actions={model.history.filter(isAction)} onAnswer={onAnswer} />);
-    expect(screen.getByTestId("approval-bar").textContent).toContain("rm -rf build");
-    expect(screen.getByText(/high risk/)).toBeTruthy();
-    await userEvent.click(screen.getByTestId("approve-button"));
-    await userEvent.click(screen.getByTestId("reject-button"));
-    fireEvent.keyDown(window, { key: "Enter", ctrlKey: true });
-    fireEvent.keyDown(window, { key: "Backspace", metaKey: true, shiftKey: true });
-    expect(onAnswer.mock.calls).toEqual([["approve", ""], ["reject", ""], ["approve", ""], ["reject", ""]]);
-    fireEvent.click(screen.getByTestId("approve-for-good-button"));
-    expect(onAnswer).toHaveBeenLastCalledWith("approve-for-good", "");
-    await userEvent.type(screen.getByTestId("reject-reason"), "Use make clean{Enter}");
-    expect(onAnswer).toHaveBeenLastCalledWith("reject", "Use make clean");
-  });
-});
-
-describe("approval of several actions", () => {
-  it("names all of them, and warns when one of them is risky", () => {
-    const asked = { confirmation_state: "awaiting_confirmation" };
-    const model = liveModel(run(1, "rm -rf build", { ...asked, security_risk: 2 }), action(2, "edit", { ...asked, path: "/a.py" }));
-    render(<ApprovalBar actions={model.history.filter(isAction)} onAnswer={vi.fn()} />);
-    const text = screen.getByTestId("approval-bar").textContent;
-    for (const part of ["do 2 things", "rm -rf build", "/a.py", "high risk", "Approve all", "Reject all"]) expect(text).toContain(part);
-  });
-});
-
-describe("notices", () => {
-  it("say what to do and can be dismissed", async () => {
-    const onDismiss = vi.fn();
-    const notice = { key: "n1", level: "error", text: "401", statusId: "STATUS$ERROR_LLM_AUTHENTICATION" } as const;
-    render(<Notices notices={[notice]} onDismiss={onDismiss} />);
-    expect(screen.getByTestId("notice").textContent).toContain("Check the key");
-    await userEvent.click(screen.getByTestId("notice-dismiss"));
-    expect(onDismiss).toHaveBeenCalledWith("n1");
-  });
-});
-
-describe("the settings form", () => {
-  const empty = toText(null);
-
-  it("leaves the key alone when it is not written; no model means the server's own", () => {
-    expect(toChange(empty)).toEqual({
-      llm_model: "",
-      llm_base_url: "",
-      confirmation_mode: false,
-      max_iterations: null,
-      max_budget_per_task: null,
-      git_user_name: null,
-      git_user_email: null,
-    });
-  });
-
-  it("sends a new key, or an empty one to remove it", () => {
-    expect(toChange({ ...empty, apiKey: " k " }).llm_api_key).toBe("k");
-    expect(toChange({ ...empty, removeKey: true }).llm_api_key).toBe("");
-  });
-
-  it("names what is wrong with a field", () => {
-    expect(check({ ...empty, baseUrl: "localhost", maxIterations: "0", budget: "-1" })).toMatchObject({
-      baseUrl: expect.stringContaining("http://") as string,
-      maxIterations: expect.stringContaining("whole number") as string,
-      budget: expect.stringContaining("above 0") as string,
-    });
-    expect(check({ ...empty, baseUrl: "http://h:1/v1", maxIterations: "50", budget: "2,5" })).toEqual({});
-    expect(toChange({ ...empty, budget: "2,5" }).max_budget_per_task).toBe(2.5);
   });
 });

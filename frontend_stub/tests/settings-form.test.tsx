@@ -1,0 +1,33 @@
+import { describe, expect, it } from "vitest";
+import { check, toChange, toText } from "../src/components/settings/form";
+
+describe("the settings form", () => {
+  const empty = toText(null);
+
+  it("leaves the key alone when it is not written; no model means the server's own", () => {
+    expect(toChange(empty)).toEqual({
+      llm_model: "",
+      llm_base_url: "",
+      confirmation_mode: false,
+      max_iterations: null,
+      max_budget_per_task: null,
+      git_user_name: null,
+      git_user_email: null,
+    });
+  });
+
+  it("sends a new key, or an empty one to remove it", () => {
+    expect(toChange({ ...empty, apiKey: " k " }).llm_api_key).toBe("k");
+    expect(toChange({ ...empty, removeKey: true }).llm_api_key).toBe("");
+  });
+
+  it("names what is wrong with a field", () => {
+    expect(check({ ...empty, baseUrl: "localhost", maxIterations: "0", budget: "-1" })).toMatchObject({
+      baseUrl: expect.stringContaining("http://") as string,
+      maxIterations: expect.stringContaining("whole number") as string,
+      budget: expect.stringContaining("above 0") as string,
+    });
+    expect(check({ ...empty, baseUrl: "http://h:1/v1", maxIterations: "50", budget: "2,5" })).toEqual({});
+    expect(toChange({ ...empty, budget: "2,5" }).max_budget_per_task).toBe(2.5);
+  });
+});
