@@ -35,6 +35,7 @@ from agent_core.tools.terminal import FreshTerminalAction, NamedTerminalAction, 
 from agent_core.tools.think import ThinkAction
 from server.wire.action_fields import Confirmation
 from server.wire.browsing import browser_call_form
+from server.wire.file_actions import draft_form, edit_or_read_form, patch_form, whole_file_form
 from server.wire.forms import RISK_NUMBERS, ActionForm, task_list_form
 from server.wire.ipython import cell_form
 
@@ -164,82 +165,6 @@ def _run(action: TerminalAction, event: ActionEvent, thought: str) -> ActionForm
     return ActionForm("run", args, timeout)
 
 
-def _edit_or_read(action: FileEditorAction, event: ActionEvent, thought: str) -> ActionForm:
-    risk = RISK_NUMBERS[event.security_risk]
-    if action.command == "view":
-        args: dict[str, Any] = {
-            "path": action.path,
-            "start": 0,
-            "end": -1,
-            "thought": thought,
-            "security_risk": risk,
-            "impl_source": "oh_aci",
-            "view_range": action.view_range,
-        }
-        return ActionForm("read", args, event.hard_timeout)
-    args = {
-        "path": action.path,
-        "command": action.command,
-        "file_text": action.file_text,
-        "old_str": action.old_str,
-        "new_str": action.new_str,
-        "insert_line": action.insert_line,
-        "content": "",
-        "start": 1,
-        "end": -1,
-        "thought": thought,
-        "security_risk": risk,
-        "impl_source": "oh_aci",
-    }
-    return ActionForm("edit", args, event.hard_timeout)
-
-
-def _whole_file(action: Action, event: ActionEvent, thought: str) -> ActionForm:
-    """One of the Gemini file tools, as the edit that it amounts to."""
-    match action:
-        case WriteFileAction() if event.source == "user":  # as the user has sent it
-            args = {"path": action.file_path, "content": action.content, "start": 0, "end": -1, "thought": thought}
-            return ActionForm("write", {**args, "security_risk": RISK_NUMBERS[event.security_risk]}, event.hard_timeout)
-        case ReadFileAction():
-            lines = [action.offset + 1, action.offset + action.limit]
-            same = FileEditorAction(command="view", path=action.file_path, view_range=lines)
-        case WriteFileAction():
-            same = FileEditorAction(command="create", path=action.file_path, file_text=action.content)
-        case EditAction():
-            texts = {"old_str": action.old_string, "new_str": action.new_string}
-            same = FileEditorAction(command="str_replace", path=action.file_path, **texts)
-        case ListDirectoryAction():
-            same = FileEditorAction(command="view", path=action.dir_path)
-        case _:
-            return _any_tool(action, event, thought)
-    return _edit_or_read(same, event, thought)
-
-
-def _drafted(action: LLMEditAction, event: ActionEvent, thought: str) -> ActionForm:
-    args = {
-        "path": action.path,
-        "command": "",
-        "file_text": None,
-        "old_str": None,
-        "new_str": None,
-        "insert_line": None,
-        "content": action.content,
-        "start": action.start,
-        "end": action.end,
-        "thought": thought,
-        "security_risk": RISK_NUMBERS[event.security_risk],
-        "impl_source": "llm_based_edit",
-    }
-    return ActionForm("edit", args, event.hard_timeout)
-
-
-def _patch(action: ApplyPatchAction, event: ActionEvent, thought: str) -> ActionForm:
-    # The protocol has no type for changes of several files; its clients show an edit's path and diff.
-    edit = FileEditorAction(command="str_replace", path=", ".join(action.paths))
-    form = _edit_or_read(edit, event, thought)
-    return form._replace(args={**form.args, "command": "", "content": action.patch})
-
-
 def _think(action: ThinkAction, event: ActionEvent, thought: str) -> ActionForm:
     return ActionForm("think", {"thought": f"{thought}\n{action.thought}" if thought else action.thought})
 
@@ -301,14 +226,14 @@ _TOOL_FORMS: Final[dict[type[Action], _Translation]] = {
     NamedTerminalAction: _run,
     FreshTerminalAction: _run,
     IPythonAction: cell_form,
-    FileEditorAction: _edit_or_read,
-    PlanningFileEditorAction: _edit_or_read,
-    LLMEditAction: _drafted,
-    ApplyPatchAction: _patch,
-    ReadFileAction: _whole_file,
-    WriteFileAction: _whole_file,
-    EditAction: _whole_file,
-    ListDirectoryAction: _whole_file,
+    FileEditorAction: edit_or_read_form,
+    PlanningFileEditorAction: edit_or_read_form,
+    LLMEditAction: draft_form,
+    ApplyPatchAction: patch_form,
+    ReadFileAction: whole_file_form,
+    WriteFileAction: whole_file_form,
+    EditAction: whole_file_form,
+    ListDirectoryAction: whole_file_form,
     ThinkAction: _think,
     FinishAction: _finish,
     CondensationRequestAction: _condensation_request,
