@@ -32,21 +32,23 @@ async def measure(stage: Stage) -> list[Figure]:
     The first rounds fill caches and the allocator's pools. Then twice as many conversations are loaded as ever before:
     what they take beyond the first half is what each one costs.
     """
-    crowd = stage.few(CONVERSATIONS, 2)
+    crowd = stage.few(CONVERSATIONS, 1)
     async with stage.playing(STEPS) as server:
         await _work(server, await server.create())
-        first = await _resident(server)
+        first = await _resident(stage, server)
         for number in range(stage.few(WARM_ROUNDS, 1)):
-            before = await _resident(server)
+            before = await _resident(stage, server)
             await _unload(server, await _load(server, crowd))
-            stage.say(f"round {number + 1}: {await _resident(server) - before} KiB more after {crowd} conversations")
-        before = await _resident(server)
+            stage.say(
+                f"round {number + 1}: {await _resident(stage, server) - before} KiB more after {crowd} conversations"
+            )
+        before = await _resident(stage, server)
         await _unload(server, await _load(server, crowd))
-        left = await _resident(server) - before
+        left = await _resident(stage, server) - before
         loaded = await _load(server, crowd)
-        half = await _resident(server)
+        half = await _resident(stage, server)
         loaded += await _load(server, crowd)
-        with_all = await _resident(server)
+        with_all = await _resident(stage, server)
         stage.say(f"{crowd} more conversations loaded: {with_all - half} KiB more")
         await _unload(server, loaded)
     return [
@@ -77,7 +79,7 @@ async def _equipped(stage: Stage) -> list[Figure]:
                 )
                 loaded.append(session)
                 await until_finished(session)
-            await asyncio.sleep(SETTLE_SECONDS)
+            await asyncio.sleep(stage.pause(SETTLE_SECONDS))
             return resident_kb(os.getpid())
 
         async def unload() -> None:
@@ -85,7 +87,7 @@ async def _equipped(stage: Stage) -> list[Figure]:
                 await loaded.pop().close(stopped=False, sandbox="destroy")
 
         try:
-            for number in range(stage.few(2, 1)):
+            for number in range(stage.few(2, 0)):
                 stage.say(f"sessions with everything on, round {number + 1}")
                 await load()
                 await unload()
@@ -98,8 +100,8 @@ async def _equipped(stage: Stage) -> list[Figure]:
     return [Figure(name, max(0, with_all - half) / crowd, "KiB", 200)]
 
 
-async def _resident(server: Server) -> int:
-    await asyncio.sleep(SETTLE_SECONDS)
+async def _resident(stage: Stage, server: Server) -> int:
+    await asyncio.sleep(stage.pause(SETTLE_SECONDS))
     return resident_kb(server.pid)
 
 

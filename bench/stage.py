@@ -62,6 +62,10 @@ class Stage:
         """How often to do something."""
         return quick if self.quick else usual
 
+    def pause(self, usual: float) -> float:
+        """How many seconds to let something come to rest."""
+        return usual / 10 if self.quick else usual
+
     def say(self, text: str) -> None:
         """Show progress."""
         sys.stderr.write(f"  {text}\n")

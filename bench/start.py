@@ -20,7 +20,7 @@ async def measure(stage: Stage) -> list[Figure]:
     for number in range(rounds := stage.few(7, 1)):
         async with stage.server(data_dir=folder) as server:
             seconds.append(server.start_seconds)
-            await asyncio.sleep(SETTLE_SECONDS)
+            await asyncio.sleep(stage.pause(SETTLE_SECONDS))
             resident.append(resident_kb(server.pid) / 1024)
         stage.say(f"start {number + 1} of {rounds}: {seconds[-1]:.2f} s")
     return [

@@ -21,6 +21,8 @@ from bench.figures import Figure, p50
 from bench.stage import Stage
 
 LENGTHS = (1_000, 5_000, 20_000)
+FEW_LENGTHS = (100, 300, 600)
+"""In a quick run; the longest is summed up more than once."""
 STEPS = 200
 """So many steps at the end of each log are measured."""
 
@@ -45,9 +47,10 @@ async def measure(stage: Stage) -> list[Figure]:
     figures: list[Figure] = []
     summing = LLM(model="openai/summing").using(Summing())
     steps = stage.few(STEPS, 20)
+    lengths = FEW_LENGTHS if stage.quick else LENGTHS
     for name, condenser in (("without a condenser", None), ("default condenser", get_default_condenser(summing))):
-        stage.say(f"view {name}: logs of {', '.join(f'{length:,}' for length in LENGTHS)} events")
-        readers = [_Reader(length // 2, condenser) for length in LENGTHS]
+        stage.say(f"view {name}: logs of {', '.join(f'{length:,}' for length in lengths)} events")
+        readers = [_Reader(length // 2, condenser) for length in lengths]
         for reader in readers:
             for _ in range(reader.steps - steps):
                 await reader.step()
@@ -56,9 +59,9 @@ async def measure(stage: Stage) -> list[Figure]:
             for reader, times in zip(readers, spent, strict=True):
                 times.append(await reader.step() * 1e6)
         found = [p50(times) for times in spent]
-        for length, value in zip(LENGTHS, found, strict=True):
+        for length, value in zip(lengths, found, strict=True):
             figures.append(Figure(f"view per step, {name}, {length:,} events", value, "µs"))
-        figures.append(Figure(f"  {LENGTHS[-1]:,} events against {LENGTHS[0]:,}", found[-1] / found[0], "×", GROWTH))
+        figures.append(Figure(f"  {lengths[-1]:,} events against {lengths[0]:,}", found[-1] / found[0], "×", GROWTH))
     return figures
 
 
