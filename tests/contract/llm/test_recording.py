@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
@@ -169,6 +169,7 @@ JSON_VALUES = st.recursive(
 
 
 @given(JSON_VALUES)
+@settings(max_examples=40)
 def test_nothing_differs_from_itself(value: Any) -> None:
     assert first_difference(value, json.loads(json.dumps(value))) is None
 

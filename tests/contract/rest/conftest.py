@@ -56,7 +56,7 @@ class Server:
         """Wait until something is so."""
         async with asyncio.timeout(WAIT_SECONDS):
             while not await condition():  # noqa: ASYNC110 - what is waited for is only seen by asking
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0.03)
 
     async def until_running(self, conversation_id: str) -> None:
         async def ready() -> bool:

@@ -18,6 +18,12 @@ from tests.contract.rest.conftest import MakeServer, Server, facts, kill, shell
 BARE = {"copy_files": False}
 
 
+@pytest.fixture(autouse=True)
+def _demo_in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    for waited in ("TURN_SECONDS", "WORD_SECONDS", "CALL_SECONDS"):
+        monkeypatch.setattr(f"agent_core.llm.demo.{waited}", 0.001)
+
+
 async def finished(server: Server, conversation_id: str) -> list[dict[str, Any]]:
     """Wait until the demo agent is done; its log."""
 
