@@ -46,7 +46,7 @@ async def test_killed_while_commands_run_one_after_the_other(make_process: MakeP
     server = await make_process(*LOCAL)
     conversation_id = await create(server)
     follower = Follower(server, conversation_id)
-    for round_number in range(6):
+    for round_number in range(4):
         await follower.connect()
         wanted = follower.count(observation="run") + 1 + rng.randrange(3)
         sending = asyncio.create_task(keep_sending(follower, rng, f"round {round_number}"))
@@ -123,7 +123,7 @@ async def test_killed_while_conversations_are_made(make_process: MakeProcess) ->
             acknowledged[await create(server, initial_user_msg=text)] = text
             one_more.set()
 
-    for round_number in range(4):
+    for round_number in range(3):
         tasks = [asyncio.create_task(keep_creating(f"{round_number}-{n}")) for n in range(3)]
         one_more.clear()
         async with asyncio.timeout(WAIT_SECONDS):
