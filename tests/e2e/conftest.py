@@ -1,4 +1,4 @@
-"""The page in Chromium against real server processes."""
+"""The page in Chromium against real server processes; one Chromium serves a module, a visit is a context in it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, async_playwright, expect
 
 from agent_core.testing.model_request import ModelRequest
@@ -49,7 +50,12 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-@pytest.fixture
+def environment_of(model: ModelServer) -> dict[str, str]:
+    """What sends a server to this model."""
+    return {"LLM_MODEL": "openai/scripted", "LLM_BASE_URL": model.url, "LLM_API_KEY": "sk-for-the-browser-tests"}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def browser() -> AsyncIterator[Browser]:
     expect.set_options(timeout=PATIENCE_MS)
     if not (ROOT / "frontend_stub/dist/index.html").exists():
@@ -60,7 +66,7 @@ async def browser() -> AsyncIterator[Browser]:
         await launched.close()
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def visit(browser: Browser) -> AsyncIterator[Callable[..., object]]:
     contexts: list[BrowserContext] = []
 
@@ -95,17 +101,13 @@ async def visit(browser: Browser) -> AsyncIterator[Callable[..., object]]:
         await context.close()
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def start_server(tmp_path: Path) -> AsyncIterator[Callable[..., object]]:
     started: list[ServerProcess] = []
 
     async def start(*options: str, model: ModelServer | None = None, **environment: str) -> ServerProcess:
         if model is not None:
-            environment |= {
-                "LLM_MODEL": "openai/scripted",
-                "LLM_BASE_URL": model.url,
-                "LLM_API_KEY": "sk-for-the-browser-tests",
-            }
+            environment |= environment_of(model)
         # The port stays the same when the server is started again, as it does for a user.
         server = ServerProcess(
             tmp_path / f"data{len(started)}", "--port", str(free_port()), *options, environment=environment
@@ -119,24 +121,69 @@ async def start_server(tmp_path: Path) -> AsyncIterator[Callable[..., object]]:
         await server.close()
 
 
-@pytest.fixture
+def answering(script: Iterable[Turn] | Script) -> Script:
+    """The script as a function of the request, with a title for whoever asks for one."""
+    turns = script if callable(script) else None
+    listed = iter(()) if callable(script) else iter(script)
+
+    def answer(request: ModelRequest) -> Turn:
+        # The side call that asks for a title; one for a draft has none either, but a part of a file.
+        if not request.json.get("tools") and b"<part>" not in request.content:
+            return say("A title")
+        return turns(request) if turns is not None else next(listed)
+
+    return answer
+
+
+@pytest_asyncio.fixture(loop_scope="module")
 async def scripted() -> AsyncIterator[Callable[..., object]]:
     servers: list[ModelServer] = []
 
     async def make(script: Iterable[Turn] | Script) -> ModelServer:
-        turns = script if callable(script) else None
-        listed = iter(()) if callable(script) else iter(script)
-
-        def answer(request: ModelRequest) -> Turn:
-            # The side call that asks for a title; one for a draft has none either, but a part of a file.
-            if not request.json.get("tools") and b"<part>" not in request.content:
-                return say("A title")
-            return turns(request) if turns is not None else next(listed)
-
-        server = ModelServer(answer)
+        server = ModelServer(answering(script))
         servers.append(await server.__aenter__())
         return server
 
     yield make
     for server in servers:
         await server.__aexit__(None, None, None)
+
+
+class House:
+    """A server and its model, whose script each test gives."""
+
+    def __init__(self, server: ServerProcess) -> None:
+        self.server = server
+        self.script: Script = answering([])
+
+    def play(self, script: Iterable[Turn] | Script) -> ServerProcess:
+        """From now on the model answers so."""
+        self.script = answering(script)
+        return self.server
+
+    async def clear(self) -> None:
+        """Remove all conversations."""
+        async with self.server.client() as client:
+            for info in (await client.get("/api/conversations", params={"limit": 100})).json()["results"]:
+                await client.delete(f"/api/conversations/{info['conversation_id']}")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[House]:
+    async with ModelServer(lambda request: made.script(request)) as model:
+        server = ServerProcess(
+            tmp_path_factory.mktemp("house") / "data", "--port", str(free_port()), environment=environment_of(model)
+        )
+        made = House(server)
+        try:
+            await server.start()
+            yield made
+        finally:
+            await server.close()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def play(house: House) -> AsyncIterator[Callable[..., ServerProcess]]:
+    """The server that tests share which leave its settings alone and do not kill it; without conversations."""
+    yield house.play
+    await house.clear()

@@ -16,11 +16,17 @@ from tests.e2e.conftest import Visit
 from tests.integration.server.conftest import ServerProcess
 from tests.unit.runner.test_pictures import png
 
-pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.timeout(180)]
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.docker,
+    pytest.mark.timeout(180),
+    pytest.mark.asyncio(loop_scope="module"),
+]
 
 StartServer = Callable[..., Awaitable[ServerProcess]]
 OpenPage = Callable[..., Awaitable[Visit]]
 MakeModel = Callable[..., Awaitable[ModelServer]]
+Play = Callable[..., ServerProcess]
 
 
 def run(command: str) -> Turn:
@@ -67,12 +73,9 @@ async def test_a_first_visit_ends_with_the_demo_having_mended_a_failing_test(
     assert seen.foreign == []
 
 
-async def test_commands_show_their_output_live_and_edits_their_difference(
-    start_server: StartServer, visit: OpenPage, scripted: MakeModel
-) -> None:
+async def test_commands_show_their_output_live_and_edits_their_difference(play: Play, visit: OpenPage) -> None:
     edit = Turn(calls=(Call("file_editor", {"command": "create", "path": "/workspace/a.txt", "file_text": "one\n"}),))
-    model = await scripted([run("echo first; sleep 2; echo second; false"), edit, done()])
-    server = await start_server(model=model)
+    server = play([run("echo first; sleep 2; echo second; false"), edit, done()])
     page = (await visit(server.url)).page
     await ask(page, "go")
     await expect(page.get_by_test_id("live-output")).to_contain_text("first")
@@ -119,11 +122,8 @@ async def test_an_image_is_shown_and_a_drafted_edit_tells_its_difference_and_its
     assert seen.problems == []
 
 
-async def test_stop_ends_a_command_and_a_message_goes_on(
-    start_server: StartServer, visit: OpenPage, scripted: MakeModel
-) -> None:
-    model = await scripted([run("sleep 600"), done()])
-    server = await start_server(model=model)
+async def test_stop_ends_a_command_and_a_message_goes_on(play: Play, visit: OpenPage) -> None:
+    server = play([run("sleep 600"), done()])
     page = (await visit(server.url)).page
     await ask(page, "go")
     await page.locator('[data-testid="command-card"][data-status="running"]').wait_for()
@@ -134,9 +134,8 @@ async def test_stop_ends_a_command_and_a_message_goes_on(
     await until_phase(page, "finished")
 
 
-async def test_pause_and_resume(start_server: StartServer, visit: OpenPage, scripted: MakeModel) -> None:
-    model = await scripted([run("sleep 600"), done()])
-    server = await start_server(model=model)
+async def test_pause_and_resume(play: Play, visit: OpenPage) -> None:
+    server = play([run("sleep 600"), done()])
     page = (await visit(server.url)).page
     await ask(page, "go")
     await page.locator('[data-testid="command-card"][data-status="running"]').wait_for()
@@ -167,11 +166,8 @@ async def test_the_server_is_killed_and_started_again_under_an_open_page(
     assert seen.problems == []
 
 
-async def test_conversations_are_renamed_and_deleted(
-    start_server: StartServer, visit: OpenPage, scripted: MakeModel
-) -> None:
-    model = await scripted(lambda request: say("Hello."))
-    server = await start_server(model=model)
+async def test_conversations_are_renamed_and_deleted(play: Play, visit: OpenPage) -> None:
+    server = play(lambda request: say("Hello."))
     page = (await visit(server.url)).page
     await ask(page, "first words")
     await until_phase(page, "ready")
@@ -212,12 +208,9 @@ async def settings_of(server: ServerProcess) -> httpx.Response:
         return await client.get("/api/settings")
 
 
-async def test_a_wrong_key_is_told_with_what_to_do_and_the_conversation_can_go_on(
-    start_server: StartServer, visit: OpenPage, scripted: MakeModel
-) -> None:
+async def test_a_wrong_key_is_told_with_what_to_do_and_the_conversation_can_go_on(play: Play, visit: OpenPage) -> None:
     broken = True
-    model = await scripted(lambda request: Turn(status=401, text="bad key") if broken else say("Better."))
-    server = await start_server(model=model)
+    server = play(lambda request: Turn(status=401, text="bad key") if broken else say("Better."))
     page = (await visit(server.url)).page
     await ask(page, "go")
     await until_phase(page, "error")
@@ -249,12 +242,9 @@ async def test_a_token_is_asked_for_and_a_wrong_one_is_told(start_server: StartS
 
 
 @pytest.mark.parametrize("dark", [False, True])
-async def test_it_fits_a_phone_in_both_themes(
-    start_server: StartServer, visit: OpenPage, scripted: MakeModel, dark: bool
-) -> None:
+async def test_it_fits_a_phone_in_both_themes(play: Play, visit: OpenPage, dark: bool) -> None:
     long = "word " * 60 + "x" * 300
-    model = await scripted([run(f"echo {'y' * 400}"), say(f"# Title\n\n{long}\n\n```\n{'z' * 300}\n```")])
-    server = await start_server(model=model)
+    server = play([run(f"echo {'y' * 400}"), say(f"# Title\n\n{long}\n\n```\n{'z' * 300}\n```")])
     page = (await visit(server.url, width=360, height=740, dark=dark)).page
     assert await overflow(page) == 0
     await ask(page, long)
@@ -293,11 +283,8 @@ async def test_a_command_is_refused_with_a_reason_the_next_one_approved_and_both
     await until_phase(page, "ready")
 
 
-async def test_two_pages_show_the_same_conversation(
-    start_server: StartServer, visit: OpenPage, scripted: MakeModel
-) -> None:
-    model = await scripted(lambda request: say("Hello to you both."))
-    server = await start_server(model=model)
+async def test_two_pages_show_the_same_conversation(play: Play, visit: OpenPage) -> None:
+    server = play(lambda request: say("Hello to you both."))
     one = (await visit(server.url)).page
     await ask(one, "hello")
     await until_phase(one, "ready")
@@ -341,11 +328,10 @@ async def test_a_message_may_be_written_while_the_sandbox_starts(
 
 
 async def test_the_view_stays_where_one_reads_and_each_conversation_keeps_its_draft(
-    start_server: StartServer, visit: OpenPage, scripted: MakeModel
+    play: Play, visit: OpenPage
 ) -> None:
     text = "\n\n".join(f"Paragraph {number} of a long answer." for number in range(80))
-    model = await scripted(lambda request: say(text, token_delay=0.005))
-    server = await start_server(model=model)
+    server = play(lambda request: say(text, token_delay=0.005))
     page = (await visit(server.url)).page
     await ask(page, "tell me a lot")
     timeline = page.get_by_test_id("timeline")

@@ -11,7 +11,12 @@ from playwright.async_api import Frame, expect
 from tests.e2e.conftest import Visit
 from tests.integration.server.conftest import ServerProcess, create, following
 
-pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.timeout(180)]
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.docker,
+    pytest.mark.timeout(180),
+    pytest.mark.asyncio(loop_scope="module"),
+]
 
 StartServer = Callable[..., Awaitable[ServerProcess]]
 OpenPage = Callable[..., Awaitable[Visit]]
