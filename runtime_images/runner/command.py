@@ -8,7 +8,7 @@ import re
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
-from . import facts, processes
+from . import facts, names, processes
 from .interrupt import Interruption
 from .loop import Loop, Plan
 from .output import Cut, LiveFeed, Transcript
@@ -129,11 +129,11 @@ def make_result(
         "prefix": prefix,
         "output": output.text,
         "omitted": output.omitted,
-        "working_dir": directory,
+        "working_dir": names.whole(directory),
         "pid": background,
-        "python": facts.find_python(path),
+        "python": names.whole(facts.find_python(path)),
         "username": facts.username(),
         "hostname": os.uname().nodename,
         "running": running,
-        "notice": "\n".join(said),
+        "notice": names.whole("\n".join(said)),
     }

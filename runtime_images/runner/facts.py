@@ -6,6 +6,8 @@ import os
 import sys
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
+from .names import whole
+
 _INSTRUCTIONS = (
     "AGENTS.md",
     "AGENT.md",
@@ -53,7 +55,7 @@ def workspace(directory: str) -> Dict[str, Any]:
     """Return the facts of the workspace (result of ``workspace.facts``)."""
     git = _git(directory) or _git_below(directory)
     roots = [directory] if git is None or git["root"] in (None, directory) else [directory, git["root"]]
-    return {
+    found = {
         "working_dir": directory,
         "user": username(),
         "hostname": os.uname().nodename,
@@ -64,6 +66,7 @@ def workspace(directory: str) -> Dict[str, Any]:
         "skills": _markdown(roots, _SKILL_FOLDERS),
         "agents": _markdown(roots, _AGENT_FOLDERS),
     }
+    return whole(found)  # type: ignore[no-any-return] # what it is given is what it returns
 
 
 def _look_up(uid: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 
 def shown(path: str) -> str:
@@ -11,3 +12,14 @@ def shown(path: str) -> str:
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
+
+
+def whole(value: Any) -> Any:
+    """Return a value of JSON in which bytes of names that are no characters are escapes, as a log needs it."""
+    if isinstance(value, str):
+        return (
+            value if value.isascii() else value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+        )
+    if isinstance(value, dict):
+        return {whole(name): whole(item) for name, item in value.items()}
+    return [whole(item) for item in value] if isinstance(value, list) else value

@@ -84,6 +84,16 @@ def test_what_is_lent_to_one_command_is_in_no_other_however_its_shell_ends(clien
     assert client.output("echo still $TOKEN", env=lent) == "still own\n"
 
 
+def test_a_directory_whose_name_is_no_text_is_named_in_escapes(client: Client, workspace: Path) -> None:
+    result = client.run(
+        "mkdir $'d\\xff\\n'; cd $'d\\xff\\n'; mkdir .git bin; cp $(type -P true) bin/python; PATH=$PWD/bin:$PATH"
+    )
+    assert (result["working_dir"], result["python"]) == (f"{workspace}/d\\xff\n", f"{workspace}/d\\xff\n/bin/python")
+    assert client.run("kill -9 $$")["notice"].count("d\\xff\n") == 1
+    assert client.output("basename $PWD | wc -c") == "4\n"
+    assert client.call("workspace.facts").result["git"]["root"] == f"{workspace}/d\\xff\n"
+
+
 def test_a_fresh_shell_is_for_one_command_and_disturbs_no_other(client: Client, workspace: Path) -> None:
     client.run("mkdir sub; cd /; kept=1")
     waiting = client.send("shell.run", command="read line; echo $line", soft_timeout=20)
