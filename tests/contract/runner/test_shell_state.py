@@ -90,7 +90,7 @@ def test_a_directory_whose_name_is_no_text_is_named_in_escapes(client: Client, w
     )
     assert (result["working_dir"], result["python"]) == (f"{workspace}/d\\xff\n", f"{workspace}/d\\xff\n/bin/python")
     assert client.run("kill -9 $$")["notice"].count("d\\xff\n") == 1
-    assert client.output("basename $PWD | wc -c") == "4\n"
+    assert client.output('basename "$PWD" | wc -c') == "4\n"
     assert client.call("workspace.facts").result["git"]["root"] == f"{workspace}/d\\xff\n"
 
 

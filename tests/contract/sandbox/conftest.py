@@ -14,6 +14,7 @@ pytest.register_assert_rewrite(
     "agent_core.testing.sandbox_contract",
     "agent_core.testing.sandbox_isolation",
     "agent_core.testing.sandbox_together",
+    "agent_core.testing.terminal_contract",
 )
 
 

@@ -14,6 +14,7 @@ from agent_core.testing.sandbox_contract import SandboxLifecycleContract, Sandbo
 from agent_core.testing.sandbox_isolation import SandboxIsolationContract
 from agent_core.testing.sandbox_kit import SandboxKit
 from agent_core.testing.sandbox_together import SandboxTogetherContract
+from agent_core.testing.terminal_contract import TerminalContract
 
 pytestmark = pytest.mark.docker
 
@@ -42,4 +43,8 @@ class TestFileTools(FileToolsContract):
 
 
 class TestFileEditor(FileEditorContract):
+    pass
+
+
+class TestTerminal(TerminalContract):
     pass
