@@ -67,7 +67,7 @@ def _grep(order: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _glob(order: Dict[str, Any]) -> Dict[str, Any]:
-    pattern, path = _plain(order["pattern"]), order["path"]
+    pattern, path = _begun(_plain(order["pattern"]), order["path"])
     if pattern.endswith("/"):
         pattern += "**"  # a folder: what is in it
     if "**" not in pattern and not pattern.startswith("/"):
@@ -99,6 +99,16 @@ def _plain(pattern: str) -> str:
     """Return the pattern of a path without what says nothing: ``./src//a`` is ``src/a``."""
     pattern = re.sub("/{2,}", "/", pattern)
     return re.sub(r"\A(?:\./)+(?=.)", "", pattern)
+
+
+def _begun(pattern: str, path: str) -> Tuple[str, str]:
+    """Return pattern and folder for a pattern that begins above the folder, or at home."""
+    if pattern.startswith("~/"):
+        pattern = _plain(os.path.expanduser("~") + pattern[1:])
+    path = os.path.normpath(path)
+    while pattern.startswith("../"):
+        path, pattern = os.path.dirname(path), pattern[3:]
+    return pattern, path
 
 
 def _regex(pattern: str) -> "re.Pattern[str]":

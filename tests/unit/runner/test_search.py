@@ -213,6 +213,16 @@ def test_glob_finds_files_anywhere_below_unless_the_pattern_says_where(tree: Pat
     assert "does not exist" in look("glob", tree, f"{tree}/none/*.py")["error"]
 
 
+def test_a_pattern_may_begin_above_the_folder_or_at_home(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tree / "home"))
+    for path in ("up.md", "one/two/down.md", "home/own.md"):
+        put(tree, path)
+    assert glob(tree / "one" / "two", "../../*.md") == ["../../home/own.md", "down.md", "../../up.md"]
+    assert glob(tree / "one" / "two", "../*/down.md") == ["down.md"]
+    assert glob(tree / "one", "~/*.md") == ["../home/own.md"]
+    assert glob(Path("/"), "../../../nothing-there/*.md") == []
+
+
 def test_glob_lists_the_newest_first(tree: Path) -> None:
     for number, name in enumerate(["c", "a", "b"]):
         put(tree, name, age=number)
