@@ -18,6 +18,7 @@ from agent_core.tools.browser import (
     BrowserListTabsAction,
     BrowserNavigateAction,
     BrowserToolExecutor,
+    BrowserTypeAction,
 )
 
 
@@ -74,6 +75,19 @@ class HostilePagesContract:
         told = await web.done(BrowserNavigateAction(url=f"{web.site}/boats"))
         assert "kept showing dialogs; its tab was closed" in told
         assert "Title: Boats" in await web.look()
+
+    async def test_a_link_for_another_program_is_told_and_leaves_the_page_usable(self, web: BrowserKit) -> None:
+        await web.go("/outward")
+        told = await web.click('link "Call"')
+        assert "It leads to tel:+123, which is for another program" in told
+        await asyncio.sleep(0.5)  # until Chromium's own window would be there
+        await web.click('button "Next"')
+        assert "Title: Still here" in await web.look()
+        wrong = await web.do(BrowserTypeAction(index=number(await web.look(), "radio"), text="One"))
+        assert wrong.is_error
+        assert "takes no text, it is a radio: click it" in wrong.text
+        nowhere = await web.do(BrowserNavigateAction(url="http://[::1"))
+        assert "'http://[::1' is no address" in nowhere.text
 
     async def test_pages_that_are_too_much_are_told_in_bounds(self, web: BrowserKit) -> None:
         state = await web.go("/crowded")

@@ -128,6 +128,8 @@ class Calls:
             if "Download is starting" in error.message:
                 return f"{url} is a download."
             if "interrupted by another navigation" not in error.message:
+                if "invalid URL" in error.message:
+                    raise ActionError(f"{url[:200]!r} is no address") from None
                 await _error_page(tab.page)
                 raise ActionError(in_words(error)) from None
             response = None

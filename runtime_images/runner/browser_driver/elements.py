@@ -16,6 +16,12 @@ _TYPED_CHARACTERS = 500
 _TYPED_KINDS = {f"INPUT:{kind}" for kind in ("text", "search", "email", "url", "tel", "password")}
 _KIND = "e => e.tagName === 'INPUT' ? 'INPUT:' + e.type : e.tagName"
 _HREF = "e => { const link = e.closest('a[href]'); return link && /^https?:/.test(link.href) ? link.href : '' }"
+_OTHER_PROGRAM = """e => {
+    const link = e.closest('a[href], area[href]');
+    return link && link.protocol && !/^(https?|ftp|file|data|blob|about|javascript):$/.test(link.protocol)
+        ? link.href.slice(0, 200) : '';
+}"""
+_CLICKED_KINDS = {f"INPUT:{kind}" for kind in ("radio", "checkbox", "button", "submit", "reset", "image")}
 _CHOOSE = """option => {
     const select = option.closest('select');
     const chosen = select && select.multiple ? !option.selected : true;
@@ -61,9 +67,13 @@ class Elements:
             return f"Opened {address} in the new tab {tab.id}."
         if await element.evaluate(_KIND) == "OPTION" and (became := await element.evaluate(_CHOOSE)):
             return f"Option {number} is {became}."
+        leads_out = await element.evaluate(_OTHER_PROGRAM)
         held = [*modifiers, *(["ControlOrMeta"] if new_tab else [])]
         await element.click(button=button, modifiers=held, click_count=times, timeout=LIMIT_MS, no_wait_after=True)
-        return f"{'Double-clicked' if times > 1 else 'Clicked'} element {number}."
+        clicked = f"{'Double-clicked' if times > 1 else 'Clicked'} element {number}."
+        if leads_out:
+            clicked += f" It leads to {leads_out}, which is for another program; there is none here."
+        return clicked
 
     async def type(self, number: int, text: str) -> str:
         """Put text into a field in place of what is in it, as a person would: choose in a list, name files, type."""
@@ -73,6 +83,8 @@ class Elements:
             return await self.select(number, [text])
         if kind == "INPUT:file":
             return await self.upload(number, [line for line in text.splitlines() if line])
+        if kind in _CLICKED_KINDS:
+            raise ActionError(f"element {number} takes no text, it is a {kind.partition(':')[2]}: click it")
         if not await element.evaluate(_IS_EDITABLE):
             await element.click(timeout=LIMIT_MS)
             await self._keyboard_type(text)

@@ -13,6 +13,12 @@ from .places import Places
 from .tabs import Tabs
 
 _CLOSE_SECONDS = 5.0
+_STAY = """addEventListener('click', event => {
+    const link = event.composedPath().find(element => element.href && element.protocol);
+    if (link && !/^(https?|ftp|file|data|blob|about|javascript):$/.test(link.protocol)) event.preventDefault();
+}, true)"""
+"""Links for other programs (``tel:``) are not followed: Chromium would ask in a window of its own, which nobody sees,
+and behind which the page takes no more clicks."""
 
 
 class SessionError(Exception):
@@ -106,6 +112,7 @@ class Session:
         self._browser = await launch(self._playwright, self._chromium, self._start_seconds)
         self._line = await self._browser.new_browser_cdp_session()
         self._context = await self._browser.new_context(viewport=VIEWPORT, accept_downloads=True)
+        await self._context.add_init_script(_STAY)
         self._tabs = Tabs(self._context, self._places)
         self._tabs.may_open = self._may_open
         return self._tabs
