@@ -18,6 +18,9 @@ from agent_core.llm.response import LLMResponse
 
 _EVERYTHING = ModelFeatures(prompt_cache_marks=True, echo_reasoning=True, thinking_blocks=True)
 
+_RENDERED = _EVERYTHING.changed({"responses": True})
+"""What is rendered has the items of either API."""
+
 
 class RouterLLM(LLM):
     """Chooses a model for each call. What it renders is put right for the chosen model when the call is made.
@@ -48,7 +51,8 @@ class RouterLLM(LLM):
         return _EVERYTHING
 
     def render(self, message: Message) -> WireMessage:
-        return render_message(message, _EVERYTHING, vision=True, cache_marks=True)
+        wire = render_message(message, _RENDERED, vision=True, cache_marks=True)
+        return {**wire, "thinking_blocks": list(message.thinking_blocks)} if message.thinking_blocks else wire
 
     async def warm_up(self) -> None:
         for llm in self.llms_for_routing.values():

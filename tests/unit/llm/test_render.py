@@ -6,6 +6,7 @@ from typing import Any
 from agent_core.events.messages import Message, MessageToolCall, TextContent
 from agent_core.llm.llm import LLM
 from agent_core.llm.render import MAX_TOOL_TEXT, TEXT_SLACK, cut_middle, hoist_images, mark_cache
+from agent_core.llm.router import RandomRouter
 
 PLAIN = LLM(model="openai/local", base_url="http://localhost/v1")
 CLAUDE = LLM(model="anthropic/claude-sonnet-4-5")
@@ -127,3 +128,22 @@ def test_the_middle_is_left_out_and_the_limit_kept() -> None:
     assert cut_middle("short", 10) == "short"
     for limit in (3, 30, 60, 999):
         assert len(cut_middle("y" * 1000, limit)) == limit
+
+
+def test_a_router_keeps_what_any_of_its_models_may_want_and_each_call_leaves_out_what_its_model_does_not() -> None:
+    plain, thinking = LLM(model="openai/plain"), LLM(model="anthropic/claude-sonnet-4-5")
+    responding = LLM(model="openai/gpt-5", api_mode="responses")
+    router = RandomRouter(llms_for_routing={"plain": plain, "thinking": thinking, "responding": responding})
+    thought = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
+    item = {"type": "reasoning", "id": "r", "summary": [], "encrypted_content": "e"}
+    calls = [MessageToolCall(id="c", name="ls", arguments="{}", responses_item_id="fc")]
+    assert router.render(Message(role="assistant", thinking_blocks=[thought]))["thinking_blocks"] == [thought]
+    wire = router.render(
+        Message(role="assistant", reasoning_content="Hm.", thinking_blocks=[thought, item], tool_calls=calls)
+    )
+    (for_plain,), (for_thinking,), (for_responding,) = (one.adapted([wire]) for one in (plain, thinking, responding))
+    assert for_plain.keys() == {"role", "tool_calls"}
+    assert "item_id" not in for_plain["tool_calls"][0]
+    assert for_thinking["thinking_blocks"] == [thought]
+    assert for_responding["thinking_blocks"] == [item]
+    assert for_responding["tool_calls"][0]["item_id"] == "fc"
