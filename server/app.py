@@ -25,6 +25,7 @@ from server.dependencies import Services
 from server.dotted_path import class_at
 from server.errors import install_error_replies
 from server.gate import Gate
+from server.git_providers.accounts import GitAccess
 from server.page import Page, page_folder
 from server.preview.access import Passes
 from server.preview.addresses import PreviewAddresses
@@ -40,6 +41,7 @@ from server.routes import (
     conversation_git,
     conversation_workspace,
     conversations,
+    git_accounts,
     git_providers,
     health,
     new_conversation,
@@ -168,9 +170,11 @@ class Application:
         gateway = SocketGateway(manager, authenticator, limits=self.socket_limits)
         await stack.enter_async_context(gateway)
         announcements.add(gateway)
+        git = GitAccess(settings.git_hosts)
+        stack.push_async_callback(git.aclose)
         addresses = PreviewAddresses.from_setting(settings.preview_domain)
         previews = PreviewLinks(addresses, Passes(database.secrets, self.token))
-        return Services(settings, authenticator, database, sandboxes, manager, previews), gateway
+        return Services(settings, authenticator, database, sandboxes, manager, previews, git), gateway
 
 
 def create_app(
@@ -193,7 +197,7 @@ def _make_api(settings: Settings, lifespan: Callable[[FastAPI], object]) -> Fast
     api = FastAPI(title="Drydock", version=VERSION, lifespan=lifespan, docs_url=None, redoc_url=None)  # type: ignore[arg-type]
     install_error_replies(api)
     for module in (
-        *(health, options, settings_routes, git_providers),
+        *(health, options, settings_routes, git_providers, git_accounts),
         *(new_conversation, conversations, conversation_events, client_tools, client_tool_calls, branches),
         *(conversation_files, conversation_git, conversation_workspace, ports),
         chat_completions,

@@ -14,6 +14,7 @@ from server.conversation_manager.conversation_manager import ConversationManager
 from server.db.conversations import ConversationRecord
 from server.db.database import Database
 from server.errors import ConversationNotFoundError, ReplyError
+from server.git_providers.accounts import GitAccess
 from server.preview.links import PreviewLinks
 from server.session.sandboxes import Sandboxes
 from server.settings import Settings
@@ -31,6 +32,7 @@ class Services:
     sandboxes: Sandboxes
     manager: ConversationManager
     previews: PreviewLinks
+    git: GitAccess
     started_at: float = field(default_factory=time.monotonic)
 
     def uptime_seconds(self) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from fastapi import FastAPI, Request
 from fastapi.encoders import jsonable_encoder
@@ -51,9 +51,21 @@ class ReplyError(ServerError):
         self.headers = headers
 
 
+class PlainError(ServerError):
+    """Ends a request with the error's own text as a JSON string; so are errors of git providers (wire-protocol 4.0)."""
+
+    reply_status: ClassVar[int] = 500
+
+    @property
+    def reply_headers(self) -> Mapping[str, str]:
+        """Headers of the reply."""
+        return {}
+
+
 def install_error_replies(app: FastAPI) -> None:
     """Make `app` answer every error in the protocol's shapes; nothing internal ever reaches a client."""
     app.add_exception_handler(ReplyError, _reply)
+    app.add_exception_handler(PlainError, _plain)
     app.add_exception_handler(ConversationNotFoundError, _not_found)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
@@ -66,6 +78,13 @@ async def _reply(request: Request, error: Exception) -> Response:
     if not isinstance(error, ReplyError):
         raise error
     return JSONResponse(error.body, error.status, headers=error.headers)
+
+
+async def _plain(request: Request, error: Exception) -> Response:
+    if not isinstance(error, PlainError):
+        raise error
+    logger.info("%s %s: %s", request.method, request.url.path, error)
+    return JSONResponse(str(error), error.reply_status, headers=dict(error.reply_headers))
 
 
 async def _not_found(request: Request, error: Exception) -> Response:

@@ -6,10 +6,10 @@ import re
 from typing import Final, Literal, get_args
 from urllib.parse import urlsplit
 
-Provider = Literal["github", "gitlab", "bitbucket", "enterprise_sso"]
-"""The providers that the protocol knows (wire-protocol 6)."""
+Provider = Literal["github", "gitlab", "bitbucket", "enterprise_sso", "azure_devops", "forgejo"]
+"""The providers that the protocol knows (wire-protocol 6), and two that are additions to it."""
 
-PROVIDERS: Final[tuple[str, ...]] = get_args(Provider)
+PROVIDERS: Final[tuple[Provider, ...]] = get_args(Provider)
 
 _MAX_HOST = 500
 _HOST = re.compile(r"(https?://)?(\[[0-9A-Fa-f:.]+\]|[\w.-]+)(:\d{1,5})?(/[\w.~/-]*)?", re.ASCII)

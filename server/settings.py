@@ -208,7 +208,9 @@ class Settings(BaseModel):
     git_clone_seconds: PositiveSeconds = Field(600, description="Bound on cloning a conversation's repository.")
     git_clone_depth: int = Field(0, ge=0, description="How many commits of each branch are cloned; 0: all.")
     verify_git_tokens: bool = Field(
-        True, description="Whether a provider is asked if it knows a token before that is stored."
+        True,
+        description="Whether a provider is asked if it knows a token before that is stored, and if it has a repository "
+        "before a conversation begins with it.",
     )
 
     # Model

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from agent_core.session.agent_options import AgentOptions
 from server.db.user_settings import StoredSettings
-from server.git_providers import token_values
+from server.git_providers.kinds import token_values
 from server.mcp_config import McpConfig, agent_servers, read_config
 
 SECRET_FIELDS = ("llm_api_key", "search_api_key", "sandbox_api_key")

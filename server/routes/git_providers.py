@@ -10,10 +10,9 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from server.db.user_settings import ProviderToken, StoredSettings
-from server.dependencies import IdentityDependency, ServicesDependency
+from server.dependencies import IdentityDependency, Services, ServicesDependency
 from server.errors import ReplyError
 from server.git_hosts import Provider, host_problem
-from server.git_providers import is_refused
 from server.routes.json_route import JsonRoute
 
 router = APIRouter(prefix="/api", route_class=JsonRoute)
@@ -55,11 +54,11 @@ async def add_git_providers(
     """Store the tokens; one that its provider refuses is not stored, nor are the others then."""
     repository = services.database.settings
     for name, given in body.provider_tokens.items():
-        _check(name, given)
+        _check(services, name, given)
     tokens = _merged((await repository.get(identity.user_id) or StoredSettings()).provider_tokens, body)
     if services.settings.verify_git_tokens:
         fresh = [name for name, given in body.provider_tokens.items() if given.text]
-        refusals = await asyncio.gather(*(is_refused(name, tokens[name]) for name in fresh))
+        refusals = await asyncio.gather(*(services.git.is_refused(name, tokens[name]) for name in fresh))
         for one, refused in zip(fresh, refusals, strict=True):
             if refused:
                 raise ReplyError(401, {"error": f"Invalid token. Please make sure it is a valid {one} token."})
@@ -69,8 +68,10 @@ async def add_git_providers(
     return {"message": "Git providers stored"}
 
 
-def _check(name: str, given: GivenToken) -> None:
+def _check(services: Services, name: Provider, given: GivenToken) -> None:
     problem = host_problem(given.address)
+    if problem is None and given.text:
+        problem = services.git.host_lacks(name, given.address or None)
     if problem is not None:
         raise ReplyError(422, {"error": f"provider_tokens.{name}.host {problem}"})
     if not given.text.isprintable():

@@ -19,6 +19,7 @@ from server.client_tools import CLIENT_TOOLS, ClientTools, stored_tools
 from server.conversation_manager.conversation_manager import ConversationStatus
 from server.db.conversations import ConversationRecord
 from server.db.errors import ConversationExistsError
+from server.db.user_settings import StoredSettings
 from server.dependencies import IdentityDependency, Services, ServicesDependency
 from server.errors import ReplyError
 from server.git_hosts import Provider
@@ -27,6 +28,7 @@ from server.routes.json_route import JsonRoute
 from server.session.agent_choice import AGENT_OPTIONS
 from server.session.own_servers import OWN_SERVERS, sealed_servers
 from server.session.settings_merge import choose_model
+from server.session.suggested_tasks import CreateMicroagent, SuggestedTask
 from server.wire.errors import WireError
 from server.wire.incoming import from_wire
 from server.wire.trajectory import read_trajectory
@@ -35,28 +37,6 @@ router = APIRouter(prefix="/api/conversations", route_class=JsonRoute)
 
 CHOSEN_ID = r"(?!task-)[A-Za-z0-9_-]{1,100}"
 """Ids that work everywhere; those with the prefix mean something else to the protocol's client."""
-
-
-class SuggestedTask(BaseModel):
-    """A task card of the client."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    git_provider: Provider
-    task_type: str
-    repo: str
-    issue_number: int
-    title: str
-
-
-class CreateMicroagent(BaseModel):
-    """The client's wish for a microagent."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    repo: str
-    git_provider: Provider | None = None
-    title: str | None = None
 
 
 class NewConversation(BaseModel):
@@ -77,6 +57,27 @@ class NewConversation(BaseModel):
     agent_options: AgentOptions | None = None
     client_tools: ClientTools | None = None
     conversation_id: str | None = None
+
+    @property
+    def trigger(self) -> str:
+        """What the conversation comes from (wire-protocol 6)."""
+        if self.suggested_task is not None:
+            return "suggested_task"
+        return "microagent_management" if self.create_microagent is not None else "gui"
+
+    def with_card(self) -> NewConversation:
+        """The wish with what its card says where it does not say so itself: the repository, and the first message."""
+        card = self.suggested_task or self.create_microagent
+        if card is None:
+            return self
+        values: dict[str, Any] = {
+            "repository": self.repository or card.repo,
+            "git_provider": self.git_provider or card.git_provider,
+        }
+        if self.suggested_task is not None and (prompt := self.suggested_task.prompt) is not None:
+            own = (self.initial_user_msg or "").strip()
+            values["initial_user_msg"] = f"{prompt}\n\n{own}" if own else prompt
+        return self.model_copy(update=values)
 
 
 @router.post("")
@@ -100,7 +101,8 @@ async def begin_conversation(services: Services, identity: Identity, wish: NewCo
         ReplyError: the wish cannot be granted; the body says why and what to do.
         DrydockError: it could not be started; nothing is left of it.
     """
-    _refuse_what_is_not_there(wish)
+    wish = wish.with_card()
+    _refuse_what_contradicts(wish)
     first = _first_events(wish, services.settings.max_message_bytes)
     user = await services.database.settings.get(identity.user_id)
     model = choose_model(user, services.settings)
@@ -113,7 +115,8 @@ async def begin_conversation(services: Services, identity: Identity, wish: NewCo
                 "msg_id": "STATUS$ERROR_LLM_AUTHENTICATION",
             },
         )
-    record = await _store(services, identity, wish, model.model)
+    provider = await _provider(services, user, wish)
+    record = await _store(services, identity, wish, model.model, provider)
     try:
         for event in first:
             await services.manager.send(record.id, event)
@@ -125,15 +128,26 @@ async def begin_conversation(services: Services, identity: Identity, wish: NewCo
     return record
 
 
-def _refuse_what_is_not_there(wish: NewConversation) -> None:
+def _refuse_what_contradicts(wish: NewConversation) -> None:
     if wish.replay_json is not None and (wish.initial_user_msg or wish.image_urls):
         raise ReplyError(400, _error("replay_json: has a first message of its own; leave initial_user_msg out"))
-    if wish.suggested_task is not None or wish.create_microagent is not None:
-        name = "suggested_task" if wish.suggested_task is not None else "create_microagent"
-        raise ReplyError(
-            400,
-            _error(f"{name}: it cannot be made into a message here; send initial_user_msg"),
-        )
+    task = wish.suggested_task
+    if task is not None and task.prompt is None:
+        raise ReplyError(400, _error(f"suggested_task: {task.task_type} stands for no work; send initial_user_msg"))
+    if task is not None and wish.create_microagent is not None:
+        raise ReplyError(400, _error("suggested_task, create_microagent: send one of them"))
+
+
+async def _provider(services: Services, user: StoredSettings | None, wish: NewConversation) -> Provider | None:
+    """Where the repository is: at the provider that was named, or at the first whose account has it.
+
+    Raises:
+        AccessRefusedError: the accounts that could have it say that they have not.
+    """
+    accounts = services.git.accounts(user)
+    if not (wish.repository or "").strip() or not services.settings.verify_git_tokens:
+        return wish.git_provider
+    return await accounts.found(wish.git_provider, (wish.repository or "").strip()) or wish.git_provider
 
 
 def _first_events(wish: NewConversation, max_chars: int) -> list[AnyEvent]:
@@ -152,7 +166,9 @@ def _first_events(wish: NewConversation, max_chars: int) -> list[AnyEvent]:
         raise ReplyError(400, _error(f"initial_user_msg, image_urls: {error}")) from error
 
 
-async def _store(services: Services, identity: Identity, wish: NewConversation, model: str) -> ConversationRecord:
+async def _store(
+    services: Services, identity: Identity, wish: NewConversation, model: str, provider: Provider | None
+) -> ConversationRecord:
     conversation_id = uuid.uuid4().hex
     if wish.conversation_id is not None:
         if not services.settings.allow_set_conversation_id:
@@ -181,10 +197,10 @@ async def _store(services: Services, identity: Identity, wish: NewConversation, 
         user_id=identity.user_id,
         created_at=now,
         last_updated_at=now,
-        trigger="gui",
+        trigger=wish.trigger,
         selected_repository=wish.repository,
         selected_branch=wish.selected_branch,
-        git_provider=wish.git_provider,
+        git_provider=provider,
         llm_model=model,
         options=options,
     )

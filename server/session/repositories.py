@@ -10,7 +10,7 @@ from agent_core.security.secrets import StaticSecret
 from agent_core.session.repository import GitSetup, Repository
 from server.db.conversations import ConversationRecord
 from server.db.user_settings import ProviderToken, StoredSettings
-from server.git_providers import KINDS, base_url, chosen_provider, clone_url, credentials
+from server.git_providers.kinds import KINDS, base_url, chosen_provider, clone_url, credentials, known_tokens
 from server.settings import Settings
 
 
@@ -26,8 +26,7 @@ def provider_secrets(user: StoredSettings | None) -> dict[str, StaticSecret]:
     tokens = user.provider_tokens if user is not None else {}
     return {
         KINDS[name].variable: StaticSecret(secret=token.token, description=f"Token for the git provider {name}")
-        for name, token in tokens.items()
-        if name in KINDS
+        for name, token in known_tokens(tokens).items()
     }
 
 

@@ -30,6 +30,7 @@ HOMES = {
     "litellm": {"agent_core/llm/client.py"},
     "mcp": {"agent_core/mcp"},
     "httpx2": {"agent_core/mcp"},
+    "httpx": {"server/git_providers/http.py", "agent_core/llm/client.py"},
     "jsonschema": {"agent_core/mcp"},
     "docker": {"agent_core/runtime/docker.py", "agent_core/runtime/images.py"},
     "sqlalchemy": {"server/db", "migrations"},

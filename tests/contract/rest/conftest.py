@@ -101,25 +101,30 @@ async def facts(call: FakeCall) -> FakeAnswer:
 MakeServer = Callable[..., Any]
 
 
+@asynccontextmanager
+async def serving(data_dir: Path, provider: FakeProvider | None = None, **values: Any) -> AsyncIterator[Server]:
+    """A server with these settings."""
+    chosen = provider or FakeProvider(handlers={"shell.run": shell, "workspace.facts": facts, "shell.kill": kill})
+
+    async def choose() -> Choice:
+        return Choice(chosen, "fake sandboxes for tests")
+
+    settings = Settings.model_validate({"data_dir": data_dir, "requests_per_second": 0, **values})
+    app = create_app(settings, choose=choose)
+    transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
+    async with (
+        app.api.router.lifespan_context(app.api),
+        httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:3000", timeout=WAIT_SECONDS) as client,
+    ):
+        yield Server(app, client, chosen)
+
+
 @pytest.fixture
 def make_server(tmp_path: Path) -> MakeServer:
     """Starts a server with these settings; as a context manager, any number of times on the same data folder."""
 
-    @asynccontextmanager
-    async def make(provider: FakeProvider | None = None, **values: Any) -> AsyncIterator[Server]:
-        chosen = provider or FakeProvider(handlers={"shell.run": shell, "workspace.facts": facts, "shell.kill": kill})
-
-        async def choose() -> Choice:
-            return Choice(chosen, "fake sandboxes for tests")
-
-        settings = Settings.model_validate({"data_dir": tmp_path / "data", "requests_per_second": 0, **values})
-        app = create_app(settings, choose=choose)
-        transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
-        async with (
-            app.api.router.lifespan_context(app.api),
-            httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:3000", timeout=WAIT_SECONDS) as client,
-        ):
-            yield Server(app, client, chosen)
+    def make(provider: FakeProvider | None = None, **values: Any) -> Any:
+        return serving(tmp_path / "data", provider, **values)
 
     return make
 

@@ -70,6 +70,9 @@ class GitServer:
         if path == "/api/v3/user":
             _reply(request, 200 if password == TOKEN else 401)
             return
+        if path.startswith("/api/v3/repos/"):
+            _reply(request, 500)  # this one does not say what it has
+            return
         if path.startswith("/ann/slow"):
             self.asked.set()
             self.released.wait(60)

@@ -170,7 +170,7 @@ REFUSED = [
     ({"repository": "ann/open", "selected_branch": "gone"}, "it has no branch 'gone'"),
     ({"repository": "ann/missing"}, "there is no such repository"),
     ({"repository": "ann/private", "git_provider": "gitlab"}, "wants a valid token"),
-    ({"repository": "../../etc"}, "its name must be words"),
+    ({"repository": "../../etc", "git_provider": "gitlab"}, "its name must be words"),
     ({"repository": "ann/open", "selected_branch": "--upload-pack=evil"}, "can be no branch's name"),
 ]
 

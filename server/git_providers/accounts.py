@@ -1,0 +1,236 @@
+"""A user's accounts at providers, and what is asked of all of them together."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, TypeVar
+
+from pydantic import SecretStr
+
+from server.db.user_settings import ProviderToken, StoredSettings
+from server.git_hosts import Provider
+from server.git_providers.errors import (
+    AccessRefusedError,
+    GitProviderError,
+    MissingError,
+    TokenMissingError,
+    TokenRefusedError,
+)
+from server.git_providers.http import HttpPool
+from server.git_providers.kinds import base_url, host_lacks, known_tokens, repository_in
+from server.git_providers.model import Page, PageWish, Repository, SuggestedTask, User
+from server.git_providers.provider import GitProvider
+from server.git_providers.together import what_works
+
+T = TypeVar("T")
+
+CHECK_SECONDS = 5.0
+"""How long a provider may take to say whether it knows a token, or has a repository, before it counts as silent."""
+
+_ALL_SIZE = 100
+_ALL_PAGES = 5
+"""How much of each account is listed where no page is asked for."""
+
+_KINDS: dict[Provider, tuple[str, str]] = {
+    "github": ("github", "GitHub"),
+    "gitlab": ("gitlab", "GitLab"),
+    "bitbucket": ("bitbucket", "Bitbucket"),
+    "enterprise_sso": ("github", "GitHub"),
+    "azure_devops": ("azure_devops", "AzureDevOps"),
+    "forgejo": ("forgejo", "Forgejo"),
+}
+"""Module and class of each provider. They are loaded with the first account there: they cost a start 50 ms."""
+
+ProviderClass = Callable[[HttpPool, Provider, str, SecretStr], GitProvider]
+
+
+def provider_class(provider: Provider) -> ProviderClass:
+    """What makes accounts at a provider: of the connections, its name, its address and a token."""
+    module, name = _KINDS[provider]
+    found: ProviderClass = getattr(importlib.import_module(f"server.git_providers.{module}"), name)
+    return found
+
+
+class GitAccounts:
+    """The accounts of one user. Each method asks providers, and raises what `GitProvider` says."""
+
+    def __init__(self, providers: Mapping[Provider, GitProvider], bases: Mapping[Provider, str]) -> None:
+        self._providers = providers
+        self._bases = bases
+
+    def __bool__(self) -> bool:
+        return bool(self._providers)
+
+    def account(self, provider: Provider) -> GitProvider:
+        """The account at one provider.
+
+        Raises:
+            TokenMissingError: there is none.
+        """
+        found = self._providers.get(provider)
+        if found is None:
+            raise TokenMissingError(provider if self._providers else None)
+        return found
+
+    async def user(self) -> User:
+        """Who the user is at the first provider that says so."""
+        failures: list[GitProviderError] = []
+        for account in self._chosen(None):
+            try:
+                return await account.user()
+            except GitProviderError as error:
+                failures.append(error)
+        raise failures[0]
+
+    async def repositories(
+        self, provider: Provider | None, wish: PageWish | None, *, sort: str, installation: str | None
+    ) -> list[Repository]:
+        """A page of one account's repositories with the link to the next one, or the latest ones of all accounts."""
+        if provider is None:
+            lists = await what_works(_latest(account, sort) for account in self._chosen(None))
+            return [one for found in lists for one in found]
+        account = self.account(provider)
+        page = await account.repositories(wish or PageWish(1, 30), sort=sort, installation=installation)
+        return _linked(page)
+
+    async def search_repositories(
+        self, provider: Provider | None, query: str, *, limit: int, sort: str, order: str
+    ) -> list[Repository]:
+        """Repositories by a part of their names, or the one that a web page's address is of."""
+        text = query.strip()
+        if not text:
+            return []
+
+        async def search(account: GitProvider) -> list[Repository]:
+            named = repository_in(account.name, self._bases[account.name], text)
+            if named is None:
+                if text.startswith(("http://", "https://")):
+                    return []
+                return await account.search_repositories(text, limit=limit, sort=sort, order=order)
+            try:
+                return [await account.repository(named)]
+            except MissingError:
+                return []
+
+        lists = await what_works(search(account) for account in self._chosen(provider))
+        return [one for found in lists for one in found]
+
+    async def suggested_tasks(self) -> list[SuggestedTask]:
+        """The tasks of all accounts."""
+        lists = await what_works(account.suggested_tasks() for account in self._chosen(None))
+        return [task for tasks in lists for task in tasks]
+
+    async def of_repository(
+        self, provider: Provider | None, repository: str, ask: Callable[[GitProvider], Awaitable[T]]
+    ) -> T:
+        """What `ask` gives for the first account that has the repository; `provider` is asked first.
+
+        Raises:
+            AccessRefusedError: no account has it.
+        """
+        failures: list[GitProviderError] = []
+        for account in sorted(self._chosen(None), key=lambda one: one.name != provider):
+            try:
+                return await ask(account)
+            except MissingError:
+                continue
+            except GitProviderError as error:
+                failures.append(error)
+        raise failures[0] if failures else AccessRefusedError(f"repo {repository}")
+
+    async def found(self, provider: Provider | None, repository: str) -> Provider | None:
+        """Which account has the repository, named in full or by its address.
+
+        None: that cannot be said, since there is no account at `provider` (or, without one, at all), or since one does
+        not answer.
+
+        Raises:
+            AccessRefusedError: all accounts that could have it say that they have not.
+        """
+        is_address = repository.startswith(("http://", "https://"))
+        was_asked = False
+        for account in self._providers.values():
+            name = repository_in(account.name, self._bases[account.name], repository) if is_address else repository
+            if name is None or provider not in {None, account.name}:
+                continue
+            was_asked = True
+            try:
+                async with asyncio.timeout(CHECK_SECONDS):
+                    await account.repository(name)
+            except (MissingError, TokenRefusedError):
+                continue
+            except (GitProviderError, TimeoutError):
+                return None
+            return account.name
+        if was_asked:
+            raise AccessRefusedError(f"repo {repository}")
+        return None
+
+    def _chosen(self, provider: Provider | None) -> list[GitProvider]:
+        if provider is not None:
+            return [self.account(provider)]
+        if not self._providers:
+            raise TokenMissingError
+        return list(self._providers.values())
+
+
+class GitAccess:
+    """Makes the accounts of users; owns the connections to providers.
+
+    `hosts` are the addresses of providers where users name none.
+    """
+
+    def __init__(self, hosts: Mapping[str, str], pool: HttpPool | None = None) -> None:
+        self._hosts = hosts
+        self._pool = pool or HttpPool()
+
+    def accounts(self, user: StoredSettings | None) -> GitAccounts:
+        """The accounts that the user has stored tokens for."""
+        tokens = known_tokens(user.provider_tokens if user is not None else {})
+        bases = {name: self.base(name, token) for name, token in tokens.items()}
+        return GitAccounts({name: self._account(name, token) for name, token in tokens.items()}, bases)
+
+    def base(self, provider: Provider, token: ProviderToken) -> str:
+        """Where the provider is that the token is for."""
+        return base_url(provider, token.host or self._hosts.get(provider))
+
+    def host_lacks(self, provider: Provider, host: str | None) -> str | None:
+        """What a user has to add to the host of a token; None: nothing."""
+        return host_lacks(provider, host or self._hosts.get(provider))
+
+    async def is_refused(self, provider: Provider, token: ProviderToken) -> bool:
+        """Whether the provider says that the token is none of its own; one that cannot be asked refuses nothing."""
+        try:
+            async with asyncio.timeout(CHECK_SECONDS):
+                await self._account(provider, token).user()
+        except TokenRefusedError:
+            return True
+        except (GitProviderError, TimeoutError):
+            return False
+        return False
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._pool.aclose()
+
+    def _account(self, provider: Provider, token: ProviderToken) -> GitProvider:
+        return provider_class(provider)(self._pool, provider, self.base(provider, token), token.token)
+
+
+def _linked(page: Page[Repository]) -> list[Repository]:
+    return [one.model_copy(update={"link_header": page.link}) for one in page.items]
+
+
+def _latest(account: GitProvider, sort: str) -> Coroutine[Any, Any, list[Repository]]:
+    async def pages() -> list[Repository]:
+        found: list[Repository] = []
+        for number in range(1, _ALL_PAGES + 1):
+            page = await account.repositories(PageWish(number, _ALL_SIZE), sort=sort, installation=None)
+            found += page.items
+            if not page.has_next:
+                break
+        return found
+
+    return pages()

@@ -1,0 +1,153 @@
+"""What providers answer with, and how it is read."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Generic, NamedTuple, TypeVar, cast
+
+import orjson
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from server.git_providers.errors import GitProviderError
+
+T = TypeVar("T")
+
+
+class Shape(BaseModel):
+    """Base of what a provider answers: what is not named is ignored. Built when it is first needed."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
+
+
+class Reply(NamedTuple, Generic[T]):
+    """An answer and its headers, whose names are in lower case."""
+
+    data: T
+    headers: Mapping[str, str]
+
+    @property
+    def total(self) -> int | None:
+        """How many there are in all, where a header says so."""
+        text = self.headers.get("x-total") or self.headers.get("x-total-count") or ""
+        return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else None
+
+
+class Nodes(Shape, Generic[T]):
+    """A list as GraphQL gives it."""
+
+    nodes: tuple[T, ...] = ()
+
+
+class Values(Shape, Generic[T]):
+    """A list in a frame of its own; which of these it has, and how it goes on, differs."""
+
+    values: tuple[T, ...] = ()
+    value: tuple[T, ...] = ()
+    next: str | None = None
+    size: int | None = None
+
+
+class EncodedFile(Shape):
+    """A file within JSON."""
+
+    content: str
+
+    def text(self, provider: str) -> str:
+        """The file's text.
+
+        Raises:
+            GitProviderError: it cannot be read.
+        """
+        try:
+            return base64.b64decode(self.content).decode("utf-8", "replace")
+        except (binascii.Error, ValueError) as error:
+            raise GitProviderError(f"{provider} gives the file in an unknown form") from error
+
+
+class Answer(NamedTuple):
+    """An answer as it came."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Wait(NamedTuple):
+    """How long a provider wants to be left alone; None: it does not say."""
+
+    seconds: float | None
+
+
+class GraphQl(Shape):
+    """The frame around every answer of GraphQL."""
+
+    data: dict[str, Any] | None = None
+    errors: tuple[GraphQlError, ...] = ()
+
+
+class GraphQlError(Shape):
+    """What GraphQL could not do."""
+
+    message: str = ""
+    type: str | None = None
+
+
+def read(kind: type[T], body: bytes, provider: str) -> T:
+    """The JSON in `body` as a `kind`.
+
+    Raises:
+        GitProviderError: it is no JSON, or of another form.
+    """
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise GitProviderError(f"{provider} answers with something that is no JSON: is it its host?") from error
+    return validated(kind, value, provider)
+
+
+def validated(kind: type[T], value: Any, provider: str) -> T:
+    """`value` as a `kind`.
+
+    Raises:
+        GitProviderError: it has another form.
+    """
+    try:
+        adapter: TypeAdapter[T] = _adapter(cast(Any, kind))
+        found = adapter.validate_python(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise GitProviderError(f"{provider} answers in an unknown form: {place}: {first['msg']}") from error
+    return found
+
+
+def wished_wait(answer: Answer) -> Wait | None:
+    """How long the provider wants to be left alone, where that is its answer."""
+    headers = answer.headers
+    none_left = headers.get("x-ratelimit-remaining") == "0" or "retry-after" in headers
+    if answer.status != 429 and not (answer.status == 403 and none_left):
+        return None
+    text = headers.get("retry-after", "")
+    return Wait(float(text) if re.fullmatch(r"[0-9]{1,6}", text) else None)
+
+
+def message(body: bytes) -> str:
+    """What the provider says about an error, in one of the usual places."""
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return ""
+    error = value.get("error") if isinstance(value, dict) else None
+    found = error.get("message") if isinstance(error, dict) else error
+    if isinstance(value, dict) and not found:
+        found = value.get("message")
+    return found if isinstance(found, str) else ""
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)

@@ -1,0 +1,237 @@
+"""Bitbucket Cloud. Its lists are those of workspaces; these are what it has for installations."""
+
+from __future__ import annotations
+
+import base64
+from urllib.parse import quote
+
+from pydantic import SecretStr
+
+from server.git_hosts import Provider
+from server.git_providers.answers import Shape, Values
+from server.git_providers.errors import MissingError
+from server.git_providers.http import Api, HttpPool, segments
+from server.git_providers.model import (
+    Branch,
+    Page,
+    PageWish,
+    Repository,
+    SuggestedTask,
+    TaskType,
+    User,
+    next_link,
+)
+from server.git_providers.together import what_works
+
+_MAX_WORKSPACES = 20
+_MAX_REQUESTS = 20
+_ORDERS = {"updated": "-updated_on", "pushed": "-updated_on", "created": "-created_on", "full_name": "full_name"}
+
+
+class Bitbucket:
+    """One account at Bitbucket; see `GitProvider`."""
+
+    def __init__(self, pool: HttpPool, name: Provider, base: str, token: SecretStr) -> None:
+        self.name = name
+        text = token.get_secret_value()
+        plain = base64.b64encode(text.encode()).decode()
+        headers = {"Authorization": f"Basic {plain}" if ":" in text else f"Bearer {text}"}
+        api = "https://api.bitbucket.org/2.0" if base == "https://bitbucket.org" else f"{base}/2.0"
+        self._api = Api(pool, name, api, headers=headers, secret=token)
+
+    async def user(self) -> User:
+        user = (await self._api.get("/user", _User)).data
+        return User(
+            id=user.account_id or user.uuid,
+            login=user.username or user.nickname or user.display_name or user.uuid,
+            avatar_url=user.links.avatar.href if user.links is not None and user.links.avatar is not None else "",
+            name=user.display_name,
+        )
+
+    async def installations(self) -> list[str]:
+        params = {"pagelen": 100}
+        try:
+            found = await self._api.get("/user/workspaces", Values[_Workspace], params)
+        except MissingError:  # as it was until 2026
+            found = await self._api.get("/workspaces", Values[_Workspace], params)
+        slugs = (one.workspace.slug if one.workspace is not None else one.slug for one in found.data.values)
+        return [slug for slug in slugs if slug]
+
+    async def repositories(self, wish: PageWish, *, sort: str, installation: str | None) -> Page[Repository]:
+        order = _ORDERS.get(sort, "-updated_on")
+        if installation:
+            return await self._of_workspace(installation, wish, order)
+        workspaces = (await self.installations())[:_MAX_WORKSPACES]
+        pages = await what_works(self._of_workspace(one, wish, order) for one in workspaces)
+        link = next((page.link for page in pages if page.has_next), None)
+        return Page([one for page in pages for one in page.items], link=link)
+
+    async def _of_workspace(self, workspace: str, wish: PageWish, order: str, query: str = "") -> Page[Repository]:
+        path = f"/repositories/{segments(workspace)}"
+        params = {"page": wish.page, "pagelen": wish.size, "sort": order, "q": query or None}
+        page = (await self._api.get(path, Values[_Repository], params)).data
+        link = next_link(self._api.base + path, wish.page) if page.next else None
+        return Page([self._told(one) for one in page.values], link=link, total=page.size)
+
+    async def repository(self, repository: str) -> Repository:
+        return self._told((await self._api.get(f"/repositories/{segments(repository)}", _Repository)).data)
+
+    async def search_repositories(self, query: str, *, limit: int, sort: str, order: str) -> list[Repository]:
+        owner, slash, text = query.rpartition("/")
+        workspaces = [owner] if slash else (await self.installations())[:_MAX_WORKSPACES]
+        wish, wanted = PageWish(1, limit), f"name ~ {_quoted(text)}"
+        by = _ORDERS.get(sort, "-updated_on")
+        pages = await what_works(self._of_workspace(one, wish, by, wanted) for one in workspaces)
+        return [one for page in pages for one in page.items][:limit]
+
+    async def branches(self, repository: str, wish: PageWish) -> Page[Branch]:
+        return await self._branches(repository, wish, None)
+
+    async def search_branches(self, repository: str, query: str, *, limit: int) -> list[Branch]:
+        return (await self._branches(repository, PageWish(1, limit), f"name ~ {_quoted(query)}")).items
+
+    async def _branches(self, repository: str, wish: PageWish, query: str | None) -> Page[Branch]:
+        path = f"/repositories/{segments(repository)}/refs/branches"
+        params = {"page": wish.page, "pagelen": wish.size, "sort": "-target.date", "q": query}
+        page = (await self._api.get(path, Values[_Branch], params)).data
+        branches = [
+            Branch(name=one.name, commit_sha=one.target.hash, protected=False, last_push_date=one.target.date)
+            for one in page.values
+        ]
+        return Page(branches, link=next_link(path, wish.page) if page.next else None, total=page.size)
+
+    async def suggested_tasks(self) -> list[SuggestedTask]:
+        user = (await self._api.get("/user", _User)).data
+        workspaces = (await self.installations())[:_MAX_WORKSPACES]
+        pages = await what_works(self._requests(one, user.uuid) for one in workspaces)
+        requests = [one for page in pages for one in page][:_MAX_REQUESTS]
+        tasks = await what_works(self._task(one) for one in requests)
+        return [task for task in tasks if task is not None]
+
+    async def _requests(self, workspace: str, user: str) -> tuple[_Request, ...]:
+        path = f"/workspaces/{segments(workspace)}/pullrequests/{segments(user)}"
+        return (await self._api.get(path, Values[_Request], {"state": "OPEN", "pagelen": 50})).data.values
+
+    async def _task(self, request: _Request) -> SuggestedTask | None:
+        repository = request.destination.repository.full_name
+        path = f"/repositories/{segments(repository)}/pullrequests/{request.id}/statuses"
+        states = (await self._api.get(path, Values[_Status], {"pagelen": 100})).data.values
+        task_type: TaskType = "UNRESOLVED_COMMENTS"
+        if any(one.state == "FAILED" for one in states):
+            task_type = "FAILING_CHECKS"
+        elif not request.task_count:
+            return None
+        return SuggestedTask(
+            git_provider=self.name,
+            task_type=task_type,
+            repo=repository,
+            issue_number=request.id,
+            title=request.title,
+        )
+
+    async def files(self, repository: str, folder: str) -> list[str]:
+        try:
+            path = f"{await self._source(repository)}/{segments(folder)}/"
+            entries = (await self._api.get(path, Values[_Entry], {"pagelen": 100})).data.values
+        except MissingError:
+            return []
+        return [entry.path for entry in entries if entry.type == "commit_file"]
+
+    async def file(self, repository: str, path: str) -> str:
+        return await self._api.text(f"{await self._source(repository)}/{segments(path)}")
+
+    async def _source(self, repository: str) -> str:
+        """Where the files of the main branch are."""
+        branch = (await self.repository(repository)).main_branch
+        if not branch:
+            raise MissingError(f"{self.name}: the repository has no main branch")
+        return f"/repositories/{segments(repository)}/src/{quote(branch, safe='')}"
+
+    def _told(self, one: _Repository) -> Repository:
+        return Repository(
+            id=one.uuid,
+            full_name=one.full_name,
+            git_provider=self.name,
+            is_public=not one.is_private,
+            pushed_at=one.updated_on,
+            owner_type="organization",
+            main_branch=one.mainbranch.name if one.mainbranch is not None else None,
+        )
+
+
+def _quoted(text: str) -> str:
+    """A text of its query language."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+class _Link(Shape):
+    href: str = ""
+
+
+class _Links(Shape):
+    avatar: _Link | None = None
+
+
+class _User(Shape):
+    uuid: str
+    account_id: str | None = None
+    username: str | None = None
+    nickname: str | None = None
+    display_name: str | None = None
+    links: _Links | None = None
+
+
+class _Slug(Shape):
+    slug: str = ""
+
+
+class _Workspace(Shape):
+    slug: str = ""
+    workspace: _Slug | None = None
+
+
+class _Name(Shape):
+    name: str | None = None
+
+
+class _Repository(Shape):
+    uuid: str
+    full_name: str
+    is_private: bool = True
+    updated_on: str | None = None
+    mainbranch: _Name | None = None
+
+
+class _Target(Shape):
+    hash: str
+    date: str | None = None
+
+
+class _Branch(Shape):
+    name: str
+    target: _Target
+
+
+class _FullName(Shape):
+    full_name: str
+
+
+class _Destination(Shape):
+    repository: _FullName
+
+
+class _Request(Shape):
+    id: int
+    title: str
+    task_count: int = 0
+    destination: _Destination
+
+
+class _Status(Shape):
+    state: str = ""
+
+
+class _Entry(Shape):
+    path: str
+    type: str = ""

@@ -1,0 +1,198 @@
+"""Forgejo, of codeberg.org and one's own; Gitea speaks the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import SecretStr
+
+from server.git_hosts import Provider
+from server.git_providers.answers import EncodedFile, Shape
+from server.git_providers.errors import MissingError
+from server.git_providers.http import Api, HttpPool, segments
+from server.git_providers.model import Branch, Page, PageWish, Repository, SuggestedTask, TaskType, User
+from server.git_providers.together import what_works
+
+_SEARCHED_PAGES = 5
+_PAGE = 50
+_MAX_REQUESTS = 20
+
+
+class Forgejo:
+    """One account at Forgejo; see `GitProvider`."""
+
+    def __init__(self, pool: HttpPool, name: Provider, base: str, token: SecretStr) -> None:
+        self.name = name
+        headers = {"Authorization": f"token {token.get_secret_value()}"}
+        self._api = Api(pool, name, f"{base}/api/v1", headers=headers, secret=token)
+
+    async def user(self) -> User:
+        user = (await self._api.get("/user", _User)).data
+        return User(
+            id=str(user.id),
+            login=user.login,
+            avatar_url=user.avatar_url or "",
+            name=user.full_name or None,
+            email=user.email or None,
+        )
+
+    async def installations(self) -> list[str]:
+        return []
+
+    async def repositories(self, wish: PageWish, *, sort: str, installation: str | None) -> Page[Repository]:
+        params = {"page": wish.page, "limit": wish.size, "order_by": "recentupdate"}
+        reply = await self._api.get("/user/repos", list[_Repository], params)
+        return Page([self._told(one) for one in reply.data], link=reply.headers.get("link"), total=reply.total)
+
+    async def repository(self, repository: str) -> Repository:
+        return self._told((await self._api.get(f"/repos/{segments(repository)}", _Repository)).data)
+
+    async def search_repositories(self, query: str, *, limit: int, sort: str, order: str) -> list[Repository]:
+        by = {"stars": "stars", "updated": "updated", "pushed": "updated", "created": "created"}.get(sort, "alpha")
+        user = (await self._api.get("/user", _User)).data
+        params = {"q": query.rpartition("/")[2], "uid": user.id, "limit": limit, "sort": by, "order": order}
+        return [self._told(one) for one in (await self._api.get("/repos/search", _Found, params)).data.data]
+
+    async def branches(self, repository: str, wish: PageWish) -> Page[Branch]:
+        params = {"page": wish.page, "limit": wish.size}
+        reply = await self._api.get(f"/repos/{segments(repository)}/branches", list[_Branch], params)
+        branches = [
+            Branch(
+                name=one.name, commit_sha=one.commit.id, protected=one.protected, last_push_date=one.commit.timestamp
+            )
+            for one in reply.data
+        ]
+        return Page(branches, link=reply.headers.get("link"), total=reply.total)
+
+    async def search_branches(self, repository: str, query: str, *, limit: int) -> list[Branch]:
+        found: list[Branch] = []  # it has no search of its own
+        for number in range(1, _SEARCHED_PAGES + 1):
+            page = await self.branches(repository, PageWish(number, _PAGE))
+            found += [one for one in page.items if query.lower() in one.name.lower()]
+            if len(found) >= limit or not page.has_next:
+                break
+        return found[:limit]
+
+    async def suggested_tasks(self) -> list[SuggestedTask]:
+        requests, issues = (
+            await self._open("pulls", {"created": "true"}),
+            await self._open("issues", {"assigned": "true"}),
+        )
+        kinds = await what_works(self._kind(one) for one in requests[:_MAX_REQUESTS])
+        tasks = [task for task in kinds if task is not None]
+        return tasks + [self._task(one, "OPEN_ISSUE") for one in issues]
+
+    async def _open(self, kind: str, whose: dict[str, Any]) -> list[_Issue]:
+        params = {"type": kind, "state": "open", "limit": _PAGE, **whose}
+        return (await self._api.get("/repos/issues/search", list[_Issue], params)).data
+
+    async def _kind(self, request: _Issue) -> SuggestedTask | None:
+        """The request as a task: what keeps it from being merged; None: nothing that the user could do."""
+        path = f"/repos/{segments(request.repository.full_name)}"
+        details = (await self._api.get(f"{path}/pulls/{request.number}", _Request)).data
+        if not details.mergeable:
+            return self._task(request, "MERGE_CONFLICTS")
+        status = await self._api.get(f"{path}/commits/{segments(details.head.sha)}/status", _State)
+        if status.data.state in {"failure", "error"}:
+            return self._task(request, "FAILING_CHECKS")
+        reviews = (await self._api.get(f"{path}/pulls/{request.number}/reviews", list[_Review])).data
+        if any(one.state in {"REQUEST_CHANGES", "COMMENT"} and not one.dismissed for one in reviews):
+            return self._task(request, "UNRESOLVED_COMMENTS")
+        return None
+
+    def _task(self, one: _Issue, task_type: TaskType) -> SuggestedTask:
+        return SuggestedTask(
+            git_provider=self.name,
+            task_type=task_type,
+            repo=one.repository.full_name,
+            issue_number=one.number,
+            title=one.title,
+        )
+
+    async def files(self, repository: str, folder: str) -> list[str]:
+        try:
+            reply = await self._api.get(f"/repos/{segments(repository)}/contents/{segments(folder)}", list[_Entry])
+        except MissingError:
+            return []
+        return [entry.path for entry in reply.data if entry.type == "file"]
+
+    async def file(self, repository: str, path: str) -> str:
+        reply = await self._api.get(f"/repos/{segments(repository)}/contents/{segments(path)}", EncodedFile)
+        return reply.data.text(self.name)
+
+    def _told(self, one: _Repository) -> Repository:
+        return Repository(
+            id=str(one.id),
+            full_name=one.full_name,
+            git_provider=self.name,
+            is_public=not (one.private or one.internal),
+            stargazers_count=one.stars_count,
+            pushed_at=one.updated_at,
+            main_branch=one.default_branch,
+        )
+
+
+class _User(Shape):
+    id: int | str
+    login: str
+    full_name: str | None = None
+    email: str | None = None
+    avatar_url: str | None = None
+
+
+class _Repository(Shape):
+    id: int | str
+    full_name: str
+    private: bool = False
+    internal: bool = False
+    stars_count: int | None = None
+    updated_at: str | None = None
+    default_branch: str | None = None
+
+
+class _Found(Shape):
+    data: tuple[_Repository, ...] = ()
+
+
+class _Commit(Shape):
+    id: str
+    timestamp: str | None = None
+
+
+class _Branch(Shape):
+    name: str
+    commit: _Commit
+    protected: bool = False
+
+
+class _Entry(Shape):
+    path: str
+    type: str = ""
+
+
+class _Named(Shape):
+    full_name: str
+
+
+class _Issue(Shape):
+    number: int
+    title: str
+    repository: _Named
+
+
+class _Head(Shape):
+    sha: str
+
+
+class _Request(Shape):
+    mergeable: bool = True
+    head: _Head
+
+
+class _State(Shape):
+    state: str = ""
+
+
+class _Review(Shape):
+    state: str = ""
+    dismissed: bool = False

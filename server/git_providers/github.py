@@ -1,0 +1,288 @@
+"""GitHub, of github.com and of companies."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import SecretStr
+
+from server.git_hosts import Provider
+from server.git_providers.answers import EncodedFile, Nodes, Shape
+from server.git_providers.errors import GitProviderError, MissingError
+from server.git_providers.http import Api, HttpPool, segments
+from server.git_providers.model import Branch, Page, PageWish, Repository, SuggestedTask, TaskType, User
+from server.git_providers.together import what_works
+
+_MAX_ORGANIZATIONS = 10
+_REQUESTS = """query ($login: String!) { user(login: $login) { pullRequests(first: 50, states: [OPEN],
+ orderBy: {field: UPDATED_AT, direction: DESC}) { nodes { number title repository { nameWithOwner } mergeable
+ commits(last: 1) { nodes { commit { statusCheckRollup { state } } } }
+ reviews(last: 20, states: [CHANGES_REQUESTED, COMMENTED]) { nodes { state } } } } } }"""
+_ISSUES = """query ($login: String!) { user(login: $login) { issues(first: 50, states: [OPEN],
+ filterBy: {assignee: $login}, orderBy: {field: UPDATED_AT, direction: DESC}) { nodes { number title
+ repository { nameWithOwner } } } } }"""
+_BRANCHES = """query ($owner: String!, $name: String!, $query: String!, $limit: Int!) {
+ repository(owner: $owner, name: $name) { refs(refPrefix: "refs/heads/", query: $query, first: $limit,
+ orderBy: {field: TAG_COMMIT_DATE, direction: DESC}) { nodes { name target { oid ... on Commit { committedDate } }
+ branchProtectionRule { id } } } } }"""
+
+
+class GitHub:
+    """One account at GitHub; see `GitProvider`."""
+
+    def __init__(self, pool: HttpPool, name: Provider, base: str, token: SecretStr) -> None:
+        self.name = name
+        host = urlsplit(base).netloc
+        if base == "https://github.com" or host.endswith(".ghe.com"):
+            api, self._graphql = f"https://api.{host}", f"https://api.{host}/graphql"
+        else:
+            api, self._graphql = f"{base}/api/v3", f"{base}/api/graphql"
+        headers = {"Authorization": f"Bearer {token.get_secret_value()}", "Accept": "application/vnd.github+json"}
+        self._api = Api(pool, name, api, headers=headers, secret=token)
+
+    async def user(self) -> User:
+        user = (await self._api.get("/user", _User)).data
+        return User(
+            id=str(user.id),
+            login=user.login,
+            avatar_url=user.avatar_url or "",
+            company=user.company,
+            name=user.name,
+            email=user.email,
+        )
+
+    async def installations(self) -> list[str]:
+        try:
+            reply = await self._api.get("/user/installations", _Installations, {"per_page": 100})
+        except MissingError:
+            return []
+        except GitProviderError as error:
+            if error.status == 403:  # only tokens that an app was given have any
+                return []
+            raise
+        return [str(one.id) for one in reply.data.installations]
+
+    async def repositories(self, wish: PageWish, *, sort: str, installation: str | None) -> Page[Repository]:
+        params = {"page": wish.page, "per_page": wish.size}
+        if installation:
+            path = f"/user/installations/{segments(installation)}/repositories"
+            found = await self._api.get(path, _Found, params)
+            items, headers = list(found.data.repositories), found.headers
+        else:
+            by = sort if sort in {"created", "updated", "pushed", "full_name"} else "pushed"
+            listed = await self._api.get("/user/repos", list[_Repository], {**params, "sort": by})
+            items, headers = listed.data, listed.headers
+        return Page([self._told(one) for one in items], link=headers.get("link"))
+
+    async def repository(self, repository: str) -> Repository:
+        return self._told((await self._api.get(f"/repos/{segments(repository)}", _Repository)).data)
+
+    async def search_repositories(self, query: str, *, limit: int, sort: str, order: str) -> list[Repository]:
+        owner, slash, text = query.rpartition("/")
+        if slash:
+            places = [owner.strip("/")]
+        else:
+            user = (await self._api.get("/user", _Owner)).data
+            params: dict[str, Any] = {"per_page": _MAX_ORGANIZATIONS}
+            organizations = (await self._api.get("/user/orgs", list[_Owner], params)).data
+            places = [owner.login for owner in [user, *organizations]]
+        words = " ".join(word for word in text.split() if ":" not in word)  # no qualifiers from outside
+        within = " ".join(f"user:{place}" for place in places if not place.count(" "))
+        by = sort if sort in {"stars", "forks", "updated"} else None
+        params = {"q": f"{words} in:name fork:true {within}".strip(), "per_page": limit, "sort": by}
+        found = await self._api.get("/search/repositories", _Found, {**params, "order": order if by else None})
+        return [self._told(one) for one in found.data.items]
+
+    async def branches(self, repository: str, wish: PageWish) -> Page[Branch]:
+        params = {"page": wish.page, "per_page": wish.size}
+        reply = await self._api.get(f"/repos/{segments(repository)}/branches", list[_Branch], params)
+        branches = [Branch(name=b.name, commit_sha=b.commit.sha, protected=b.protected) for b in reply.data]
+        return Page(branches, link=reply.headers.get("link"))
+
+    async def search_branches(self, repository: str, query: str, *, limit: int) -> list[Branch]:
+        owner, _, name = repository.partition("/")
+        data = await self._api.graphql(
+            self._graphql,
+            _BRANCHES,
+            _RefsData,
+            {"owner": owner, "name": name, "query": query, "limit": limit},
+        )
+        if data.repository is None or data.repository.refs is None:
+            raise MissingError(f"{self.name}: not found")
+        return [
+            Branch(
+                name=ref.name,
+                commit_sha=ref.target.oid,
+                protected=ref.branchProtectionRule is not None,
+                last_push_date=ref.target.committedDate,
+            )
+            for ref in data.repository.refs.nodes
+            if ref.target is not None
+        ]
+
+    async def suggested_tasks(self) -> list[SuggestedTask]:
+        login = (await self._api.get("/user", _User)).data.login
+        questions = (_REQUESTS, _ISSUES)
+        answers = await what_works(
+            self._api.graphql(self._graphql, query, _TasksData, {"login": login}) for query in questions
+        )
+        found: list[tuple[TaskType | None, _Item]] = []
+        for answer in answers:
+            if answer.user is not None:
+                requests, issues = answer.user.pullRequests, answer.user.issues
+                found += [(request.task_type, request) for request in (requests.nodes if requests else ())]
+                found += [("OPEN_ISSUE", issue) for issue in (issues.nodes if issues else ())]
+        return [
+            SuggestedTask(
+                git_provider=self.name,
+                task_type=task_type,
+                repo=item.repository.nameWithOwner,
+                issue_number=item.number,
+                title=item.title,
+            )
+            for task_type, item in found
+            if task_type is not None
+        ]
+
+    async def files(self, repository: str, folder: str) -> list[str]:
+        try:
+            reply = await self._api.get(f"/repos/{segments(repository)}/contents/{segments(folder)}", list[_Entry])
+        except MissingError:
+            return []
+        return [entry.path for entry in reply.data if entry.type == "file"]
+
+    async def file(self, repository: str, path: str) -> str:
+        reply = await self._api.get(f"/repos/{segments(repository)}/contents/{segments(path)}", EncodedFile)
+        return reply.data.text(self.name)
+
+    def _told(self, one: _Repository) -> Repository:
+        kinds: dict[str, Literal["user", "organization"]] = {"User": "user", "Organization": "organization"}
+        return Repository(
+            id=str(one.id),
+            full_name=one.full_name,
+            git_provider=self.name,
+            is_public=not one.private,
+            stargazers_count=one.stargazers_count,
+            pushed_at=one.pushed_at,
+            owner_type=kinds.get(one.owner.type) if one.owner is not None else None,
+            main_branch=one.default_branch,
+        )
+
+
+class _User(Shape):
+    id: int | str
+    login: str
+    avatar_url: str | None = None
+    company: str | None = None
+    name: str | None = None
+    email: str | None = None
+
+
+class _Owner(Shape):
+    login: str = ""
+    type: str = ""
+
+
+class _Repository(Shape):
+    id: int | str
+    full_name: str
+    private: bool = False
+    stargazers_count: int | None = None
+    pushed_at: str | None = None
+    owner: _Owner | None = None
+    default_branch: str | None = None
+
+
+class _Found(Shape):
+    items: tuple[_Repository, ...] = ()
+    repositories: tuple[_Repository, ...] = ()
+
+
+class _Installation(Shape):
+    id: int | str
+
+
+class _Installations(Shape):
+    installations: tuple[_Installation, ...] = ()
+
+
+class _Commit(Shape):
+    sha: str
+
+
+class _Branch(Shape):
+    name: str
+    commit: _Commit
+    protected: bool = False
+
+
+class _Entry(Shape):
+    path: str
+    type: str = ""
+
+
+class _Target(Shape):
+    oid: str
+    committedDate: str | None = None  # noqa: N815 - the names are GraphQL's
+
+
+class _Ref(Shape):
+    name: str
+    target: _Target | None = None
+    branchProtectionRule: dict[str, Any] | None = None  # noqa: N815
+
+
+class _Refs(Shape):
+    refs: Nodes[_Ref] | None = None
+
+
+class _RefsData(Shape):
+    repository: _Refs | None = None
+
+
+class _Named(Shape):
+    nameWithOwner: str  # noqa: N815
+
+
+class _State(Shape):
+    state: str = ""
+
+
+class _CheckedCommit(Shape):
+    statusCheckRollup: _State | None = None  # noqa: N815
+
+
+class _CommitNode(Shape):
+    commit: _CheckedCommit
+
+
+class _Item(Shape):
+    number: int
+    title: str
+    repository: _Named
+
+
+class _Request(_Item):
+    mergeable: str = ""
+    commits: Nodes[_CommitNode] | None = None
+    reviews: Nodes[_State] | None = None
+
+    @property
+    def task_type(self) -> TaskType | None:
+        """The most urgent thing that keeps it from being merged; None: nothing that the user could do."""
+        if self.mergeable == "CONFLICTING":
+            return "MERGE_CONFLICTS"
+        newest = self.commits.nodes[0].commit.statusCheckRollup if self.commits and self.commits.nodes else None
+        if newest is not None and newest.state in {"FAILURE", "ERROR"}:
+            return "FAILING_CHECKS"
+        return "UNRESOLVED_COMMENTS" if self.reviews and self.reviews.nodes else None
+
+
+class _TaskUser(Shape):
+    pullRequests: Nodes[_Request] | None = None  # noqa: N815
+    issues: Nodes[_Item] | None = None
+
+
+class _TasksData(Shape):
+    user: _TaskUser | None = None

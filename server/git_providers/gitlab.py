@@ -1,0 +1,232 @@
+"""GitLab, of gitlab.com and one's own."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+from pydantic import SecretStr
+
+from server.git_hosts import Provider
+from server.git_providers.answers import Nodes, Shape
+from server.git_providers.errors import MissingError
+from server.git_providers.http import Api, HttpPool, segments
+from server.git_providers.model import Branch, Page, PageWish, Repository, SuggestedTask, TaskType, User
+from server.git_providers.together import what_works
+
+_ORDERS = {"pushed": "last_activity_at", "updated": "last_activity_at", "stars": "star_count", "created": "created_at"}
+_REQUESTS = """query { currentUser { authoredMergeRequests(state: opened, sort: UPDATED_DESC, first: 50) { nodes {
+ iid title project { fullPath } conflicts headPipeline { status } resolvableDiscussionsCount
+ resolvedDiscussionsCount } } } }"""
+
+
+class GitLab:
+    """One account at GitLab; see `GitProvider`."""
+
+    def __init__(self, pool: HttpPool, name: Provider, base: str, token: SecretStr) -> None:
+        self.name = name
+        self._graphql = f"{base}/api/graphql"
+        headers = {"Authorization": f"Bearer {token.get_secret_value()}"}
+        self._api = Api(pool, name, f"{base}/api/v4", headers=headers, secret=token)
+
+    async def user(self) -> User:
+        user = (await self._api.get("/user", _User)).data
+        return User(
+            id=str(user.id),
+            login=user.username,
+            avatar_url=user.avatar_url or "",
+            company=user.organization or None,
+            name=user.name,
+            email=user.email or None,
+        )
+
+    async def installations(self) -> list[str]:
+        return []
+
+    async def repositories(self, wish: PageWish, *, sort: str, installation: str | None) -> Page[Repository]:
+        order = _ORDERS.get(sort, "last_activity_at")
+        params = {"membership": "true", "order_by": order, "sort": "desc", "page": wish.page, "per_page": wish.size}
+        reply = await self._api.get("/projects", list[_Project], params)
+        return Page([self._told(one) for one in reply.data], link=reply.headers.get("link"), total=reply.total)
+
+    async def repository(self, repository: str) -> Repository:
+        return self._told((await self._api.get(_project(repository), _Project)).data)
+
+    async def search_repositories(self, query: str, *, limit: int, sort: str, order: str) -> list[Repository]:
+        params = {
+            "search": query,
+            "search_namespaces": "true",
+            "membership": "true",
+            "order_by": _ORDERS.get(sort),
+            "sort": order,
+            "per_page": limit,
+        }
+        return [self._told(one) for one in (await self._api.get("/projects", list[_Project], params)).data]
+
+    async def branches(self, repository: str, wish: PageWish) -> Page[Branch]:
+        return await self._branches(repository, {"page": wish.page, "per_page": wish.size})
+
+    async def search_branches(self, repository: str, query: str, *, limit: int) -> list[Branch]:
+        return (await self._branches(repository, {"search": query, "per_page": limit})).items
+
+    async def _branches(self, repository: str, params: dict[str, Any]) -> Page[Branch]:
+        reply = await self._api.get(f"{_project(repository)}/repository/branches", list[_Branch], params)
+        branches = [
+            Branch(
+                name=one.name,
+                commit_sha=one.commit.id,
+                protected=one.protected,
+                last_push_date=one.commit.committed_date,
+            )
+            for one in reply.data
+        ]
+        return Page(branches, link=reply.headers.get("link"), total=reply.total)
+
+    async def suggested_tasks(self) -> list[SuggestedTask]:
+        lists = await what_works([self._requests(), self._issues()])
+        return [task for tasks in lists for task in tasks]
+
+    async def _requests(self) -> list[SuggestedTask]:
+        data = await self._api.graphql(self._graphql, _REQUESTS, _TasksData, {})
+        nodes = data.currentUser.authoredMergeRequests.nodes if data.currentUser is not None else ()
+        return [
+            SuggestedTask(
+                git_provider=self.name,
+                task_type=task_type,
+                repo=one.project.fullPath,
+                issue_number=one.iid,
+                title=one.title,
+            )
+            for one in nodes
+            if (task_type := one.task_type) is not None
+        ]
+
+    async def _issues(self) -> list[SuggestedTask]:
+        params = {"scope": "assigned_to_me", "state": "opened", "order_by": "updated_at", "per_page": 50}
+        return [
+            SuggestedTask(
+                git_provider=self.name,
+                task_type="OPEN_ISSUE",
+                repo=one.references.full.rpartition("#")[0],
+                issue_number=one.iid,
+                title=one.title,
+            )
+            for one in (await self._api.get("/issues", list[_Issue], params)).data
+        ]
+
+    async def files(self, repository: str, folder: str) -> list[str]:
+        try:
+            params = {"path": folder.strip("/"), "per_page": 100}
+            reply = await self._api.get(f"{_project(repository)}/repository/tree", list[_Entry], params)
+        except MissingError:
+            return []
+        return [entry.path for entry in reply.data if entry.type == "blob"]
+
+    async def file(self, repository: str, path: str) -> str:
+        segments(path)  # there can be none of an odd name
+        address = f"{_project(repository)}/repository/files/{quote(path.strip('/'), safe='')}/raw"
+        return await self._api.text(address, {"ref": "HEAD"})
+
+    def _told(self, one: _Project) -> Repository:
+        kind = one.namespace.kind if one.namespace is not None else ""
+        return Repository(
+            id=str(one.id),
+            full_name=one.path_with_namespace,
+            git_provider=self.name,
+            is_public=one.visibility == "public",
+            stargazers_count=one.star_count,
+            pushed_at=one.last_activity_at,
+            owner_type="organization" if kind == "group" else "user" if kind == "user" else None,
+            main_branch=one.default_branch,
+        )
+
+
+def _project(repository: str) -> str:
+    """The path of a project; its name is one part of it."""
+    segments(repository)
+    return f"/projects/{quote(repository.strip('/'), safe='')}"
+
+
+class _User(Shape):
+    id: int | str
+    username: str
+    name: str | None = None
+    email: str | None = None
+    avatar_url: str | None = None
+    organization: str | None = None
+
+
+class _Namespace(Shape):
+    kind: str = ""
+
+
+class _Project(Shape):
+    id: int | str
+    path_with_namespace: str
+    visibility: str = ""
+    star_count: int | None = None
+    last_activity_at: str | None = None
+    default_branch: str | None = None
+    namespace: _Namespace | None = None
+
+
+class _Commit(Shape):
+    id: str
+    committed_date: str | None = None
+
+
+class _Branch(Shape):
+    name: str
+    commit: _Commit
+    protected: bool = False
+
+
+class _Entry(Shape):
+    path: str
+    type: str = ""
+
+
+class _References(Shape):
+    full: str
+
+
+class _Issue(Shape):
+    iid: int
+    title: str
+    references: _References
+
+
+class _Path(Shape):
+    fullPath: str  # noqa: N815 - GraphQL's names
+
+
+class _Pipeline(Shape):
+    status: str = ""
+
+
+class _Request(Shape):
+    iid: int
+    title: str
+    project: _Path
+    conflicts: bool = False
+    headPipeline: _Pipeline | None = None  # noqa: N815
+    resolvableDiscussionsCount: int | None = None  # noqa: N815
+    resolvedDiscussionsCount: int | None = None  # noqa: N815
+
+    @property
+    def task_type(self) -> TaskType | None:
+        """The most urgent thing that keeps it from being merged; None: nothing that the user could do."""
+        if self.conflicts:
+            return "MERGE_CONFLICTS"
+        if self.headPipeline is not None and self.headPipeline.status == "FAILED":
+            return "FAILING_CHECKS"
+        is_open = (self.resolvableDiscussionsCount or 0) > (self.resolvedDiscussionsCount or 0)
+        return "UNRESOLVED_COMMENTS" if is_open else None
+
+
+class _CurrentUser(Shape):
+    authoredMergeRequests: Nodes[_Request]  # noqa: N815
+
+
+class _TasksData(Shape):
+    currentUser: _CurrentUser | None = None  # noqa: N815

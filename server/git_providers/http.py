@@ -1,0 +1,221 @@
+"""Requests to providers: bounded in time, size and number of attempts; the only module here that knows the library."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote, urljoin, urlsplit
+
+from pydantic import SecretStr
+
+from server.git_providers.answers import Answer, GraphQl, Reply, message, read, validated, wished_wait
+from server.git_providers.errors import GitProviderError, MissingError, RateLimitedError, TokenRefusedError
+
+if TYPE_CHECKING:
+    import httpx
+
+T = TypeVar("T")
+
+LIMIT_SECONDS = 20.0
+"""Bound on one request with all its attempts."""
+
+ATTEMPTS = 3
+MAX_BYTES = 8 * 1024 * 1024
+_MAX_WAIT = 2.0
+"""A provider that wants a longer pause than this is not waited for; its user is told."""
+_MAX_REDIRECTS = 3
+_MAX_CONNECTIONS = 20
+_MAX_MESSAGE = 300
+_PASSING = frozenset({502, 503, 504})
+
+
+class HttpPool:
+    """The connections to all providers; the library is loaded, and the pool made, with the first request."""
+
+    def __init__(self, *, pause_seconds: float = 0.2) -> None:
+        self.pause_seconds = pause_seconds
+        """The pause before the second attempt; it doubles with each."""
+        self._client: httpx.AsyncClient | None = None
+
+    def client(self) -> httpx.AsyncClient:
+        """The library's client. It follows no redirect and keeps no cookie between users."""
+        if self._client is None:
+            import httpx  # a fifth of a second that a server without such accounts need not spend
+
+            self._client = httpx.AsyncClient(
+                timeout=httpx.Timeout(10.0, connect=5.0),
+                limits=httpx.Limits(max_connections=_MAX_CONNECTIONS, keepalive_expiry=30.0),
+                headers={"User-Agent": "drydock"},
+                follow_redirects=False,
+            )
+        return self._client
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        if self._client is not None:
+            await self._client.aclose()
+            self._client = None
+
+
+class Api:
+    """The API of one provider with one token. All requests only read, so each of them may be sent again.
+
+    `base` is its address without a slash at the end; paths are added to it. `secret` is taken out of what the provider
+    says before that is shown to anybody. `signs_in`: it answers a refused token with its page for signing in.
+    """
+
+    def __init__(
+        self,
+        pool: HttpPool,
+        provider: str,
+        base: str,
+        *,
+        headers: Mapping[str, str],
+        secret: SecretStr,
+        signs_in: bool = False,
+    ) -> None:
+        self.provider = provider
+        self.base = base
+        self._pool = pool
+        self._headers = headers
+        self._signs_in = signs_in
+        self._secret = secret.get_secret_value()
+
+    async def get(self, path: str, kind: type[T], params: Mapping[str, Any] | None = None) -> Reply[T]:
+        """What is at `path`, as a `kind`; parameters that are None are left out.
+
+        Raises:
+            GitProviderError: it cannot be had, see `GitProvider`.
+        """
+        answer = await self._answer("GET", self.base + path, params=_given(params))
+        return Reply(read(kind, answer.body, self.provider), answer.headers)
+
+    async def text(self, path: str, params: Mapping[str, Any] | None = None) -> str:
+        """The text that is at `path`.
+
+        Raises:
+            GitProviderError: as `get`.
+        """
+        return (await self._answer("GET", self.base + path, params=_given(params))).body.decode("utf-8", "replace")
+
+    async def graphql(self, address: str, query: str, kind: type[T], variables: Mapping[str, Any]) -> T:
+        """The ``data`` of a GraphQL query that changes nothing; parts that the provider refuses are null.
+
+        Raises:
+            GitProviderError: as `get`; also when it answers with errors and no data.
+        """
+        answer = await self._answer("POST", address, json={"query": query, "variables": dict(variables)})
+        reply = read(GraphQl, answer.body, self.provider)
+        if reply.data is None or (reply.errors and not any(reply.data.values())):
+            if any(error.type == "NOT_FOUND" for error in reply.errors):
+                raise MissingError(f"{self.provider}: not found")
+            said = self._clean("; ".join(error.message for error in reply.errors) or "no data")
+            raise GitProviderError(f"{self.provider} cannot answer: {said}")
+        return validated(kind, reply.data, self.provider)
+
+    async def _answer(self, method: str, address: str, **content: Any) -> Answer:
+        try:
+            async with asyncio.timeout(LIMIT_SECONDS):
+                return await self._attempts(method, address, content)
+        except TimeoutError as error:
+            raise GitProviderError(f"{self.provider} did not answer within {LIMIT_SECONDS:g} seconds") from error
+
+    async def _attempts(self, method: str, address: str, content: dict[str, Any]) -> Answer:
+        pause = self._pool.pause_seconds
+        for attempt in range(1, ATTEMPTS + 1):
+            is_last = attempt == ATTEMPTS
+            try:
+                answer = await self._follow(method, address, content)
+            except _LostError as error:
+                if is_last:
+                    raise GitProviderError(
+                        f"{self.provider} cannot be reached at {_origin(address)}: {error}"
+                    ) from error
+                answer = None
+            if answer is not None and (is_last or answer.status not in _PASSING):
+                wait = wished_wait(answer)
+                if wait is None:
+                    self._check(answer)
+                    return answer
+                if is_last or wait.seconds is None or wait.seconds > _MAX_WAIT:
+                    raise RateLimitedError(self.provider, wait.seconds)
+                pause = max(pause, wait.seconds)
+            await asyncio.sleep(pause)
+            pause *= 2
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _follow(self, method: str, address: str, content: dict[str, Any]) -> Answer:
+        """The answer, also of a repository that was renamed; the token never goes to another origin."""
+        for _ in range(_MAX_REDIRECTS):
+            answer = await self._send(method, address, content)
+            target = urljoin(address, answer.headers.get("location", ""))
+            if answer.status not in {301, 302, 307, 308} or _origin(target) != _origin(address):
+                return answer
+            address, content = target, {key: value for key, value in content.items() if key != "params"}
+        return answer
+
+    async def _send(self, method: str, address: str, content: dict[str, Any]) -> Answer:
+        client = self._pool.client()
+        import httpx
+
+        try:
+            async with client.stream(method, address, headers=self._headers, **content) as response:
+                body = bytearray()
+                async for part in response.aiter_bytes():
+                    body += part
+                    if len(body) > MAX_BYTES:
+                        raise GitProviderError(f"{self.provider} answers with more than {MAX_BYTES} bytes")
+                return Answer(response.status_code, {k.lower(): v for k, v in response.headers.items()}, bytes(body))
+        except httpx.InvalidURL as error:
+            raise GitProviderError(f"{self.provider}: its host is no address") from error
+        except httpx.HTTPError as error:
+            raise _LostError(self._clean(str(error)) or type(error).__name__) from error
+        finally:
+            client.cookies.clear()
+
+    def _check(self, answer: Answer) -> None:
+        status = answer.status
+        if status == 401:
+            raise TokenRefusedError(self.provider)
+        if status in {404, 410}:
+            raise MissingError(f"{self.provider}: not found")
+        if self._signs_in and (status == 203 or 300 <= status < 400):
+            raise TokenRefusedError(self.provider)
+        if 300 <= status < 400:
+            target = _origin(self._clean(answer.headers.get("location", "")))
+            raise GitProviderError(f"{self.provider} sends elsewhere, to {target}: is that its host?")
+        if status >= 400:
+            said = self._clean(message(answer.body))
+            raise GitProviderError(f"{self.provider} answers {status}{f': {said}' if said else ''}", status=status)
+
+    def _clean(self, text: str) -> str:
+        for part in {self._secret, *self._secret.split(":", 1)}:
+            if len(part) > 3:
+                text = text.replace(part, "***")
+        return " ".join(text.split())[:_MAX_MESSAGE]
+
+
+def segments(path: str) -> str:
+    """A path of a repository, folder or file for an address.
+
+    Raises:
+        MissingError: there can be none of this name.
+    """
+    parts = path.strip("/").split("/")
+    if any(part in {"", ".", ".."} or not part.isprintable() for part in parts):
+        raise MissingError(f"not found: {path[:200]!r}")
+    return "/".join(quote(part, safe="") for part in parts)
+
+
+class _LostError(Exception):
+    """The connection failed; another attempt may not."""
+
+
+def _given(params: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {name: value for name, value in (params or {}).items() if value is not None}
+
+
+def _origin(address: str) -> str:
+    split = urlsplit(address)
+    return f"{split.scheme}://{split.netloc}"

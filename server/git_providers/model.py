@@ -1,0 +1,104 @@
+"""What providers tell, in the protocol's form (wire-protocol 4.8)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+from server.git_hosts import Provider
+
+T = TypeVar("T")
+
+TaskType = Literal["MERGE_CONFLICTS", "FAILING_CHECKS", "UNRESOLVED_COMMENTS", "OPEN_ISSUE"]
+
+
+class _Told(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class User(_Told):
+    """Whose token it is."""
+
+    id: str
+    login: str
+    avatar_url: str
+    company: str | None = None
+    name: str | None = None
+    email: str | None = None
+
+
+class Repository(_Told):
+    """A repository; `link_header` is the same on all of one page and says whether there is another."""
+
+    id: str
+    full_name: str
+    git_provider: Provider
+    is_public: bool
+    stargazers_count: int | None = None
+    link_header: str | None = None
+    pushed_at: str | None = None
+    owner_type: Literal["user", "organization"] | None = None
+    main_branch: str | None = None
+
+
+class Branch(_Told):
+    """A branch and its newest commit."""
+
+    name: str
+    commit_sha: str
+    protected: bool
+    last_push_date: str | None = None
+
+
+class SuggestedTask(_Told):
+    """Work that waits for the user: a request of theirs that needs a hand, or an issue that they were given."""
+
+    git_provider: Provider
+    task_type: TaskType
+    repo: str
+    issue_number: int
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """A part of a list."""
+
+    items: list[T]
+    link: str | None = None
+    """A Link header that says with ``rel="next"`` whether there is more."""
+    total: int | None = None
+    """How many there are in all, where the provider says so."""
+
+    @property
+    def has_next(self) -> bool:
+        """Whether there is another page."""
+        return self.link is not None and 'rel="next"' in self.link
+
+
+@dataclass(frozen=True, slots=True)
+class PageWish:
+    """Which part of a list is wanted: the number of the page, from 1, and how many a page has."""
+
+    page: int
+    size: int
+
+    @property
+    def start(self) -> int:
+        """How many come before it."""
+        return (self.page - 1) * self.size
+
+
+def next_link(address: str, page: int) -> str:
+    """A Link header that names the page after `page`, for providers that say it in another way."""
+    return f'<{address}?page={page + 1}>; rel="next"'
+
+
+def sliced(items: list[T], wish: PageWish, address: str) -> Page[T]:
+    """A page of a list that a provider only gives as a whole."""
+    end = wish.start + wish.size
+    return Page(
+        items[wish.start : end], link=next_link(address, wish.page) if end < len(items) else None, total=len(items)
+    )

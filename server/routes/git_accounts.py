@@ -1,0 +1,150 @@
+"""What a user has at git providers (wire-protocol 4.8). Errors are JSON strings: 401 without a good token, else 500."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query
+from pydantic import BaseModel
+
+from agent_core.events.event import utc_now
+from server.dependencies import IdentityDependency, ServicesDependency
+from server.errors import ReplyError
+from server.git_hosts import Provider
+from server.git_providers.accounts import GitAccounts
+from server.git_providers.errors import TokenMissingError
+from server.git_providers.microagents import Microagent, list_microagents, read_microagent
+from server.git_providers.model import Branch, PageWish, Repository, SuggestedTask, User
+from server.routes.json_route import JsonRoute
+from server.wire.envelope import wire_time
+
+router = APIRouter(prefix="/api/user", route_class=JsonRoute)
+
+WITH_INSTALLATIONS = frozenset({"github", "bitbucket", "azure_devops"})
+
+PageNumber = Annotated[int, Query(ge=1, le=100_000)]
+PageSize = Annotated[int, Query(ge=1, le=100)]
+Name = Annotated[str, Query(max_length=500)]
+
+
+class BranchesPage(BaseModel):
+    """A page of branches."""
+
+    branches: list[Branch]
+    has_next_page: bool
+    current_page: int
+    per_page: int
+    total_count: int | None
+
+
+class MicroagentEntry(BaseModel):
+    """A microagent in a list; `created_at` is the time of the answer, since providers know no other without asking."""
+
+    name: str
+    path: str
+    created_at: str
+
+
+async def _accounts(services: ServicesDependency, identity: IdentityDependency) -> GitAccounts:
+    accounts = services.git.accounts(await services.database.settings.get(identity.user_id))
+    if not accounts:
+        raise TokenMissingError
+    return accounts
+
+
+AccountsDependency = Annotated[GitAccounts, Depends(_accounts)]
+
+
+@router.get("/info")
+async def read_user(accounts: AccountsDependency) -> User:
+    """Who the user is at the first provider that says so."""
+    return await accounts.user()
+
+
+@router.get("/installations")
+async def list_installations(provider: Provider, accounts: AccountsDependency) -> list[str]:
+    """What repositories can be listed by: installations of GitHub, workspaces of Bitbucket."""
+    if provider not in WITH_INSTALLATIONS:
+        raise ReplyError(400, f"Provider {provider} doesn't support installations")
+    return await accounts.account(provider).installations()
+
+
+@router.get("/repositories")
+async def list_repositories(
+    accounts: AccountsDependency,
+    sort: Name = "pushed",
+    selected_provider: Provider | None = None,
+    page: PageNumber = 1,
+    per_page: PageSize = 30,
+    installation_id: Name | None = None,
+) -> list[Repository]:
+    """A page of the repositories at one provider, or the latest ones at all of them."""
+    wish = PageWish(page, per_page)
+    return await accounts.repositories(selected_provider, wish, sort=sort, installation=installation_id)
+
+
+@router.get("/search/repositories")
+async def search_repositories(
+    query: Name,
+    accounts: AccountsDependency,
+    per_page: PageSize = 5,
+    sort: Name = "stars",
+    order: Annotated[str, Query(pattern="^(asc|desc)$")] = "desc",
+    selected_provider: Provider | None = None,
+) -> list[Repository]:
+    """The user's repositories with this in their names, or the one that a web page's address is of."""
+    return await accounts.search_repositories(selected_provider, query, limit=per_page, sort=sort, order=order)
+
+
+@router.get("/search/branches")
+async def search_branches(
+    repository: Name,
+    query: Name,
+    accounts: AccountsDependency,
+    per_page: PageSize = 30,
+    selected_provider: Provider | None = None,
+) -> list[Branch]:
+    """The branches of a repository with this in their names."""
+    return await accounts.of_repository(
+        selected_provider, repository, lambda one: one.search_branches(repository, query, limit=per_page)
+    )
+
+
+@router.get("/repository/branches")
+async def list_branches(
+    repository: Name,
+    accounts: AccountsDependency,
+    page: PageNumber = 1,
+    per_page: PageSize = 30,
+    selected_provider: Provider | None = None,
+) -> BranchesPage:
+    """A page of the branches of a repository."""
+    wish = PageWish(page, per_page)
+    found = await accounts.of_repository(selected_provider, repository, lambda one: one.branches(repository, wish))
+    return BranchesPage(
+        branches=found.items,
+        has_next_page=found.has_next,
+        current_page=page,
+        per_page=per_page,
+        total_count=found.total,
+    )
+
+
+@router.get("/suggested-tasks")
+async def list_suggested_tasks(accounts: AccountsDependency) -> list[SuggestedTask]:
+    """What waits for the user at all providers."""
+    return await accounts.suggested_tasks()
+
+
+@router.get("/repository/{repository:path}/microagents")
+async def list_repository_microagents(repository: str, accounts: AccountsDependency) -> list[MicroagentEntry]:
+    """The microagents that are files of a repository's main branch."""
+    found = await accounts.of_repository(None, repository, lambda one: list_microagents(one, repository))
+    now = wire_time(utc_now())
+    return [MicroagentEntry(name=one.name, path=one.path, created_at=now) for one in found]
+
+
+@router.get("/repository/{repository:path}/microagents/content")
+async def read_repository_microagent(repository: str, file_path: Name, accounts: AccountsDependency) -> Microagent:
+    """One of them."""
+    return await accounts.of_repository(None, repository, lambda one: read_microagent(one, repository, file_path))

@@ -1,0 +1,135 @@
+"""Providers that fail, are slow to recover, limit their clients, or answer with something else."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from server.git_providers import accounts as accounts_module
+from server.git_providers.accounts import GitAccess
+from server.git_providers.http import HttpPool
+from tests.contract.rest.conftest import MakeServer, Server
+from tests.contract.rest.played.github import PlayedGitHub
+from tests.contract.rest.played.provider import Told
+from tests.contract.rest.played.world import TOKEN
+from tests.contract.rest.test_git_accounts import store
+
+
+@pytest.fixture
+async def github() -> AsyncIterator[PlayedGitHub]:
+    async with PlayedGitHub() as provider:
+        assert isinstance(provider, PlayedGitHub)
+        yield provider
+
+
+@pytest.fixture
+async def asking(make_server: MakeServer, github: PlayedGitHub) -> AsyncIterator[Server]:
+    """A server whose second attempts come at once."""
+    async with make_server() as server:
+        object.__setattr__(server.app.services, "git", GitAccess({}, HttpPool(pause_seconds=0.001)))
+        await store(server, github=github)
+        github.asked.clear()
+        yield server
+        await server.app.services.git.aclose()
+
+
+INFO = "/api/user/info"
+
+
+async def test_a_failure_that_may_pass_is_tried_again(asking: Server, github: PlayedGitHub) -> None:
+    for failure in (None, Told("", 502), Told("", 503), Told("slow", 429, {"Retry-After": "0"})):
+        github.failures = [failure, failure]
+        assert (await asking.get(INFO)).json()["login"] == "ann", failure
+        assert len(github.asked) == 3, failure
+        github.asked.clear()
+
+
+async def test_a_failure_of_a_provider_is_a_500_with_its_reason_and_without_the_token(
+    asking: Server, github: PlayedGitHub, caplog: pytest.LogCaptureFixture
+) -> None:
+    cases: list[tuple[list[Told | None], str]] = [
+        ([Told("", 503)] * 3, "github answers 503"),
+        ([None] * 3, "github cannot be reached at http://127.0.0.1:"),
+        ([Told({"message": f"the token {TOKEN} is too young"}, 500)], "github answers 500: the token *** is too young"),
+        ([Told({"message": "Resource not accessible"}, 403)], "github answers 403: Resource not accessible"),
+        ([Told("<html>", 200)], "github answers with something that is no JSON"),
+        ([Told({"login": "ann"})], "github answers in an unknown form: id: Field required"),
+        ([Told([])], "github answers in an unknown form"),
+        ([Told("", 302, {"Location": "https://sso.example.com/x"})], "github sends elsewhere, to https://sso.example"),
+        ([Told("x" * (8 * 1024 * 1024 + 1))], "github answers with more than"),
+    ]
+    for failures, says in cases:
+        github.asked.clear()
+        github.failures = list(failures)
+        response = await asking.get(INFO)
+        assert response.status_code == 500, says
+        assert says in response.json()
+        assert len(github.asked) == len(failures), says
+        assert TOKEN not in response.text + caplog.text
+
+
+async def test_a_provider_that_wants_to_be_left_alone_is_and_the_user_is_told(
+    asking: Server, github: PlayedGitHub
+) -> None:
+    cases: list[tuple[Told, str | None]] = [
+        (Told({"message": "slow down"}, 429, {"Retry-After": "60"}), "60"),
+        (Told({"message": "secondary limit"}, 403, {"Retry-After": "30"}), "30"),
+        (Told({"message": "API rate limit exceeded"}, 403, {"X-RateLimit-Remaining": "0"}), None),
+        (Told({"message": "slow down"}, 429, {"Retry-After": "Sun, 22 Nov 2026 01:00:00 GMT"}), None),
+    ]
+    for limit, after in cases:
+        github.asked.clear()
+        github.failures = [limit]
+        response = await asking.get(INFO)
+        assert response.status_code == 500
+        assert response.json().startswith("github API rate limit exceeded; try again ")
+        assert response.headers.get("retry-after") == after
+        assert len(github.asked) == 1
+
+
+async def test_a_renamed_repository_is_found_and_another_origin_never_gets_the_token(
+    asking: Server, github: PlayedGitHub
+) -> None:
+    moved = "/api/v3/repos/ann/boat/branches"
+    github.failures = [Told("", 301, {"Location": f"{github.origin}{moved}"})]
+    found = await asking.get("/api/user/repository/branches?repository=ann/ship")
+    assert found.json()["branches"][0]["name"] == "main"
+    async with PlayedGitHub() as other:
+        github.failures = [Told("", 301, {"Location": f"{other.origin}{moved}"})]
+        response = await asking.get("/api/user/repository/branches?repository=ann/ship")
+        assert response.status_code == 500
+        assert other.asked == []
+    github.failures = [Told("", 302, {"Location": moved})] * 9
+    assert (await asking.get("/api/user/repository/branches?repository=ann/ship")).status_code == 500
+
+
+async def test_an_error_of_graphql_without_data_is_told_and_one_part_that_fails_hides_no_other(
+    asking: Server, github: PlayedGitHub
+) -> None:
+    path = "/api/user/search/branches?repository=ann/boat&query=x"
+    github.failures = [Told({"data": None, "errors": [{"message": "Something went wrong"}]})]
+    response = await asking.get(path)
+    assert (response.status_code, response.json()) == (500, "github cannot answer: Something went wrong")
+    github.failures = [Told({"data": {"repository": None}, "errors": [{"type": "NOT_FOUND", "message": "none"}]})]
+    response = await asking.get(path)
+    assert (response.status_code, response.json()) == (401, "Unable to access repo ann/boat")
+    user = github.user(None)  # type: ignore[arg-type] # the same for every request
+    github.failures = [user, Told({"data": None, "errors": [{"message": "Resource not accessible"}]})]
+    assert (await asking.get("/api/user/suggested-tasks")).json() != []
+
+
+async def test_a_provider_that_does_not_answer_refuses_no_token(
+    make_server: MakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accounts_module, "CHECK_SECONDS", 0.05)
+    async with PlayedGitHub() as provider, make_server() as server:
+        provider.failures = [Told("", 503)] * 9
+        await store(server, github=provider)
+
+
+async def test_a_name_that_can_be_no_repository_is_not_asked_for(asking: Server, github: PlayedGitHub) -> None:
+    for name in ("..", "ann/..", "ann/../boat", "ann//boat", "ann/b\x07at"):
+        response = await asking.get("/api/user/repository/branches", params={"repository": name})
+        assert (response.status_code, response.json()) == (401, f"Unable to access repo {name}")
+    assert github.asked == []
