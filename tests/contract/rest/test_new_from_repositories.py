@@ -94,7 +94,7 @@ async def test_a_suggested_task_becomes_the_first_message(make_server: MakeServe
         first = next(one for one in await server.events(made) if one.get("action") == "message")
         assert first["source"] == "user"
         content = first["args"]["content"]
-        assert f"The {words} of the repository ann/boat (New sail) " in content
+        assert f"{words} of the repository ann/boat (New sail) " in content
         assert (
             "Ask the API of GitLab about it; the token for that is in the environment variable GITLAB_TOKEN." in content
         )
