@@ -20,6 +20,7 @@ from agent_core.memory.condensers.masking import BrowserOutputCondenser, Observa
 from agent_core.memory.condensers.presets import get_default_condenser
 from agent_core.memory.condensers.summarizing import LLMSummarizingCondenser
 from agent_core.memory.condensers.window import ConversationWindowCondenser
+from agent_core.memory.digest import shortened
 from agent_core.memory.view import View
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import Turn, fail
@@ -267,3 +268,12 @@ def test_the_default_answers_requests_first_then_leaves_out_old_pages_then_sums_
     assert isinstance(longer, PipelineCondenser)
     assert isinstance(longer.condensers[2], LLMSummarizingCondenser)
     assert longer.condensers[2].max_size == 200
+
+
+@pytest.mark.parametrize("limit", [20, 50, 51, 99])
+def test_a_long_text_is_cut_in_its_middle(limit: int) -> None:
+    text = "a" * 50 + "b" * 50
+    short = shortened(text, limit)
+    assert len(short) == limit
+    assert 0 <= short.count("a") - short.count("b") <= 1 + "\n[… cut …]\n".count("a")
+    assert (short[0], short[-1]) == ("a", "b")

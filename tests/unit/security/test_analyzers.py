@@ -100,9 +100,10 @@ def test_the_models_own_word_is_taken_by_the_analyzer_for_it(risk: SecurityRisk)
     assert LLMSecurityAnalyzer().security_risk(command("ls", security_risk=risk)) is risk
 
 
-def test_an_analyzer_that_fails_counts_as_high_for_that_action_alone() -> None:
+def test_an_analyzer_that_fails_counts_as_high_for_that_action_alone(caplog: pytest.LogCaptureFixture) -> None:
     first, second = command("ls"), command("pwd")
     assert FailingAnalyzer().analyze_pending_actions([first, second]) == [(first, "HIGH"), (second, "HIGH")]
+    assert "FailingAnalyzer failed on a call of terminal; it counts as HIGH" in caplog.text
     assert LLMSecurityAnalyzer().analyze_pending_actions([first]) == [(first, "UNKNOWN")]
     assert LLMSecurityAnalyzer().analyze_pending_actions([]) == []
 

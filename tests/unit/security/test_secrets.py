@@ -178,3 +178,9 @@ async def test_a_value_is_looked_up_at_its_server_which_alone_is_sent_the_header
 def test_only_complete_web_addresses_can_be_looked_up(url: str) -> None:
     with pytest.raises(ValidationError, match="http"):
         LookupSecret(url=url)
+
+
+def test_a_stored_source_has_no_value_in_it_not_even_a_masked_one() -> None:
+    assert StaticSecret(secret=SecretStr("swordfish"), description="d").model_dump_json() == '{"description":"d"}'
+    looked_up = LookupSecret(url="https://vault.example/x", headers={"X-Key": SecretStr("swordfish")})
+    assert looked_up.model_dump_json() == '{"url":"https://vault.example/x","description":""}'

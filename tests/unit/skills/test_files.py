@@ -146,3 +146,8 @@ def test_a_header_may_be_nested_so_deeply_and_no_more_whatever_stands_before() -
 def test_a_key_without_a_value_counts_as_left_out() -> None:
     skill = skill_from_text("a.md", "---\nname:\nversion:\ndescription:\nmetadata:\ntriggers:\n---\nText.")
     assert (skill.name, skill.version, skill.description, skill.trigger) == ("a", "1.0.0", None, None)
+
+
+def test_what_is_wrong_with_a_header_is_said_with_its_line_in_the_file() -> None:
+    with pytest.raises(SkillValidationError, match=r"a\.md: its header is no valid YAML in line 3: "):
+        skill_from_text("a.md", "---\nname: a\nversion: @\n---\nText")
