@@ -105,10 +105,20 @@ async def _invalid(request: Request, error: Exception) -> Response:
     return JSONResponse({"detail": jsonable_encoder(problems)}, 422)
 
 
+_FIXES: Final = {
+    "missing": "send it",
+    "extra_forbidden": "leave it out, or look at its spelling",
+    "model_attributes_type": "send a JSON object with its fields",
+    "dict_type": "send a JSON object with its fields",
+}
+"""What to do, for the problems of which the library's own words say only what is wrong; the others name what may be."""
+
+
 def _problem(error: Mapping[str, Any]) -> str:
     if error["type"] == "json_invalid":
         return f"the body is no valid JSON: {error['ctx']['error']}"
-    return str(error["msg"])
+    fix = _FIXES.get(error["type"])
+    return f"{error['msg']}: {fix}" if fix is not None else str(error["msg"])
 
 
 async def _answer_refused(request: Request, error: Exception) -> Response:

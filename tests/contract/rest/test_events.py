@@ -195,7 +195,7 @@ async def test_what_the_page_asks_when_it_opens_a_conversation(server: Server, c
 
 async def test_changes_in_the_workspaces_repository_are_listed(server: Server, conversation_id: str) -> None:
     async def status(call: FakeCall) -> FakeAnswer:
-        assert call.args == {"directory": ""}
+        assert call.args == {"directory": "", "since": "commit"}
         changes = [{"status": "M", "path": "a.py"}, {"status": "A", "path": "b.py"}]
         return {"repositories": [{"path": "", "changes": changes}], "errors": []}
 

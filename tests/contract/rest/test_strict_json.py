@@ -48,6 +48,30 @@ async def test_json_under_another_name_is_told_the_right_one(server: Server) -> 
         assert "Content-Type: application/json" in response.text
 
 
+async def test_a_wrong_field_is_named_with_its_problem_and_what_to_do(make_server: MakeServer) -> None:
+    cases: list[tuple[str, object, list[str], str]] = [
+        ("", {"initial_user_mgs": "x"}, ["body", "initial_user_mgs"], "look at its spelling"),
+        ("", {"initial_user_msg": 5}, ["body", "initial_user_msg"], "valid string"),
+        ("", {"git_provider": "gitub"}, ["body", "git_provider"], "'github', 'gitlab'"),
+        ("", {"repository": "x" * 501}, ["body", "repository"], "at most 500 characters"),
+        ("", {"suggested_task": []}, ["body", "suggested_task"], "send a JSON object"),
+        ("/c/message", {}, ["body", "message"], "send it"),
+    ]
+    async with make_server(allow_set_conversation_id=True) as server:
+        await server.create(conversation_id="c")
+        for path, body, place, fix in cases:
+            response = await server.post(f"/api/conversations{path}", json=body)
+            (problem,) = response.json()["detail"]
+            assert (response.status_code, problem["loc"]) == (422, place)
+            assert fix in problem["msg"], (body, problem)
+        asked = await server.get("/api/conversations/c/select-file")
+        assert asked.json()["detail"][0] == {
+            "type": "missing",
+            "loc": ["query", "file"],
+            "msg": "Field required: send it",
+        }
+
+
 async def test_a_message_over_the_limit_is_refused_over_http_too(make_server: MakeServer) -> None:
     long = "x" * 2000
     async with make_server(allow_set_conversation_id=True, max_message_bytes=1024) as server:
