@@ -76,7 +76,9 @@ class HostilePagesContract:
         assert "kept showing dialogs; its tab was closed" in told
         assert "Title: Boats" in await web.look()
 
-    async def test_a_link_for_another_program_is_told_and_leaves_the_page_usable(self, web: BrowserKit) -> None:
+    async def test_links_for_other_programs_empty_pages_and_no_addresses_are_told_in_words(
+        self, web: BrowserKit
+    ) -> None:
         await web.go("/outward")
         told = await web.click('link "Call"')
         assert "It leads to tel:+123, which is for another program" in told
@@ -86,6 +88,8 @@ class HostilePagesContract:
         wrong = await web.do(BrowserTypeAction(index=number(await web.look(), "radio"), text="One"))
         assert wrong.is_error
         assert "takes no text, it is a radio: click it" in wrong.text
+        await web.click('button "Wipe"')
+        assert (await web.look()).endswith("(the page is empty)")
         nowhere = await web.do(BrowserNavigateAction(url="http://[::1"))
         assert "'http://[::1' is no address" in nowhere.text
 

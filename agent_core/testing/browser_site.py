@@ -58,7 +58,7 @@ PAGES = {
     "/who": """<title>Who are you</title>
         <button onclick="opener.document.title = 'Hello Ann'; window.close()">Ann</button>""",
     "/outward": """<title>Outward</title><a href="tel:+123">Call</a><button onclick="document.title='Still here'">Next
-        </button><label><input type="radio">One</label>""",
+        </button><button onclick="document.open()">Wipe</button><label><input type="radio">One</label>""",
     "/crowded": "<title>Crowded</title><p>So many.</p>" + "<i></i>" * 31_000,
     "/titled": f"<title>{'T' * 5000}</title><p>Long.</p>",
     "/made": """<title>Made</title><a id="link" download="made.bin">Save</a><script>

@@ -152,8 +152,8 @@ class Driver:
         tree = Tree()
         if wish.get("tree") or wish.get("marks"):
             try:
-                await _check_size(page)
-                tree = read_tree(await page.aria_snapshot(mode="ai", boxes=True, timeout=_LOOK_MS), tab.numbers)
+                if await _has_elements(page):  # else the library would wait for some
+                    tree = read_tree(await page.aria_snapshot(mode="ai", boxes=True, timeout=_LOOK_MS), tab.numbers)
             except (PlaywrightTimeoutError, asyncio.TimeoutError):
                 hung = await tabs.drop_hung()
                 why = "did not react any more, so its tab was closed" if hung else "changes all the time"
@@ -206,17 +206,18 @@ class Driver:
         return False
 
 
-async def _check_size(page: Page) -> None:
-    """A page with so many elements would be busy listing them for longer than anybody waits.
+async def _has_elements(page: Page) -> bool:
+    """Whether there is anything on the page.
 
     Raises:
-        ActionError: it is one of those.
+        ActionError: it has so many elements that it would be busy listing them for longer than anybody waits.
         asyncio.TimeoutError: it does not react.
     """
     count = await asyncio.wait_for(page.evaluate("document.getElementsByTagName('*').length"), _COUNT_SECONDS)
     if isinstance(count, int) and count > _MOST_ELEMENTS:
         more = f"{count} elements, more than the {_MOST_ELEMENTS} of which a tree is made"
         raise ActionError(f"the page has {more}; its text can be read")
+    return count != 0
 
 
 def _data_url(picture: bytes) -> str:
