@@ -188,6 +188,11 @@ class ObservationEvent(LLMConvertibleEvent):
     hidden: bool = False
     reissued_as: int | None = None
 
+    @property
+    def action_id(self) -> int:
+        """The same as `cause`, by the name that other programs know (agent-core 1.2)."""
+        return self.cause
+
     def to_llm_message(self) -> Message:
         """The tool result as the model sees it."""
         return Message(
@@ -208,6 +213,11 @@ class UserRejectObservation(LLMConvertibleEvent):
     rejection_reason: str = "User rejected the action"
     rejection_source: Literal["user", "hook"] = "user"
     reissued_as: int | None = None
+
+    @property
+    def action_id(self) -> int:
+        """The same as `cause`, by the name that other programs know (agent-core 1.2)."""
+        return self.cause
 
     def to_llm_message(self) -> Message:
         """The refusal as the model sees it."""

@@ -83,6 +83,16 @@ class View:
             view.add(event)
         return view
 
+    @classmethod
+    def from_events(cls, events: Iterable[AnyEvent]) -> View:
+        """`from_log` by the name that other programs know (agent-core 5.2)."""
+        return cls.from_log(events)
+
+    @property
+    def unhandled_condensation_request(self) -> bool:
+        """`wants_condensation` by the name that other programs know."""
+        return self.wants_condensation
+
     def add(self, event: AnyEvent) -> None:
         """Take the next event of the active branch into account; a view cannot go back, but is made anew for that."""
         match event:

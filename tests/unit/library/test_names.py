@@ -9,8 +9,16 @@ import pytest
 
 import agent_core
 from agent_core import llm, tools
-from agent_core.events.llm_events import ActionEvent, MessageEvent, SystemPromptEvent
+from agent_core.events.control import CondensationRequest
+from agent_core.events.llm_events import (
+    ActionEvent,
+    MessageEvent,
+    ObservationEvent,
+    SystemPromptEvent,
+    UserRejectObservation,
+)
 from agent_core.events.messages import ImageContent, Message, MessageToolCall, TextContent
+from agent_core.events.schema import Observation
 
 
 @pytest.mark.parametrize("module", [agent_core, llm, tools])
@@ -36,6 +44,17 @@ def test_what_programs_need_beside_the_agent_is_found_by_the_names_they_know() -
         *agent_core.__all__,
         *dir(agent_core),
     }
+
+
+def test_views_and_answers_are_read_by_the_names_that_programs_know() -> None:
+    call = ActionEvent(
+        id=1, tool_name="t", tool_call_id="c", tool_call=MessageToolCall(id="c", name="t", arguments="{}")
+    )
+    refused = UserRejectObservation(id=2, cause=1, tool_name="t", tool_call_id="c")
+    assert refused.action_id == 1
+    assert ObservationEvent(cause=7, tool_name="t", observation=Observation.from_text("x")).action_id == 7
+    view = agent_core.View.from_events([call, refused, CondensationRequest(id=3)])
+    assert (len(view), view.unhandled_condensation_request) == (2, True)
 
 
 def test_importing_the_package_loads_nothing_else() -> None:
