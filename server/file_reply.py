@@ -17,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from agent_core.errors import SandboxError, ToolError
 from agent_core.runtime.transfers import Outgoing
+from server.broken_off import broke_off
 
 logger = logging.getLogger(__name__)
 
@@ -111,10 +112,11 @@ class FileReply(Response):
                 for task in (sending, leaving):
                     task.cancel()
                 await asyncio.wait([sending, leaving])
-            if not sending.cancelled():
-                sending.result()
+            if not sending.cancelled() and not sending.result():
+                broke_off.set(True)
 
-    async def _send(self, send: Send) -> None:
+    async def _send(self, send: Send) -> bool:
+        """Send it; returns whether it was all."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         start, end = self._span or (0, None)
         left = None if end is None else end - start
@@ -128,13 +130,14 @@ class FileReply(Response):
         except (SandboxError, ToolError) as error:
             # It cannot be said any more but by breaking off, which clients see.
             logger.warning("the download of %r broke off: %s", self._file.name, error)
-            return
+            return False
         finally:
             await parts.aclose()  # type: ignore[attr-defined]  # it is a generator
-        if not left:
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
-        else:
+        if left:
             logger.warning("the download of %r broke off: the file has become shorter", self._file.name)
+            return False
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        return True
 
 
 async def _gone(receive: Receive) -> None:

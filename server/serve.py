@@ -14,10 +14,10 @@ import uvicorn
 
 from agent_core.version import VERSION
 from server.app import Application, create_app
+from server.broken_off import broke_off
 from server.db.database import Database
 from server.errors import ConfigurationError
 from server.logging import configure_logging
-from server.preview.preview import broke_off
 from server.settings import DEMO_MODEL, Settings
 
 logger = logging.getLogger(__name__)

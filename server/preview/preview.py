@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from contextvars import ContextVar
 from typing import Protocol
 from urllib.parse import parse_qsl, urlencode
 
@@ -18,6 +17,7 @@ from agent_core.runtime.tunnels import PortAccess, PortConnection, PortError
 from server.auth.identity import Authenticator
 from server.auth.origin import OriginPolicy
 from server.auth.tokens import presented_token
+from server.broken_off import broke_off
 from server.preview.access import PASS_SECONDS, PreviewPass, cookie_in
 from server.preview.addresses import LOCAL_DOMAIN, PATH_PREFIX, TICKET, mark_of
 from server.preview.headers import Place, guards
@@ -28,9 +28,6 @@ from server.preview.upstream import PreviewLimits, UpstreamError
 from server.preview.websocket_proxy import WebSocketProxy
 
 logger = logging.getLogger(__name__)
-
-broke_off: ContextVar[bool] = ContextVar("broke_off", default=False)
-"""Set in the task of a request whose answer cannot be completed since the sandbox broke it off: no fault of ours."""
 
 _NOT_OPEN = "Open it from its conversation, under Ports. If it was open before, its time is over: open it there again."
 _FOREIGN = "Another page asked for it. Only the preview's own pages may."

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from server.broken_off import broke_off
 from server.file_reply import attachment
 from tests.contract.workspace.conftest import Workspace
 
@@ -294,3 +295,25 @@ async def test_downloads_that_are_broken_off_do_not_use_up_the_sandbox(workspace
     for _ in range(70):  # more than may be open at once
         await workspace.app(scope_of(workspace, "GET", "download?path=zeros"), receive, send)
     assert (await workspace.get("download", path="zeros")).content == bytes(4000000)
+
+
+async def test_a_file_that_shrinks_while_it_is_sent_breaks_the_download_off(workspace: Workspace) -> None:
+    await workspace.run("head -c 20000000 /dev/zero > zeros")
+    sent: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        return await asyncio.Future()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+        if len(sent) == 2:
+            await workspace.run("truncate -s 1000000 zeros")
+
+    try:
+        await workspace.app(scope_of(workspace, "GET", "download?path=zeros"), receive, send)
+        assert broke_off.get(), "the web server has nothing to complain about"
+    finally:
+        broke_off.set(False)
+    assert (b"content-length", b"20000000") in sent[0]["headers"]
+    assert sum(len(one["body"]) for one in sent[1:]) < 20_000_000
+    assert sent[-1]["more_body"], "whoever waits sees that it is not whole"
