@@ -38,17 +38,11 @@ class HttpPool:
         """The pause before the second attempt; it doubles with each."""
         self._client: httpx.AsyncClient | None = None
 
-    def client(self) -> httpx.AsyncClient:
+    async def client(self) -> httpx.AsyncClient:
         """The library's client. It follows no redirect and keeps no cookie between users."""
         if self._client is None:
-            import httpx  # a fifth of a second that a server without such accounts need not spend
-
-            self._client = httpx.AsyncClient(
-                timeout=httpx.Timeout(10.0, connect=5.0),
-                limits=httpx.Limits(max_connections=_MAX_CONNECTIONS, keepalive_expiry=30.0),
-                headers={"User-Agent": "drydock"},
-                follow_redirects=False,
-            )
+            made = await asyncio.to_thread(_new_client)  # beside the loop: it is slow, once
+            self._client = self._client or made
         return self._client
 
     async def aclose(self) -> None:
@@ -56,6 +50,17 @@ class HttpPool:
         if self._client is not None:
             await self._client.aclose()
             self._client = None
+
+
+def _new_client() -> httpx.AsyncClient:
+    import httpx  # a fifth of a second that a server without such accounts need not spend
+
+    return httpx.AsyncClient(
+        timeout=httpx.Timeout(10.0, connect=5.0),
+        limits=httpx.Limits(max_connections=_MAX_CONNECTIONS, keepalive_expiry=30.0),
+        headers={"User-Agent": "drydock"},
+        follow_redirects=False,
+    )
 
 
 class Api:
@@ -156,8 +161,8 @@ class Api:
         return answer
 
     async def _send(self, method: str, address: str, content: dict[str, Any]) -> Answer:
-        client = self._pool.client()
-        import httpx
+        client = await self._pool.client()
+        import httpx  # it is loaded by now
 
         try:
             async with client.stream(method, address, headers=self._headers, **content) as response:

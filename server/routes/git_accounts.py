@@ -18,7 +18,14 @@ from server.git_providers.model import Branch, PageWish, Repository, SuggestedTa
 from server.routes.json_route import JsonRoute
 from server.wire.envelope import wire_time
 
-router = APIRouter(prefix="/api/user", route_class=JsonRoute)
+router = APIRouter(
+    prefix="/api/user",
+    route_class=JsonRoute,
+    responses={
+        401: {"model": str, "description": "No token, one that its provider does not take, or no access with it"},
+        500: {"model": str, "description": "A provider that fails, or that wants to be left alone for a while"},
+    },
+)
 
 WITH_INSTALLATIONS = frozenset({"github", "bitbucket", "azure_devops"})
 
@@ -61,7 +68,7 @@ async def read_user(accounts: AccountsDependency) -> User:
     return await accounts.user()
 
 
-@router.get("/installations")
+@router.get("/installations", responses={400: {"model": str, "description": "A provider that has none"}})
 async def list_installations(provider: Provider, accounts: AccountsDependency) -> list[str]:
     """What repositories can be listed by: installations of GitHub, workspaces of Bitbucket."""
     if provider not in WITH_INSTALLATIONS:
