@@ -44,6 +44,7 @@ from server.routes import (
     git_accounts,
     git_providers,
     health,
+    microagent_management,
     new_conversation,
     options,
     ports,
@@ -197,7 +198,7 @@ def _make_api(settings: Settings, lifespan: Callable[[FastAPI], object]) -> Fast
     api = FastAPI(title="Drydock", version=VERSION, lifespan=lifespan, docs_url=None, redoc_url=None)  # type: ignore[arg-type]
     install_error_replies(api)
     for module in (
-        *(health, options, settings_routes, git_providers, git_accounts),
+        *(health, options, settings_routes, git_providers, git_accounts, microagent_management),
         *(new_conversation, conversations, conversation_events, client_tools, client_tool_calls, branches),
         *(conversation_files, conversation_git, conversation_workspace, ports),
         chat_completions,

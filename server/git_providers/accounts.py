@@ -168,6 +168,19 @@ class GitAccounts:
             raise AccessRefusedError(f"repo {repository}")
         return None
 
+    async def is_request_open(self, provider: Provider | None, repository: str, number: int) -> bool:
+        """Whether a request waits to be merged; also true where that cannot be said now."""
+        for account in self._providers.values():
+            if provider in {None, account.name}:
+                try:
+                    async with asyncio.timeout(CHECK_SECONDS):
+                        return await account.is_request_open(repository, number)
+                except MissingError:
+                    continue
+                except (GitProviderError, TimeoutError):
+                    return True
+        return True
+
     def _chosen(self, provider: Provider | None) -> list[GitProvider]:
         if provider is not None:
             return [self.account(provider)]

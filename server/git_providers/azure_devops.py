@@ -127,6 +127,10 @@ class AzureDevOps:
             return "FAILING_CHECKS"
         return "UNRESOLVED_COMMENTS" if any(one.vote in _REFUSALS for one in request.reviewers) else None
 
+    async def is_request_open(self, repository: str, number: int) -> bool:
+        found = await self._get(f"{self._path(repository)}/pullRequests/{number}", _RequestStatus)
+        return found.status == "active"
+
     async def files(self, repository: str, folder: str) -> list[str]:
         try:
             params = {"scopePath": f"/{folder.strip('/')}", "recursionLevel": "OneLevel"}
@@ -216,6 +220,10 @@ class _Request(Shape):
     repository: _Repository
     mergeStatus: str = ""  # noqa: N815
     reviewers: tuple[_Reviewer, ...] = ()
+
+
+class _RequestStatus(Shape):
+    status: str = ""
 
 
 class _Context(Shape):

@@ -129,6 +129,10 @@ class Bitbucket:
             title=request.title,
         )
 
+    async def is_request_open(self, repository: str, number: int) -> bool:
+        path = f"/repositories/{segments(repository)}/pullrequests/{number}"
+        return (await self._api.get(path, _Status)).data.state == "OPEN"
+
     async def files(self, repository: str, folder: str) -> list[str]:
         try:
             path = f"{await self._source(repository)}/{segments(folder)}/"

@@ -109,6 +109,9 @@ class Forgejo:
             title=one.title,
         )
 
+    async def is_request_open(self, repository: str, number: int) -> bool:
+        return (await self._api.get(f"/repos/{segments(repository)}/pulls/{number}", _State)).data.state == "open"
+
     async def files(self, repository: str, folder: str) -> list[str]:
         try:
             reply = await self._api.get(f"/repos/{segments(repository)}/contents/{segments(folder)}", list[_Entry])

@@ -114,6 +114,10 @@ class GitLab:
             for one in (await self._api.get("/issues", list[_Issue], params)).data
         ]
 
+    async def is_request_open(self, repository: str, number: int) -> bool:
+        found = await self._api.get(f"{_project(repository)}/merge_requests/{number}", _State)
+        return found.data.state == "opened"
+
     async def files(self, repository: str, folder: str) -> list[str]:
         try:
             params = {"path": folder.strip("/"), "per_page": 100}
@@ -179,6 +183,10 @@ class _Branch(Shape):
     name: str
     commit: _Commit
     protected: bool = False
+
+
+class _State(Shape):
+    state: str = ""
 
 
 class _Entry(Shape):

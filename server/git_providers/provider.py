@@ -57,6 +57,10 @@ class GitProvider(Protocol):
         """The user's open requests that need a hand, and, where there are such, the issues that they were given."""
         ...
 
+    async def is_request_open(self, repository: str, number: int) -> bool:
+        """Whether a pull or merge request waits to be merged."""
+        ...
+
     async def files(self, repository: str, folder: str) -> list[str]:
         """The paths of the files right in a folder; empty when there is no such folder."""
         ...

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from server.db.conversations import ConversationRecord
 from tests.contract.rest.conftest import MakeServer, Server, serving
 from tests.contract.rest.played.azure_devops import PlayedAzureDevOps
 from tests.contract.rest.played.bitbucket import PlayedBitbucket
@@ -225,6 +226,32 @@ async def test_a_repository_that_is_not_there_is_a_401_that_names_it(account: Ac
     name = account.full("ann/boat")
     response = await account.server.get(f"/api/user/repository/{name}/microagents/content?file_path=../x.md")
     assert (response.status_code, response.json()) == (401, f"Unable to access file ../x.md in {name}")
+
+
+async def test_conversations_about_microagents_are_listed_until_their_requests_are_merged(account: Account) -> None:
+    name = account.full("ann/boat")
+    store_record = account.server.app.services.database.conversations.create
+    given: dict[str, tuple[int, ...]] = {"none": (), "open": (11,), "merged": (31,), "later": (11, 31)}
+    for key, numbers in given.items():
+        record = ConversationRecord(
+            id=f"{account.kind}-{key}".replace("_", "-"),
+            trigger="microagent_management",
+            selected_repository=name,
+            git_provider=account.kind,
+            pr_number=numbers,
+        )
+        await store_record(record)
+    await store_record(ConversationRecord(id=f"{account.kind}-gui", trigger="gui", selected_repository=name))
+    path = "/api/microagent-management/conversations"
+    found = (await account.server.get(path, params={"selected_repository": name})).json()
+    assert sorted(one["conversation_id"].rpartition("-")[2] for one in found["results"]) == ["none", "open"]
+    assert found["next_page_id"] is None
+    account.provider.failures = [Told("", 500)] * 3
+    found = (await account.server.get(path, params={"selected_repository": name, "limit": 4})).json()
+    assert len(found["results"]) == 4, "a provider that does not say hides nothing"
+    assert (await account.server.get(path)).status_code == 422
+    assert (await account.server.get(path, params={"selected_repository": "ann/raft"})).json()["results"] == []
+    assert (await account.server.get(path, params={"selected_repository": "x", "page_id": "?"})).status_code == 400
 
 
 async def test_installations_are_those_of_github_and_the_workspaces_of_bitbucket(make_server: MakeServer) -> None:

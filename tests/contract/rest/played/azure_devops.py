@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.contract.rest.played.provider import Asked, Handler, PlayedProvider, Told
-from tests.contract.rest.played.world import REPOS, REQUESTS, TOKEN, Repo, repo_named, request_of
+from tests.contract.rest.played.world import MERGED, REPOS, REQUESTS, TOKEN, Repo, repo_named, request_of
 
 USER = "d6245f20-2af8-44f4-9451-8107cb2767db"
 
@@ -30,6 +30,7 @@ class PlayedAzureDevOps(PlayedProvider):
         yield f"GET {repository}", self.repository
         yield f"GET {repository}/refs", self.refs
         yield f"GET {repository}/pullRequests/(\\d+)/statuses", self.statuses
+        yield f"GET {repository}/pullRequests/(\\d+)", self.one_request
         yield f"GET {repository}/items", self.items
 
     def connection(self, asked: Asked) -> Told:
@@ -81,6 +82,9 @@ class PlayedAzureDevOps(PlayedProvider):
         first = {"id": 1, "state": "failed", "context": {"name": "build"}}
         second = {"id": 2, "state": "failed" if is_bad else "succeeded", "context": {"name": "build"}}
         return Told(listed([second, first]))
+
+    def one_request(self, asked: Asked, project: str, name: str, number: str) -> Told:
+        return Told({"pullRequestId": int(number), "status": "completed" if number in MERGED else "active"})
 
     def items(self, asked: Asked, project: str, name: str) -> Told:
         found = repo_named(f"{project}/{name}")

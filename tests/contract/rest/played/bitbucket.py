@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.contract.rest.played.provider import Asked, Handler, PlayedProvider, Told, page
-from tests.contract.rest.played.world import REPOS, REQUESTS, TOKEN, Repo, repo_named, request_of
+from tests.contract.rest.played.world import MERGED, REPOS, REQUESTS, TOKEN, Repo, repo_named, request_of
 
 WORKSPACES = ("ann", "acme")
 USER = "{6a2c0c5e-0000-4000-8000-000000000001}"
@@ -30,6 +30,7 @@ class PlayedBitbucket(PlayedProvider):
         yield f"GET {api}/repositories/([^/]+/[^/]+)", self.repository
         yield f"GET {api}/repositories/([^/]+/[^/]+)/refs/branches", self.branches
         yield f"GET {api}/repositories/([^/]+/[^/]+)/pullrequests/(\\d+)/statuses", self.statuses
+        yield f"GET {api}/repositories/([^/]+/[^/]+)/pullrequests/(\\d+)", self.one_request
         yield f"GET {api}/repositories/([^/]+/[^/]+)/src/main/(.+)", self.source
 
     def user(self, asked: Asked) -> Told:
@@ -94,6 +95,9 @@ class PlayedBitbucket(PlayedProvider):
         one = request_of(repo, int(number)) if repo is not None else None
         is_bad = one is not None and one.trouble == "FAILING_CHECKS"
         return framed(asked, [{"state": "SUCCESSFUL"}, {"state": "FAILED" if is_bad else "SUCCESSFUL"}])
+
+    def one_request(self, asked: Asked, name: str, number: str) -> Told:
+        return Told({"id": int(number), "state": "MERGED" if number in MERGED else "OPEN"})
 
     def source(self, asked: Asked, name: str, path: str) -> Told:
         found = repo_named(name)

@@ -7,7 +7,17 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.contract.rest.played.provider import Asked, Handler, PlayedProvider, Told, linked
-from tests.contract.rest.played.world import ISSUES, REPOS, REQUESTS, TOKEN, Repo, named_like, repo_named, request_of
+from tests.contract.rest.played.world import (
+    ISSUES,
+    MERGED,
+    REPOS,
+    REQUESTS,
+    TOKEN,
+    Repo,
+    named_like,
+    repo_named,
+    request_of,
+)
 
 
 class PlayedForgejo(PlayedProvider):
@@ -83,9 +93,10 @@ class PlayedForgejo(PlayedProvider):
         return Told([{"type": "file", "path": one} for one in inside]) if inside else self.missing
 
     def request(self, asked: Asked, name: str, number: str) -> Told:
-        return Told(
-            {"mergeable": trouble(name, number) != "MERGE_CONFLICTS", "head": {"sha": f"sha-{number}", "ref": "x"}}
-        )
+        is_over = number in MERGED
+        is_free = is_over or trouble(name, number) != "MERGE_CONFLICTS"
+        head = {"sha": f"sha-{number}", "ref": "x"}
+        return Told({"state": "closed" if is_over else "open", "mergeable": is_free, "head": head})
 
     def status(self, asked: Asked, name: str, number: str) -> Told:
         return Told({"state": "failure" if trouble(name, number) == "FAILING_CHECKS" else "success"})

@@ -7,7 +7,17 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.contract.rest.played.provider import Asked, Handler, PlayedProvider, Told, linked
-from tests.contract.rest.played.world import ISSUES, REPOS, REQUESTS, TOKEN, Branch, Repo, named_like, repo_named
+from tests.contract.rest.played.world import (
+    ISSUES,
+    MERGED,
+    REPOS,
+    REQUESTS,
+    TOKEN,
+    Branch,
+    Repo,
+    named_like,
+    repo_named,
+)
 
 
 class PlayedGitHub(PlayedProvider):
@@ -24,6 +34,7 @@ class PlayedGitHub(PlayedProvider):
         yield f"GET {api}/repos/([^/]+/[^/]+)", self.repository
         yield f"GET {api}/repos/([^/]+/[^/]+)/branches", self.branches
         yield f"GET {api}/repos/([^/]+/[^/]+)/contents/(.+)", self.contents
+        yield f"GET {api}/repos/([^/]+/[^/]+)/pulls/(\\d+)", self.one_request
         yield f"GET {api}/search/repositories", self.search
         yield "POST /api/graphql", self.graphql
 
@@ -76,6 +87,9 @@ class PlayedGitHub(PlayedProvider):
         inside = [one for one in found.files if one.rpartition("/")[0] == path]
         entries = [{"type": "file", "name": one.rpartition("/")[2], "path": one} for one in inside]
         return Told(entries) if entries else self.missing
+
+    def one_request(self, asked: Asked, name: str, number: str) -> Told:
+        return Told({"number": int(number), "state": "closed" if number in MERGED else "open"})
 
     def search(self, asked: Asked) -> Told:
         words = asked.query["q"].split()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.contract.rest.played.provider import Asked, Handler, PlayedProvider, Told, linked
-from tests.contract.rest.played.world import ISSUES, REQUESTS, TOKEN, Repo, named_like, repo_named
+from tests.contract.rest.played.world import ISSUES, MERGED, REQUESTS, TOKEN, Repo, named_like, repo_named
 
 
 class PlayedGitLab(PlayedProvider):
@@ -22,6 +22,7 @@ class PlayedGitLab(PlayedProvider):
         yield f"GET {api}/projects/([^/]+)/repository/branches", self.branches
         yield f"GET {api}/projects/([^/]+)/repository/tree", self.tree
         yield f"GET {api}/projects/([^/]+)/repository/files/([^/]+)/raw", self.file
+        yield f"GET {api}/projects/([^/]+)/merge_requests/(\\d+)", self.one_request
         yield f"GET {api}/issues", self.issues
         yield "POST /api/graphql", self.graphql
 
@@ -71,6 +72,9 @@ class PlayedGitLab(PlayedProvider):
         found = repo_named(name)
         assert asked.query["ref"] == "HEAD"
         return Told(found.files[path]) if found is not None and path in found.files else self.missing
+
+    def one_request(self, asked: Asked, name: str, number: str) -> Told:
+        return Told({"iid": int(number), "state": "merged" if number in MERGED else "opened"})
 
     def issues(self, asked: Asked) -> Told:
         assert (asked.query["scope"], asked.query["state"]) == ("assigned_to_me", "opened")

@@ -1,0 +1,57 @@
+"""The conversations in which a repository's microagents are made (wire-protocol 4.3)."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Annotated, Any, cast
+
+from fastapi import APIRouter, Query
+
+from agent_core.events.event import utc_now
+from server.db.conversations import ConversationRecord
+from server.db.errors import InvalidPageError
+from server.dependencies import IdentityDependency, ServicesDependency
+from server.errors import ReplyError
+from server.git_hosts import Provider
+from server.git_providers.accounts import GitAccounts
+from server.session.conversation_info import conversation_info
+
+router = APIRouter(prefix="/api/microagent-management")
+
+MAX_PAGE = 100
+
+
+@router.get("/conversations")
+async def list_microagent_conversations(
+    selected_repository: Annotated[str, Query(max_length=500)],
+    services: ServicesDependency,
+    identity: IdentityDependency,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 20,
+    page_id: str | None = None,
+) -> dict[str, Any]:
+    """A page of them, newest first, without those whose requests were merged or closed; so a page may be short."""
+    age = services.settings.conversation_max_age_seconds
+    try:
+        page = await services.database.conversations.list_page(
+            limit=limit,
+            page_id=page_id,
+            user_id=identity.user_id,
+            selected_repository=selected_repository,
+            trigger="microagent_management",
+            created_after=utc_now() - timedelta(seconds=age) if age else None,
+        )
+    except InvalidPageError as error:
+        raise ReplyError(400, {"detail": str(error)}) from error
+    accounts = services.git.accounts(await services.database.settings.get(identity.user_id))
+    are_open = await asyncio.gather(*(_is_open(accounts, record) for record in page.results))
+    shown = [record for record, is_open in zip(page.results, are_open, strict=True) if is_open]
+    results = [conversation_info(record, services.manager.live(record.id)) for record in shown]
+    return {"results": results, "next_page_id": page.next_page_id}
+
+
+async def _is_open(accounts: GitAccounts, record: ConversationRecord) -> bool:
+    if not record.pr_number or not record.selected_repository:
+        return True
+    provider = cast(Provider | None, record.git_provider)
+    return await accounts.is_request_open(provider, record.selected_repository, record.pr_number[-1])
