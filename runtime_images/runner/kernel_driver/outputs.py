@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any, Dict, List
 
 OMITTED = "drydock_omitted"
 """The kind of message by which our kernel says how many characters it left out (``kernel_driver.streams``)."""
-_IMAGES = ("image/png", "image/jpeg")
+_IMAGES = {"image/png": b"\x89PNG\r\n\x1a\n", "image/jpeg": b"\xff\xd8\xff"}
+"""The kinds of pictures that models take, and how their data begins."""
 _IMAGE_LIMIT = 5 * 1024 * 1024
 _TEXT_LIMIT = 1024 * 1024
 
@@ -44,9 +46,21 @@ def _display(content: Dict[str, Any]) -> List[Item]:
             if len(image) > _IMAGE_LIMIT:
                 items.append({"too_large": len(image) * 3 // 4})
             else:
-                items.append({"image": f"data:{kind};base64,{image}"})
+                items.append(_image(image, kind))
             break
     return items
+
+
+def _image(data: str, said: str) -> Item:
+    """The picture as what it is; a model's server would refuse the whole history for one that is none."""
+    try:
+        begin = base64.b64decode(data, validate=True)[:16]
+    except ValueError:
+        begin = b""
+    kind = next((kind for kind, magic in _IMAGES.items() if begin.startswith(magic)), None)
+    if kind is None:
+        return {"display": f"[What was to be shown as {said} is no such picture; it was left out.]"}
+    return {"image": f"data:{kind};base64,{data}"}
 
 
 def _text(text: str, how: str) -> List[Item]:
