@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 MAX_TEXT_CHARS = 30_000
 MAX_IMAGES = 10
 MAX_IMAGE_BYTES = 5 * 1024 * 1024
+_BEGINNINGS = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
+"""How images begin, whatever type a server says they have: models' servers refuse one whose type is wrong."""
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """What the models' providers take."""
 
@@ -110,7 +112,8 @@ def _image(data: str, kind: str) -> str | ImageContent:
     if len(data) > MAX_IMAGE_BYTES * 4 // 3 + 4:
         return f"[An image was left out: it is larger than {MAX_IMAGE_BYTES} bytes.]"
     try:
-        base64.b64decode(data, validate=True)
+        content = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
         return "[An image was left out: it is not valid base64.]"
-    return ImageContent(image_urls=[f"data:{kind};base64,{data}"])
+    seen = next((known for begin, known in _BEGINNINGS if content.startswith(begin)), kind)
+    return ImageContent(image_urls=[f"data:{seen};base64,{data}"])

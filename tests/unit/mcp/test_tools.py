@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
 import pytest
+from mcp.types import CallToolResult
+from mcp.types import ImageContent as ImageBlock
 
 from agent_core.agent.tool_calls import parse_call
 from agent_core.errors import ToolError
 from agent_core.events.messages import ImageContent, MessageToolCall
 from agent_core.events.risk import SecurityRisk
-from agent_core.mcp.results import MAX_TEXT_CHARS, MCPToolObservation
+from agent_core.mcp.results import MAX_TEXT_CHARS, MCPToolObservation, observation_of
 from agent_core.mcp.schema import parameters_from, problems_of
 from agent_core.mcp.servers import McpServers
 from agent_core.mcp.tool import MCPToolAction
@@ -86,6 +89,22 @@ async def test_wrong_arguments_are_told_to_the_model_before_the_server_is_asked(
 async def test_numbers_that_a_model_wrote_as_text_are_read() -> None:
     async with running(one("count")) as found:
         assert tool(found, "count").action_from_arguments({"n": " 3 "}) == MCPToolAction(data={"n": 3})
+
+
+@pytest.mark.parametrize(
+    ("content", "said", "shown"),
+    [
+        (b"\xff\xd8\xff\xe0 the rest", "image/png", "image/jpeg"),
+        (b"\x89PNG\r\n\x1a\n the rest", "image/webp", "image/png"),
+        (b"GIF89a the rest", "image/png", "image/gif"),
+        (b"of some other kind", "image/webp", "image/webp"),
+    ],
+)
+def test_an_image_has_the_type_that_it_has_and_not_the_one_that_is_said(content: bytes, said: str, shown: str) -> None:
+    data = base64.b64encode(content).decode()
+    block = ImageBlock(type="image", data=data, mime_type=said)
+    seen = observation_of("draw", {}, CallToolResult(content=[block]))
+    assert ImageContent(image_urls=[f"data:{shown};base64,{data}"]) in seen.content
 
 
 async def test_texts_and_images_of_a_result_are_kept_and_the_rest_is_named() -> None:
