@@ -91,7 +91,9 @@ class SandboxLifecycleContract:
 
     async def test_a_paused_sandbox_does_nothing_until_it_is_needed(self, kit: SandboxKit) -> None:
         sandbox = kit.connect()
-        await output(sandbox, "(while :; do echo x >> ticks; sleep 0.01; done) & sleep 0.1; test -s ticks")
+        await output(
+            sandbox, "(while :; do echo x >> ticks; sleep 0.01; done) & until test -s ticks; do sleep 0.01; done"
+        )
         await sandbox.pause()
         assert await sandbox.sandbox.poll() is SandboxStatus.PAUSED
         await sandbox.pause()
@@ -99,7 +101,7 @@ class SandboxLifecycleContract:
         await asyncio.sleep(0.3)
         ticks = await output(sandbox, "stat -c %.Y ticks; wc -l < ticks")
         assert await sandbox.sandbox.poll() is SandboxStatus.RUNNING
-        await output(sandbox, f"sleep 0.1; test $(wc -l < ticks) -gt {ticks.split()[1]}")
+        await output(sandbox, f"until test $(wc -l < ticks) -gt {ticks.split()[1]}; do sleep 0.01; done")
         assert time.time() - paused > 0.3
 
     async def test_a_paused_sandbox_can_be_stopped_and_removed(self, kit: SandboxKit) -> None:

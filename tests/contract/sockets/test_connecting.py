@@ -147,12 +147,12 @@ async def test_a_polling_client_gets_the_same() -> None:
 
 @pytest.mark.parametrize("joins_first", [True, False])
 async def test_a_client_that_polls_first_stays_when_it_goes_on_over_a_websocket(*, joins_first: bool) -> None:
-    async with serving(SocketLimits(handshake_seconds=0.3)) as loopback:
+    async with serving(SocketLimits(handshake_seconds=0.8)) as loopback:
         if joins_first:
             async with Client(transports=("polling", "websocket")) as client:
                 await client.connect(loopback.url())
                 assert client.socket.transport() == "websocket"
-                await asyncio.sleep(0.6)
+                await asyncio.sleep(1.1)
                 await client.send({"action": "message", "args": {"content": "b"}})
                 await client.until_id(0)
         else:
@@ -162,7 +162,7 @@ async def test_a_client_that_polls_first_stays_when_it_goes_on_over_a_websocket(
             async with loopback.upgraded(json.loads(greeting[1:])["sid"]) as socket:
                 await socket.send("40")
                 assert str(await socket.recv()).startswith("40")
-                await asyncio.sleep(0.6)
+                await asyncio.sleep(1.1)
                 await socket.send('42["oh_user_action",{"action":"message","args":{"content":"still here"}}]')
                 assert packet(await socket.recv())["message"] == "still here"
 

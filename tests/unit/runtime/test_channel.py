@@ -200,12 +200,12 @@ async def test_a_silent_runner_that_owes_an_answer_is_found_dead() -> None:
 
 async def test_a_runner_that_works_long_without_a_word_is_not_found_dead() -> None:
     async def slow(call: FakeCall) -> FakeAnswer:
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.6)
         return {}
 
     runner = fake()
     runner.handlers["slow"] = slow
-    async with open_channel(runner, silence_seconds=0.05) as channel:
+    async with open_channel(runner, silence_seconds=0.2) as channel:
         assert (await channel.request("slow", {})).result == {}
 
 
