@@ -63,7 +63,7 @@ class Beneath:
                 raise _outside(path)
         parts = [part for part in inside.split("/") if part not in ("", ".")]
         if ".." in parts:
-            raise _outside(path)
+            raise FileError("forbidden", f"{path} may lead out of the workspace: write it without ..")
         return parts
 
     def open(self, path: str) -> Opened:

@@ -99,7 +99,7 @@ async def select_file(record: OwnConversation, services: ServicesDependency, fil
     try:
         async with reading(sandbox, file) as found:
             if found.size is None:
-                raise ReplyError(400, {"error": f"{file} is a folder, not a file"})
+                raise ReplyError(400, {"error": f"{file or 'the workspace'} is a folder, not a file"})
             if found.size > MAX_SHOWN_BYTES:
                 text = f"{file} has {found.size} bytes; at most {MAX_SHOWN_BYTES} are shown. Download it instead."
                 raise ReplyError(413, {"error": text})
