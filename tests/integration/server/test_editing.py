@@ -57,6 +57,18 @@ async def test_a_drafted_edit_outlives_a_kill_while_the_model_writes_it_out_and_
             await follower.send({"action": "write", "args": {"path": "a.py/b", "content": "x"}})
             await follower.send({"action": "read", "args": {"path": "/workspace/notes/b"}})
             await follower.until(lambda: follower.count(observation="read") == 2)
+            whole = {"command": "pwd; seq 20000; kept=1", "is_static": True, "cwd": "/workspace/notes", "hidden": True}
+            for given in (whole, {"command": "echo ${kept-none}; pwd; seq 20000"}):
+                await follower.send({"action": "run", "args": given})
+            await follower.until(lambda: follower.count(observation="run") == 3)
+        runs = [frame for frame in follower.frames if frame.get("observation") == "run"]
+        static = next(frame for frame in runs if frame["extras"]["hidden"])
+        assert static["content"] == "/workspace/notes\n" + "".join(f"{number}\n" for number in range(1, 20001))
+        kept = next(frame for frame in runs if frame["content"].startswith("none"))
+        assert kept["content"].startswith("none\n/workspace\n1\n")
+        assert len(kept["content"]) <= 30_000
+        started = next(frame for frame in follower.frames if frame.get("args", {}).get("is_static"))
+        assert (started["args"]["cwd"], started["args"]["hidden"]) == ("/workspace/notes", True)
         asked = next(frame for frame in follower.frames if frame.get("action") == "edit")
         assert (asked["args"]["impl_source"], asked["args"]["content"]) == ("llm_based_edit", "x = 2")
         (seen,) = [frame for frame in follower.frames if frame.get("observation") == "edit"]
