@@ -6,10 +6,15 @@ line that is longer than any screen is wide counts each of its characters as one
 
 from __future__ import annotations
 
+import re
 from typing import Dict, Tuple
 
 LONGEST = 1024
 _KNOWN_LIMIT = 4096
+_PERHAPS_NOT_ONE = re.compile(
+    "[^\x00-\u02ff\u0370-\u0482\u048a-\u0590\u2010-\u2027\u2030-\u205e\u2190-\u2319\u2500-\u25fc\ufffd]"
+)
+"""Most of what is printed has none of these: each of its characters takes one column."""
 
 
 class _Widths(Dict[str, int]):
@@ -24,7 +29,7 @@ class _Widths(Dict[str, int]):
         if kind in ("Mn", "Me") or (kind == "Cf" and character != "\xad") or "\u1160" <= character <= "\u11ff":
             width = 0
         else:
-            width = 2 if unicodedata.east_asian_width(character) in "WF" else 1
+            width = 2 if kind != "Cn" and unicodedata.east_asian_width(character) in "WF" else 1
         self[character] = width
         return width
 
@@ -34,7 +39,7 @@ _widths = _Widths()
 
 def width(text: str) -> int:
     """Return how many columns a text without control characters takes."""
-    if text.isascii() or len(text) > LONGEST:
+    if _is_simple(text):
         return len(text)
     return sum(map(_widths.__getitem__, text))
 
@@ -44,7 +49,7 @@ def split(line: str, column: int) -> Tuple[str, str]:
 
     Of a character that would be cut in halves both become blanks, as on a terminal.
     """
-    if line.isascii() or len(line) > LONGEST:
+    if _is_simple(line):
         return line[:column].ljust(column), line[column:]
     taken = 0
     for index, character in enumerate(line):
@@ -59,7 +64,7 @@ def split(line: str, column: int) -> Tuple[str, str]:
 
 def overwrite(line: str, column: int, text: str) -> Tuple[str, int]:
     """Return the line with a text written over it from a column on, and the column behind the text."""
-    if len(line) > LONGEST or (line.isascii() and text.isascii()):
+    if len(line) > LONGEST or (_is_simple(line) and _is_simple(text)):
         end = column + len(text)
         return line[:column].ljust(column) + text + line[end:], end
     before, rest = split(line, column)
@@ -78,3 +83,7 @@ def fitting(text: str, room: int) -> str:
         if taken > room:
             return text[:index]
     return text
+
+
+def _is_simple(text: str) -> bool:
+    return text.isascii() or len(text) > LONGEST or _PERHAPS_NOT_ONE.search(text) is None

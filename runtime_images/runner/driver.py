@@ -118,12 +118,13 @@ def start(
     """
     lines: List[str] = []
     streams = f"0<>{terminal} 1>&0 2>&0"
+    no_prompt = "; \\builtin shopt -u promptvars; \\builtin unset -v PROMPT_COMMAND PS0\n"
     if state is not None:
-        lines.append("@STATE@")
+        lines.append(f"@STATE@{no_prompt}")
         lines.append("\\builtin set +e +t +n\n")
     elif profile:
-        lines.append(f"[[ -r /etc/bash.bashrc ]] && \\builtin source /etc/bash.bashrc {streams}\n")
-        lines.append(f"[[ -r ~/.bashrc ]] && \\builtin source ~/.bashrc {streams}\n")
+        lines.append(f"[[ -r /etc/bash.bashrc ]] && \\builtin source /etc/bash.bashrc {streams}{no_prompt}")
+        lines.append(f"[[ -r ~/.bashrc ]] && \\builtin source ~/.bashrc {streams}{no_prompt}")
     lines.append("\\builtin unset -v HISTFILE MAILCHECK TMOUT PROMPT_COMMAND PS0\n")
     lines.append("\\builtin set +o history +H\n\\builtin history -c\n")
     state_at_exit = shell_state.write_down(exit_word(word), state_pipe)
@@ -136,7 +137,7 @@ def start(
     text = "".join(lines).encode("utf-8", "surrogateescape")
     if state is not None:
         quoted = b"'" + state.replace(b"'", b"'\\''") + b"'"
-        text = text.replace(b"@STATE@", b"\\builtin eval " + quoted + b"\n", 1)
+        text = text.replace(b"@STATE@", b"\\builtin eval " + quoted, 1)
     return text
 
 

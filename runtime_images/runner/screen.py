@@ -30,6 +30,7 @@ class Screen:
         self._column = 0
         self._saved = (0, 0)
         self._last = " "
+        self._measured, self._measured_width = "", 0
         self._is_full = False
         self._is_painted = False
         self._shown: Optional[List[str]] = None
@@ -161,7 +162,13 @@ class Screen:
 
     def _put(self, run: str) -> None:
         line = self._lines[self._row]
-        if self._inserts:
+        if line is not self._measured:
+            self._measured, self._measured_width = line, columns.width(line)
+        if self._column == self._measured_width and len(line) + len(run) <= columns.LONGEST:  # as most is written
+            self._measured = line = line + run
+            self._column += columns.width(run)
+            self._measured_width = self._column
+        elif self._inserts:
             before, rest = columns.split(line, self._column)
             self._column += columns.width(run)
             line = before + run + rest

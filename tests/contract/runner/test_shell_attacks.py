@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.contract.runner.client import Client
@@ -79,6 +81,14 @@ def test_what_is_to_happen_at_a_prompt_neither_lasts_nor_ends_the_shell_nor_chan
     assert client.output("PS4='+$(echo four) '; PS1=mine; set -x; { set +x; } 2>/dev/null; echo $PS1") == "mine\n"
     assert "four" in client.output("set -x; true; set +x")
     assert client.run("set | grep '^_[0-9a-f]\\{16\\}'; shopt promptvars")["output"] == "promptvars     \ton\n"
+
+
+def test_a_profile_and_a_kept_state_outlive_what_they_set_for_the_prompt(client: Client, directory: Path) -> None:
+    hostile = "PROMPT_COMMAND='exit 9'; PS1='$(kill -9 $$)'"
+    (directory / ".bashrc").write_text(f"{hostile}\nexport PROFILE=1\n")
+    assert client.output("echo $PROFILE") == "1\n"
+    assert client.run(f"kept=1; {hostile}; exit 3")["exit_code"] == 3
+    assert client.output("echo $PROFILE $kept") == "1 1\n"
 
 
 def test_a_command_that_its_shell_did_not_live_to_read_is_run_by_the_next(client: Client) -> None:
