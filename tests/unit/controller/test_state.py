@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent_core.controller.guards import check_limits, failure_of
+from agent_core.controller.guards import check_budget, check_limits, failure_of
 from agent_core.controller.limits import Limits
 from agent_core.controller.state import ConversationState, Move
 from agent_core.errors import DrydockError, LimitReachedError, LLMAuthenticationError
@@ -230,3 +230,13 @@ def test_a_failure_has_a_public_reason_and_a_text_for_people(error: Exception, r
     assert public.startswith(reason)
     assert advice in text
     assert "secret-detail" not in public + text
+
+
+def test_money_is_spent_once_all_of_it_is_and_no_call_may_follow() -> None:
+    limits = Limits(max_iterations=5, max_budget=0.5)
+    check_budget(limits, 0.49)
+    with pytest.raises(LimitReachedError, match=r"max budget: 0\.5000") as caught:
+        check_budget(limits, 0.5)
+    assert caught.value.code == "MaxBudgetReached"
+    limits.extend(iterations=1, cost=0.5)
+    check_budget(limits, 0.99)

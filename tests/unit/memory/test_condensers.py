@@ -172,9 +172,10 @@ async def test_the_window_does_not_begin_with_a_result_without_its_call() -> Non
     assert [event.id for event in after.events] == [0, 1, 5]
 
 
-async def test_a_window_with_nothing_to_spare_says_so_instead_of_condensing_nothing() -> None:
+@pytest.mark.parametrize("count", [2, 3])
+async def test_a_window_with_nothing_to_spare_says_so_instead_of_condensing_nothing(count: int) -> None:
     with pytest.raises(NoCondensationError):
-        await ConversationWindowCondenser().acondense(asked(talk(2)))
+        await ConversationWindowCondenser().acondense(asked(talk(count)))
 
 
 class Page(Observation):
