@@ -228,10 +228,12 @@ class IPythonContract:
         await output(notebook.sandbox, "cd ..")
         assert await notebook.text("os.getcwd()") == f"'{where}'"
 
-    async def test_secrets_that_a_cell_names_are_variables_for_it(self, notebook: NotebookKit) -> None:
-        arguments = {"code": "import os; os.environ['TOKEN']", "env": {"TOKEN": "it's \\ secret"}}
+    async def test_secrets_that_a_cell_names_are_variables_for_it_and_for_no_other(self, notebook: NotebookKit) -> None:
+        await notebook.text("import os; os.environ['OWN'] = 'own'")
+        arguments = {"code": "import os; os.environ['TOKEN']", "env": {"TOKEN": "it's \\ secret", "OWN": "lent"}}
         reply = await notebook.sandbox.request("kernel.run", arguments, key="secret:1")
         assert reply.result["output"] == '"it\'s \\\\ secret"'
+        assert await notebook.text("os.environ.get('TOKEN'), os.environ['OWN']") == "(None, 'own')"
         assert "secret" not in await notebook.text("%history")
 
     async def test_a_cell_is_never_run_twice(self, notebook: NotebookKit) -> None:

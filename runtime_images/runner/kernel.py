@@ -48,7 +48,7 @@ class Kernel:
         self._process: Optional[DriverProcess] = None
         self._scope = processes.Scope(0, self._mark, processes.now_in_ticks())
         self._python = ""
-        self._is_ready = self._is_fresh = False
+        self._is_ready = self._is_fresh = self._has_lent = False
         self._queue: Deque[Tuple[CellOrder, Asker]] = deque()
         self._next: Optional[Tuple[CellOrder, Asker]] = None
         self._cell: Optional[Cell] = None
@@ -153,10 +153,10 @@ class Kernel:
     def _preparation(self, order: CellOrder) -> List[str]:
         codes = []
         directory = self._directory_now()
-        if directory != self._directory or order.env:
+        if directory != self._directory or order.env or self._has_lent:
             moved = directory if directory != self._directory else ""
             codes.append(_PREPARE.format(directory=moved, variables=order.env))
-            self._directory = directory
+            self._directory, self._has_lent = directory, bool(order.env)
         if self._is_fresh and order.init_code:
             codes.append(order.init_code)
         self._is_fresh = False

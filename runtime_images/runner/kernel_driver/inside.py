@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import sysconfig
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ipykernel.kernelapp import IPKernelApp
 from IPython import version_info
@@ -26,6 +26,9 @@ _MESSAGES_LIMIT = 100_000
 _WARM_AFTER_SECONDS = 0.3
 _FIRST_TO_GO = "600"  # when memory runs out it shall be the kernel's or its children's turn, not ours
 
+_lent: Dict[str, Tuple[str, Optional[str]]] = {}
+"""The variables of the cell that runs, and what they were before."""
+
 
 class Kernel(IPKernelApp):  # type: ignore[misc] # the library has no types
     """ipykernel's program, with room for many messages on their way."""
@@ -36,7 +39,13 @@ class Kernel(IPKernelApp):  # type: ignore[misc] # the library has no types
 
 
 def prepare(directory: str, variables: Dict[str, str]) -> None:
-    """Before a cell: go where the terminal is, and take over the variables that it is given."""
+    """Before a cell: go where the terminal is, and take over what variables it is lent, in place of the last one's."""
+    for name, (value, before) in _lent.items():
+        if os.environ.get(name) == value:  # otherwise a cell has set it for itself
+            del os.environ[name]
+            os.environ.update({} if before is None else {name: before})
+    _lent.clear()
+    _lent.update({name: (value, os.environ.get(name)) for name, value in variables.items()})
     os.environ.update(variables)
     if directory:
         try:
