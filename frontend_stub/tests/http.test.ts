@@ -40,6 +40,13 @@ describe("requests", () => {
     expect(keeper.loginNeeded.getSnapshot()).toBe(true);
   });
 
+  it("do not ask for it when a git provider refuses its own", async () => {
+    const keeper = new TokenKeeper();
+    const request = createRequest(keeper, fetcher(json(401, "Unable to access repo ann/boat")).fetch);
+    await expect(request("POST", "/api/conversations", {})).rejects.toMatchObject({ message: "Unable to access repo ann/boat" });
+    expect(keeper.loginNeeded.getSnapshot()).toBe(false);
+  });
+
   it.each([
     [json(500, { error: "broken" }), "broken"],
     [json(404, { status: "error", message: "Conversation not found", msg_id: "CONVERSATION$NOT_FOUND" }), "Conversation not found"],

@@ -15,7 +15,12 @@ from tests.e2e.test_page import ask, done, overflow, run, until_phase
 from tests.integration.server.conftest import ServerProcess
 from tests.unit.runner.test_pictures import png
 
-pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.timeout(180)]
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.docker,
+    pytest.mark.timeout(180),
+    pytest.mark.asyncio(loop_scope="module"),
+]
 
 StartServer = Callable[..., Awaitable[ServerProcess]]
 OpenPage = Callable[..., Awaitable[Visit]]

@@ -81,7 +81,8 @@ export function createRequest(keeper: TokenKeeper, fetcher: Fetcher = (url, init
     }
     const answer = await readBody(response);
     if (response.ok) return answer;
-    if (response.status === 401) keeper.refuse();
+    // A sentence by itself is the word of a git provider, which refused another token than ours.
+    if (response.status === 401 && (typeof answer !== "string" || answer === "")) keeper.refuse();
     throw failure(response.status, answer);
   };
 }
