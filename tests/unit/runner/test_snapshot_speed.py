@@ -1,0 +1,58 @@
+"""What makes a workspace too large for snapshots behind every operation: work, not a busy machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from runtime_images.runner import snapshots
+from runtime_images.runner.editor import Editor
+from runtime_images.runner.files import Files
+from runtime_images.runner.history import History
+from runtime_images.runner.loop import Loop
+from runtime_images.runner.patcher import Patcher
+from runtime_images.runner.ranges import Ranges
+from runtime_images.runner.snapshots import Snapshots
+from runtime_images.runner.whole_files import WholeFiles
+from runtime_images.runner.workers import Workers
+
+
+class ATree:
+    """Takes a snapshot in its own way."""
+
+    def __init__(self, way: Callable[[], None]) -> None:
+        self._way = way
+
+    def take(self, name: str, is_stopped: Callable[[], bool]) -> dict[str, object]:
+        self._way()
+        return {}
+
+
+def rest() -> None:
+    time.sleep(0.05)
+
+
+def work() -> None:
+    until = time.thread_time() + 0.05
+    while time.thread_time() < until:
+        pass
+
+
+@pytest.mark.parametrize(("way", "is_slow"), [(rest, False), (work, True)])
+def test_time_that_others_had_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: Callable[[], None], is_slow: bool
+) -> None:
+    monkeypatch.setattr(snapshots, "QUICK_SECONDS", 0.02)
+    history = History(str(tmp_path / "history"))
+    loop = Loop()
+    try:
+        parts = Editor(history), Patcher(str(tmp_path), history), WholeFiles(history), Ranges(history)
+        made = Snapshots(loop, Files(Workers(loop), *parts), str(tmp_path), str(tmp_path / "state"))
+        made._made = ATree(way)
+        made._take("a")
+        assert made._is_slow is is_slow
+    finally:
+        loop.close()
