@@ -217,7 +217,7 @@ async def _has_elements(page: Page) -> bool:
     if isinstance(count, int) and count > _MOST_ELEMENTS:
         more = f"{count} elements, more than the {_MOST_ELEMENTS} of which a tree is made"
         raise ActionError(f"the page has {more}; its text can be read")
-    return count != 0
+    return bool(count != 0)
 
 
 def _data_url(picture: bytes) -> str:
