@@ -100,7 +100,7 @@ class FileEditorTool(FileTool[FileEditorAction, FileEditorObservation]):
     journaled: ClassVar[bool] = True
     tool_name: ClassVar[str] = "file_editor"
     description: str = _DESCRIPTION
-    annotations: ToolAnnotations = ToolAnnotations(title="File editor")
+    annotations: ToolAnnotations = ToolAnnotations(title="File editor", openWorldHint=False)
 
     @classmethod
     def make_executor(cls) -> FileEditorExecutor:
