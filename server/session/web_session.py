@@ -29,7 +29,6 @@ from server.session.turns import Turns
 logger = logging.getLogger(__name__)
 
 RECORDER_SECONDS = 5.0
-SEND_ATTEMPTS = 3
 
 
 class SessionOwner(Protocol):
@@ -99,20 +98,22 @@ class WebSession(SessionFacts):
             DrydockError: it cannot be loaded, or the event cannot be stored.
         """
         self._active()
-        for attempt in range(SEND_ATTEMPTS):
-            if self._start_failed and not isinstance(event, ChangeAgentState):
-                await self.unload(stopped=False)
-            agent = await self.load()
-            check_images(event, agent.settings.llm, inspected=agent.has_images_inspected)
-            if isinstance(event, MessageEvent):
-                await self._expect_work()
-            try:
-                return await agent.send(event)
-            except StreamClosedError:
-                # It was unloaded in this moment; the next attempt loads it again.
-                if attempt + 1 == SEND_ATTEMPTS:
-                    raise
-        raise StreamClosedError(f"conversation {self.conversation_id} is closed")
+        if self._start_failed and not isinstance(event, ChangeAgentState):
+            await self.unload(stopped=False)
+        try:
+            return await self._send_to(await self.load(), event)
+        except StreamClosedError:
+            # It was unloaded in this moment. This time nothing of the kind comes between.
+            return await self._turns.take(self._load_and_send(event))
+
+    async def _load_and_send(self, event: AnyEvent) -> AnyEvent:
+        return await self._send_to(await self._load(), event)
+
+    async def _send_to(self, agent: Agent, event: AnyEvent) -> AnyEvent:
+        check_images(event, agent.settings.llm, inspected=agent.has_images_inspected)
+        if isinstance(event, MessageEvent):
+            await self._expect_work()
+        return await agent.send(event)
 
     async def _expect_work(self) -> None:
         """Have recovery look at this conversation, from before the message is in the log until it is dealt with."""

@@ -407,6 +407,19 @@ async def test_nothing_is_taken_while_the_server_ends(make_house: MakeHouse) -> 
         await house.manager.send("a", hello())
 
 
+async def test_a_message_is_taken_however_often_its_conversation_is_unloaded_meanwhile(make_house: MakeHouse) -> None:
+    async with make_house() as house:
+        await house.new("a")
+        await started(house, "a")
+        session = house.manager._sessions["a"]
+        sending = [asyncio.create_task(house.manager.send("a", hello(f"message {number}"))) for number in range(20)]
+        while not all(task.done() for task in sending):
+            await session.unload_if(lambda activity: True, sandbox="keep")
+        assert [task.exception() for task in sending] == [None] * 20
+        stored = await house.database.events.read("a", limit=1000)
+        assert sum(b"MessageEvent" in event.payload for event in stored) == 20
+
+
 async def test_any_mixture_of_calls_ends_in_a_defined_state(make_house: MakeHouse) -> None:
     rng = random.Random(20)
     async with make_house(max_concurrent_conversations=2, idle_unload_seconds=0.02) as house:
