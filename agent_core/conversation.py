@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -38,6 +38,8 @@ from agent_core.session.settings import ConfirmSubagents, SessionSettings
 from agent_core.session.stepping import Stepping
 from agent_core.session.tags import checked_tags
 from agent_core.session.workspace import Workspace, workspace_of
+from agent_core.tools.registry import resolve_tool
+from agent_core.tools.spec import Tool
 
 T = TypeVar("T")
 
@@ -202,6 +204,18 @@ class Conversation(Acting, Carrying, Reaching, Extending, Stepping, Branching, A
     def update_secrets(self, secrets: Mapping[str, GivenSecret]) -> None:
         """Add secrets, or replace those of the same names; a value that was replaced stays hidden."""
         self._do(self._work.update_secrets(dict(secrets)))
+
+    def set_client_tools(self, tools: Sequence[Tool]) -> None:
+        """From its next step on the agent has these tools (`client_tool`) beside its own, in place of those set before.
+
+        Raises:
+            ValueError, TypeError: a tool cannot be made, or a running agent has another of its name; nothing has
+                changed. Of an agent at rest the next run says so.
+        """
+        specs = tuple(checked(tool, Tool, "tools") for tool in tools)
+        for spec in specs:
+            resolve_tool(spec)
+        self._do(self._work.set_client_tools(specs))
 
     def answer_client_call(self, call_id: int, content: str, *, is_error: bool = False) -> None:
         """Say what came of a call of a tool that this program carries out (`client_tool`), by the id of its action.

@@ -31,6 +31,7 @@ from agent_core.session.side_calls import SideCalls
 from agent_core.session.status import ExecutionStatus
 from agent_core.session.tool_servers import KeptServers
 from agent_core.session.workspace import Workspace
+from agent_core.tools.spec import Tool
 
 logger = logging.getLogger(__name__)
 
@@ -153,9 +154,8 @@ class ConversationLoop:
         if self.is_running:
             await (await self.session()).send(ChangeAgentState(agent_state=AgentState.PAUSED))
         elif fold.status in (ExecutionStatus.IDLE, ExecutionStatus.RUNNING):
-            paused = AgentState.PAUSED
-            asked = ChangeAgentState(agent_state=paused, source="user")
-            await self.write(asked, AgentStateChanged(agent_state=paused))
+            asked = ChangeAgentState(agent_state=AgentState.PAUSED, source="user")
+            await self.write(asked, AgentStateChanged(agent_state=AgentState.PAUSED))
 
     async def set_analyzer(self, analyzer: SecurityAnalyzer | None) -> None:
         """Have this analyzer judge what comes."""
@@ -168,6 +168,12 @@ class ConversationLoop:
         self.settings = replace(self.settings, named_secrets={**self.settings.named_secrets, **secrets})
         if self._session is not None:
             self._session.secrets.update(secrets)
+
+    async def set_client_tools(self, tools: tuple[Tool, ...]) -> None:
+        """Have the agent use these tools of clients, and none of those before."""
+        if self._session is not None:
+            self._session.set_client_tools(tools)
+        self.settings = replace(self.settings, client_tools=tools)
 
     async def step(self) -> None:
         """Let the agent take one step: what still waits is run, or the model is asked once and its calls are run.

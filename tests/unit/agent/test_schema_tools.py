@@ -114,3 +114,28 @@ def test_a_program_answers_the_calls_of_its_own_tools() -> None:
 def test_a_clients_tool_needs_a_name_a_description_and_an_object(params: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"name|object"):
         made(Tool(name="client_tool", params=params))
+
+
+def test_a_program_gives_an_agent_other_tools_of_its_own_between_runs_and_while_it_runs() -> None:
+    def tool(name: str) -> Tool:
+        return Tool(name="client_tool", params={"name": name, "description": "Paints the page.", "timeout": 30})
+
+    script = Script(("", [("paint", "{}")]), ("", [("draw", "{}")]), DONE)
+
+    def client(event: Any) -> None:
+        if isinstance(event, ActionEvent) and event.tool_name == "paint":
+            with pytest.raises(ValueError, match="two tools are named 'finish'"):
+                one.set_client_tools([tool("finish")])
+            one.set_client_tools([tool("draw")])
+        if isinstance(event, ActionEvent) and event.tool_name in ("paint", "draw"):
+            one.answer_client_call(event.id, "painted")
+
+    with conversation(Agent(llm=model(script)), callbacks=[client]) as one:
+        one.set_client_tools([tool("paint")])
+        with pytest.raises(ValueError, match="needs a name"):
+            one.set_client_tools([Tool(name="client_tool")])
+        one.send_message("Paint.")
+        one.run()
+        results = [event for event in one.state.events if isinstance(event, ObservationEvent)]
+        assert [event.tool_name for event in results] == ["paint", "draw", "finish"]
+        assert "draw" in one.agent.tools_map
