@@ -124,6 +124,15 @@ def test_tools_that_come_later_are_filtered_too_and_never_replace_others() -> No
         one.add_runtime_tools([terminal["terminal"]])
 
 
+def test_tools_of_a_client_replace_those_that_it_brought_before() -> None:
+    one = agent()
+    before = set(one.initialize())
+    terminal = agent(tools=[Tool(name="terminal"), Tool(name="file_editor")]).initialize()
+    one.add_runtime_tools([terminal["terminal"]], client="mcp:a")
+    one.add_runtime_tools([terminal["file_editor"]], client="mcp:a")
+    assert set(one.tools_map) - before == one.tools_brought_by("mcp:a") == {"file_editor"}
+
+
 def test_an_inline_prompt_is_taken_word_for_word_and_excludes_a_template() -> None:
     assert agent(system_prompt="{{ not a template }}").static_system_message == "{{ not a template }}"
     with pytest.raises(ValidationError, match="exclude each other"):

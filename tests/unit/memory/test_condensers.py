@@ -278,3 +278,9 @@ def test_a_long_text_is_cut_in_its_middle(limit: int) -> None:
     assert len(short) == limit
     assert 0 <= short.count("a") - short.count("b") <= 1 + "\n[… cut …]\n".count("a")
     assert (short[0], short[-1]) == ("a", "b")
+
+
+async def test_a_pipeline_none_of_whose_condensers_can_do_what_was_asked_says_so() -> None:
+    pipeline = PipelineCondenser(condensers=[ConversationWindowCondenser(), BrowserOutputCondenser()])
+    with pytest.raises(NoCondensationError, match="of 2 events none can be spared"):
+        await pipeline.acondense(asked(talk(2)))

@@ -245,3 +245,8 @@ def test_no_message_of_the_user_is_ever_lost(events: list[AnyEvent]) -> None:
     said = sum(1 for event in events if isinstance(event, MessageEvent) and event.source == "user")
     text = "\n".join(message.text for message in shown(*events) if message.role == "user")
     assert text.count("u") == said
+
+
+def test_a_blank_thought_is_no_content_of_the_message_with_the_calls() -> None:
+    messages = shown(user(0, "x"), call(1, "r", thought=" \n"), result(2, 1))
+    assert (messages[1].role, messages[1].content) == ("assistant", [])
