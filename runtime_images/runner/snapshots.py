@@ -23,6 +23,8 @@ LANE = "snapshots"
 WAIT_SECONDS = 2.0
 QUICK_SECONDS = 0.25
 """Of work, not of waiting for others who have the processors: a small workspace stays one on a busy machine."""
+GLANCE = 64
+"""Files and folders that are looked at between two operations, without a thread."""
 PART = 8 * 1024 * 1024
 _ONE_TIME_KEYS = ("once:", "direct:")
 
@@ -79,7 +81,9 @@ class Snapshots:
 
     def after(self, key: str) -> None:
         """An operation that may have changed something is done."""
-        if self._is_armed and not self._is_slow and not self._busy and not key.startswith(_ONE_TIME_KEYS):
+        if not self._is_armed or self._is_slow or self._busy or key.startswith(_ONE_TIME_KEYS):
+            return
+        if not self._take_unchanged(key):
             self._begin(lambda: self._take(key), lambda reply: None, lambda error: None)
 
     # Operations
@@ -159,6 +163,13 @@ class Snapshots:
             os.makedirs(self._folder, mode=0o700, exist_ok=True)
             self._made = Tree(self._workspace, TreeStore(self._folder))
         return self._made
+
+    def _take_unchanged(self, name: str) -> bool:
+        """Most operations change nothing: in a small workspace that is seen sooner than a thread would have begun."""
+        try:
+            return self._made is not None and bool(self._made.take_unchanged(name, GLANCE))
+        except OSError:
+            return False  # the thorough way will say why
 
     def _take(self, name: str) -> Reply:
         began, worked = time.monotonic(), time.thread_time()

@@ -68,6 +68,7 @@ class Tree:
         self._store = store
         self._known: Entries = {}
         self._looked_at = 0
+        self._is_newest = False
 
     def take(self, name: str, stop: Callable[[], bool]) -> Entries:
         """Keep the files as they are under a name.
@@ -92,8 +93,46 @@ class Tree:
                     f" (without {', '.join(sorted(LEFT_ALONE)[:4])} and the like)"
                 )
         self._store.keep(name, {path: list(entry.same) for path, entry in entries.items()})
-        self._known, self._looked_at = entries, began
+        self._known, self._looked_at, self._is_newest = entries, began, True
         return entries
+
+    def take_unchanged(self, name: str, limit: int) -> bool:
+        """Keep the files under this name too if a glance shows that none has changed since they were last kept.
+
+        Returns False, having done nothing, where one has, where that cannot be told without reading it, and where there
+        are more than ``limit``.
+
+        Raises:
+            OSError: the name cannot be kept.
+        """
+        if not self._is_newest or len(self._known) > limit:
+            return False
+        count = 0
+        for path, found in self._walk():
+            count += 1
+            known = self._known.get(path)
+            if known is None or count > limit or not self._is_still(known, found):
+                return False
+        if count != len(self._known):
+            return False
+        self._store.keep_same(name)
+        return True
+
+    def _is_still(self, known: Entry, found: os.DirEntry[str]) -> bool:
+        try:
+            facts = found.stat(follow_symlinks=False)
+            mode = stat.S_IMODE(facts.st_mode)
+            if stat.S_ISDIR(facts.st_mode):
+                return known.kind == "d" and known.mode == mode
+            if stat.S_ISLNK(facts.st_mode):
+                return known.kind == "l" and known.value == os.readlink(found.path)
+        except OSError:
+            return False
+        return known.kind == "f" and known.mode == mode and self._is_unread(known, _stamp(facts))
+
+    def _is_unread(self, known: Entry, stamp: Tuple[int, ...]) -> bool:
+        """Whether a file with this stamp still holds what it held when it was read."""
+        return known.stamp == stamp and max(stamp[1:3]) < self._looked_at - _RACY
 
     def has(self, name: str) -> bool:
         """Whether files are kept under this name."""
@@ -120,7 +159,7 @@ class Tree:
                 continue
             self._write(path, then)
             written += 1
-        self._known = {}
+        self._known, self._is_newest = {}, False
         return Change(written, removed)
 
     def _walk(self) -> Iterator[Tuple[str, os.DirEntry[str]]]:
@@ -149,9 +188,9 @@ class Tree:
                 return Entry("l", 0, os.readlink(found.path))
             if not stat.S_ISREG(facts.st_mode) or facts.st_size > FILE_LIMIT:
                 return Entry("x", 0, "")
-            stamp = (facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino)
+            stamp = _stamp(facts)
             known = self._known.get(path)
-            if known is not None and known.stamp == stamp and max(stamp[1:3]) < self._looked_at - _RACY:
+            if known is not None and self._is_unread(known, stamp):
                 return Entry("f", mode, known.value, stamp)
             with open(found.path, "rb") as file:
                 data = file.read(FILE_LIMIT + 1)
@@ -244,6 +283,10 @@ class Tree:
                 folders.remove(name)
                 if name in _REPOSITORIES:
                     yield os.path.relpath(os.path.join(folder, name), self._workspace)
+
+
+def _stamp(facts: os.stat_result) -> Tuple[int, ...]:
+    return facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino
 
 
 def _as_it_is(about: tarfile.TarInfo, _folder: str) -> tarfile.TarInfo:

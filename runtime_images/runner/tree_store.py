@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import zlib
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import Any, Dict, List, Optional, Set
 
 NAMES_LIMIT = 500
 STORE_LIMIT = 512 * 1024 * 1024
@@ -19,25 +19,31 @@ class TreeStore:
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
-        self._names: Optional[List[Tuple[str, str]]] = None
+        self._names: Optional[Dict[str, str]] = None
+        self._newest = ""
         self._size = -1
         self._folders: Set[str] = set()
 
     def has(self, name: str) -> bool:
         """Whether something is kept under this name."""
-        return any(known == name for known, _ in self._loaded())
+        return name in self._loaded()
 
     def keep(self, name: str, entries: Lists) -> None:
         """Keep a list of files under a name; one that had it before is forgotten."""
-        names = self._loaded()
         plain = json.dumps(entries, sort_keys=True, separators=(",", ":")).encode()
         digest = hashlib.blake2b(plain, digest_size=20).hexdigest()
         place = self._place("lists", digest)
         if not os.path.exists(place):
             self._write(place, zlib.compress(plain, 1))
-        names[:] = [one for one in names if one[0] != name]
-        names.append((name, digest))
-        self._append(name, digest)
+        self._newest = digest
+        self.keep_same(name)
+
+    def keep_same(self, name: str) -> None:
+        """Keep the list that was kept last, by this object, under another name too."""
+        names = self._loaded()
+        names.pop(name, None)
+        names[name] = self._newest
+        self._append(name, self._newest)
         if len(names) > NAMES_LIMIT or self._bytes() > STORE_LIMIT:
             self._forget_oldest()
 
@@ -47,12 +53,9 @@ class TreeStore:
         Raises:
             KeyError: there is none.
         """
-        for known, digest in reversed(self._loaded()):
-            if known == name:
-                with open(self._place("lists", digest), "rb") as file:
-                    found: Lists = json.loads(zlib.decompress(file.read()))
-                return found
-        raise KeyError(name)
+        with open(self._place("lists", self._loaded()[name]), "rb") as file:
+            found: Lists = json.loads(zlib.decompress(file.read()))
+        return found
 
     def put(self, digest: str, data: bytes) -> None:
         """Keep a content."""
@@ -79,16 +82,14 @@ class TreeStore:
         if self._size >= 0:
             self._size += len(data)
 
-    def _loaded(self) -> List[Tuple[str, str]]:
+    def _loaded(self) -> Dict[str, str]:
         if self._names is None:
-            self._names = []
             try:
                 with open(os.path.join(self._folder, "names"), encoding="utf-8") as file:
                     pairs = [line.rstrip("\n").rpartition(" ") for line in file if line.endswith("\n")]
             except FileNotFoundError:
                 pairs = []
-            latest = {name: (name, digest) for name, _, digest in pairs if os.path.exists(self._place("lists", digest))}
-            self._names = list(latest.values())
+            self._names = {name: digest for name, _, digest in pairs if os.path.exists(self._place("lists", digest))}
         return self._names
 
     def _append(self, name: str, digest: str) -> None:
@@ -106,9 +107,10 @@ class TreeStore:
     def _forget_oldest(self) -> None:
         names = self._loaded()
         while len(names) > 1 and (len(names) > NAMES_LIMIT or self._bytes() > STORE_LIMIT):
-            del names[: max(1, len(names) // 4)]
+            for name in list(names)[: max(1, len(names) // 4)]:
+                del names[name]
             used: Set[str] = {os.path.join(self._folder, "names")}
-            for name, digest in names:
+            for name, digest in names.items():
                 used.add(self._place("lists", digest))
                 used.update(self.object(entry[2]) for entry in self.entries(name).values() if entry[0] == "f")
             for place in self._all():
@@ -117,5 +119,5 @@ class TreeStore:
             self._size = -1
         fresh = os.path.join(self._folder, "names.new")
         with open(fresh, "w", encoding="utf-8") as file:
-            file.writelines(f"{name} {digest}\n" for name, digest in names)
+            file.writelines(f"{name} {digest}\n" for name, digest in names.items())
         os.replace(fresh, os.path.join(self._folder, "names"))
