@@ -122,6 +122,7 @@ if TYPE_CHECKING:
     )
     from agent_core.tools.think import ThinkAction, ThinkObservation, ThinkTool
     from agent_core.tools.vision_inspect import VisionInspectAction, VisionInspectObservation, VisionInspectTool
+    from agent_core.tools.workflow import WorkflowAction, WorkflowObservation, WorkflowTool
 
 __all__ = [
     "AgentDelegateAction",
@@ -228,6 +229,9 @@ __all__ = [
     "VisionInspectAction",
     "VisionInspectObservation",
     "VisionInspectTool",
+    "WorkflowAction",
+    "WorkflowObservation",
+    "WorkflowTool",
     "execute_bash_tool",
     "get_builtin_tools",
     "get_default_tools",
@@ -283,6 +287,7 @@ _MODULES = {
     ),
     "think": ("ThinkAction", "ThinkObservation", "ThinkTool"),
     "vision_inspect": ("VisionInspectAction", "VisionInspectObservation", "VisionInspectTool"),
+    "workflow": ("WorkflowAction", "WorkflowObservation", "WorkflowTool"),
 }
 _HOMES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final
 
-from agent_core.agent.base import AgentBase
 from agent_core.controller.account import Account
-from agent_core.controller.delegation.child_run import ChildRun, ChildSession, Confirm, Order
+from agent_core.controller.delegation.child_run import ChildRun, Order
+from agent_core.controller.delegation.household import Household
 from agent_core.controller.delegation.purse import Purse
 from agent_core.controller.delegation.roster import Roster
-from agent_core.controller.delegation.rules import MAX_SHOWN, check_ids, told_of_stop
+from agent_core.controller.delegation.rules import MAX_SHOWN, OF_SCRIPT, check_ids, told_of_stop
 from agent_core.controller.state import ConversationState
 from agent_core.errors import EventStoreError, StreamClosedError
 from agent_core.events.control import MetricsUpdated, SubAgentSpending
@@ -25,7 +25,6 @@ from agent_core.events.llm_events import UsageFigures
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.llm.metrics import Metrics
-from agent_core.skills.agent_catalog import AgentKind
 from agent_core.tools.spec import ToolContext
 from agent_core.tools.subagents import (
     DEFAULT_TYPE,
@@ -42,43 +41,6 @@ logger = logging.getLogger(__name__)
 
 STOP_SECONDS: Final = 5.0
 """Until sub-agents that were told to stop are left alone."""
-
-
-class Household(Protocol):
-    """Where sub-agents come from: `agent_core.session.subagents` has the one of a session."""
-
-    @property
-    def confirm(self) -> Confirm:
-        """Decides about actions of sub-agents that a user would be asked for."""
-        ...
-
-    async def kind(self, name: str) -> AgentKind:
-        """The kind of sub-agent of this name.
-
-        Raises:
-            SubAgentError: there is none; the message lists those there are.
-        """
-        ...
-
-    async def agent(self, order: Order) -> tuple[AgentBase, AgentKind | None]:
-        """A fresh agent for an order, and its kind, if it is of one.
-
-        Raises:
-            SubAgentError: there is no such agent, or it cannot be made.
-        """
-        ...
-
-    def session(self, order: Order, agent: AgentBase, kind: AgentKind | None, purse: Purse) -> ChildSession:
-        """A session for this agent in a conversation of its own; nothing is opened yet."""
-        ...
-
-    async def let_go(self, session: ChildSession) -> None:
-        """End what the tools of a sub-agent hold, whose session is closed."""
-        ...
-
-    async def end_shells(self, name: str) -> None:
-        """End the shells of the sub-agent in this conversation, as far as that can be done."""
-        ...
 
 
 class Delegation:
@@ -165,6 +127,19 @@ class Delegation:
         finally:
             await self._end_shells(order.name)
         return TaskRun(task_id, kind, report)
+
+    async def run(self, call: ToolContext, number: int, prompt: str, agent_type: str) -> TaskReport:
+        await self._admit(call)
+        if not prompt.strip():
+            raise SubAgentError("the prompt is empty; say what is to be done")
+        name = f"workflow-{call.action_id}-{number}"
+        order = Order(name, f"{OF_SCRIPT}{call.action_id}", agent_type, prompt, call.idempotency_key)
+        await self._household.agent(order)
+        try:
+            (report,) = await self._carry_out(call, [order])
+        finally:
+            await self._end_shells(name)
+        return report
 
     async def ask(self, call: ToolContext, agent: str, task: str) -> TaskReport:
         await self._admit(call)
