@@ -13,6 +13,7 @@ from agent_core.runtime.images import DEFAULT_IMAGE
 from agent_core.runtime.sandbox import SandboxSpec
 from agent_core.session.agent_session import AgentSession
 from agent_core.session.settings import SessionSettings
+from bench.bare_terminal import command as bare_terminal
 from bench.figures import Figure, p50, percentile
 from bench.machine import begin_peak, peak_kb
 from bench.stage import Stage
@@ -37,11 +38,14 @@ async def _channel(stage: Stage) -> list[Figure]:
         stage.say(f"round trip: {p50(trips):.2f} ms")
         ends = [await _interrupted(sandbox) for _ in range(stage.few(9, 1))]
         stage.say(f"interrupt: {p50(ends):.0f} ms")
+        size = _flood_size(stage)
+        bare = [float((await _run(sandbox, bare_terminal(size)))["output"]) for _ in range(stage.few(3, 1))]
     budget = 3 if stage.sandbox == "docker" else None
     note = f"p50; p95 {percentile(trips, 95):.1f} ms, {used:.2f} ms of the server's processor time"
     return [
         Figure("command round trip over the channel (`true`)", p50(trips), "ms", budget, note=note),
         Figure("interrupt → prompt", p50(ends), "ms", 100),
+        Figure(f"{size // 1_000_000} MB through a terminal of the kernel, without us", p50(bare), "s"),
     ]
 
 
@@ -66,14 +70,18 @@ async def _interrupted(sandbox: SandboxConnection) -> float:
     return (time.perf_counter() - began) * 1000
 
 
-async def _run(sandbox: SandboxConnection, command: str, **options: Any) -> None:
+async def _run(sandbox: SandboxConnection, command: str, **options: Any) -> dict[str, Any]:
     args = {"session": "default", "command": command, "timeout": LIMIT_SECONDS}
-    await sandbox.request("shell.run", args, limit_seconds=2 * LIMIT_SECONDS, **options)
+    return (await sandbox.request("shell.run", args, limit_seconds=2 * LIMIT_SECONDS, **options)).result
+
+
+def _flood_size(stage: Stage) -> int:
+    return stage.few(100_000_000, 1_000_000)
 
 
 async def _flood(stage: Stage) -> list[Figure]:
     """From the stored action to the stored observation, in the server's process with its store."""
-    size = stage.few(100_000_000, 1_000_000)
+    size = _flood_size(stage)
     data_dir = stage.data_dir()
     async with open_database(data_dir) as database, stage.provider(data_dir) as provider:
         try:
