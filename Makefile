@@ -31,7 +31,7 @@ format: ## Put the Python code into the house format and mend what can be mended
 
 bench: ## Measure the budgets, print a table, write JSON
 	@scripts/setup --dev
-	@.venv/bin/python -m bench
+	@env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -m bench
 
 lock: ## Lock the dependencies of pyproject.toml again (UPGRADE=1 for newer versions)
 	@scripts/lock $(if $(UPGRADE),--upgrade)
