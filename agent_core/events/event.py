@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import AwareDatetime, Field
-from pydantic_core import from_json
 
-from agent_core.events.messages import Frozen, Message
+from agent_core.events.kinds import Kindred
+from agent_core.events.messages import Message
 
 Source = Literal["agent", "user", "environment", "hook"]
 
@@ -24,7 +24,7 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-class Event(Frozen):
+class Event(Kindred):
     """One entry of a conversation's log; never changed once it is stored.
 
     Attributes:
@@ -48,23 +48,15 @@ class Event(Frozen):
             Event.kinds[str(kind.default)] = cls
 
     @classmethod
-    def model_validate(cls, obj: Any, **options: Any) -> Self:
-        """The event that plain data describe; those of a kind of its own become one of that class.
-
-        Raises:
-            pydantic.ValidationError: naming the field and the problem.
-        """
-        found = Event.kinds.get(str(obj.get("kind"))) if isinstance(obj, dict) else None
-        if found is None or found is cls or not issubclass(found, cls):
-            return super().model_validate(obj, **options)
-        return found.model_validate(obj, **options)
+    def member(cls, kind: str) -> type[Event] | None:
+        return Event.kinds.get(kind)
 
     @classmethod
     def model_validate_json(cls, json_data: str | bytes | bytearray, **options: Any) -> Self:
         """`model_validate` of what the JSON text says."""
         if "kind" in cls.model_fields:
-            return super().model_validate_json(json_data, **options)
-        return cls.model_validate(from_json(json_data), **options)
+            return super(Kindred, cls).model_validate_json(json_data, **options)
+        return super().model_validate_json(json_data, **options)
 
     def __str__(self) -> str:
         """A short form for people: its fields, cut at 500 characters."""

@@ -22,15 +22,15 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
-from pydantic_core import from_json
 
-from agent_core.events.messages import Content, Frozen, ImageContent, TextContent
+from agent_core.events.kinds import Kindred
+from agent_core.events.messages import Content, ImageContent, TextContent
 
 NAMESAKES = 4
 _OURS = "agent_core."
 
 
-class Tagged(Frozen):
+class Tagged(Kindred):
     """A frozen model whose `kind` is its class name; subclasses register themselves.
 
     A program may have classes of its own that are called like ours, or like some of before: those of the program count
@@ -53,21 +53,8 @@ class Tagged(Frozen):
         Tagged.classes[cls.__name__] = known[0]
 
     @classmethod
-    def model_validate(cls, obj: Any, **options: Any) -> Self:
-        """The object that plain data describe; the data of a subclass become one of that subclass.
-
-        Raises:
-            pydantic.ValidationError: naming the field and the problem.
-        """
-        found = Tagged.classes.get(str(obj.get("kind"))) if isinstance(obj, dict) else None
-        if found is None or found is cls or not issubclass(found, cls):
-            return super().model_validate(obj, **options)
-        return found.model_validate(obj, **options)
-
-    @classmethod
-    def model_validate_json(cls, json_data: str | bytes | bytearray, **options: Any) -> Self:
-        """`model_validate` of what the JSON text says."""
-        return cls.model_validate(from_json(json_data), **options)
+    def member(cls, kind: str) -> type[Tagged] | None:
+        return Tagged.classes.get(kind)
 
     @classmethod
     def revive(cls, value: Any) -> Any:
