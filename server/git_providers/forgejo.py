@@ -7,8 +7,8 @@ from typing import Any
 from pydantic import SecretStr
 
 from server.git_hosts import Provider
-from server.git_providers.answers import EncodedFile, Shape
-from server.git_providers.errors import MissingError
+from server.git_providers.answers import Shape
+from server.git_providers.github_form import GitHubForm, State
 from server.git_providers.http import Api, HttpPool, segments
 from server.git_providers.model import Branch, Page, PageWish, Repository, SuggestedTask, TaskType, User
 from server.git_providers.together import what_works
@@ -18,7 +18,7 @@ _PAGE = 50
 _MAX_REQUESTS = 20
 
 
-class Forgejo:
+class Forgejo(GitHubForm):
     """One account at Forgejo; see `GitProvider`."""
 
     def __init__(self, pool: HttpPool, name: Provider, base: str, token: SecretStr) -> None:
@@ -92,7 +92,7 @@ class Forgejo:
         details = (await self._api.get(f"{path}/pulls/{request.number}", _Request)).data
         if not details.mergeable:
             return self._task(request, "MERGE_CONFLICTS")
-        status = await self._api.get(f"{path}/commits/{segments(details.head.sha)}/status", _State)
+        status = await self._api.get(f"{path}/commits/{segments(details.head.sha)}/status", State)
         if status.data.state in {"failure", "error"}:
             return self._task(request, "FAILING_CHECKS")
         reviews = (await self._api.get(f"{path}/pulls/{request.number}/reviews", list[_Review])).data
@@ -108,20 +108,6 @@ class Forgejo:
             issue_number=one.number,
             title=one.title,
         )
-
-    async def is_request_open(self, repository: str, number: int) -> bool:
-        return (await self._api.get(f"/repos/{segments(repository)}/pulls/{number}", _State)).data.state == "open"
-
-    async def files(self, repository: str, folder: str) -> list[str]:
-        try:
-            reply = await self._api.get(f"/repos/{segments(repository)}/contents/{segments(folder)}", list[_Entry])
-        except MissingError:
-            return []
-        return [entry.path for entry in reply.data if entry.type == "file"]
-
-    async def file(self, repository: str, path: str) -> str:
-        reply = await self._api.get(f"/repos/{segments(repository)}/contents/{segments(path)}", EncodedFile)
-        return reply.data.text(self.name)
 
     def _told(self, one: _Repository) -> Repository:
         return Repository(
@@ -168,11 +154,6 @@ class _Branch(Shape):
     protected: bool = False
 
 
-class _Entry(Shape):
-    path: str
-    type: str = ""
-
-
 class _Named(Shape):
     full_name: str
 
@@ -190,10 +171,6 @@ class _Head(Shape):
 class _Request(Shape):
     mergeable: bool = True
     head: _Head
-
-
-class _State(Shape):
-    state: str = ""
 
 
 class _Review(Shape):

@@ -8,8 +8,9 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from server.git_hosts import Provider
-from server.git_providers.answers import EncodedFile, Nodes, Shape
+from server.git_providers.answers import Nodes, Shape
 from server.git_providers.errors import GitProviderError, MissingError
+from server.git_providers.github_form import GitHubForm, State
 from server.git_providers.http import Api, HttpPool, segments
 from server.git_providers.model import Branch, Page, PageWish, Repository, SuggestedTask, TaskType, User
 from server.git_providers.together import what_works
@@ -28,7 +29,7 @@ _BRANCHES = """query ($owner: String!, $name: String!, $query: String!, $limit: 
  branchProtectionRule { id } } } } }"""
 
 
-class GitHub:
+class GitHub(GitHubForm):
     """One account at GitHub; see `GitProvider`."""
 
     def __init__(self, pool: HttpPool, name: Provider, base: str, token: SecretStr) -> None:
@@ -145,20 +146,6 @@ class GitHub:
             if task_type is not None
         ]
 
-    async def is_request_open(self, repository: str, number: int) -> bool:
-        return (await self._api.get(f"/repos/{segments(repository)}/pulls/{number}", _State)).data.state == "open"
-
-    async def files(self, repository: str, folder: str) -> list[str]:
-        try:
-            reply = await self._api.get(f"/repos/{segments(repository)}/contents/{segments(folder)}", list[_Entry])
-        except MissingError:
-            return []
-        return [entry.path for entry in reply.data if entry.type == "file"]
-
-    async def file(self, repository: str, path: str) -> str:
-        reply = await self._api.get(f"/repos/{segments(repository)}/contents/{segments(path)}", EncodedFile)
-        return reply.data.text(self.name)
-
     def _told(self, one: _Repository) -> Repository:
         kinds: dict[str, Literal["user", "organization"]] = {"User": "user", "Organization": "organization"}
         return Repository(
@@ -220,11 +207,6 @@ class _Branch(Shape):
     protected: bool = False
 
 
-class _Entry(Shape):
-    path: str
-    type: str = ""
-
-
 class _Target(Shape):
     oid: str
     committedDate: str | None = None  # noqa: N815 - the names are GraphQL's
@@ -248,12 +230,8 @@ class _Named(Shape):
     nameWithOwner: str  # noqa: N815
 
 
-class _State(Shape):
-    state: str = ""
-
-
 class _CheckedCommit(Shape):
-    statusCheckRollup: _State | None = None  # noqa: N815
+    statusCheckRollup: State | None = None  # noqa: N815
 
 
 class _CommitNode(Shape):
@@ -269,7 +247,7 @@ class _Item(Shape):
 class _Request(_Item):
     mergeable: str = ""
     commits: Nodes[_CommitNode] | None = None
-    reviews: Nodes[_State] | None = None
+    reviews: Nodes[State] | None = None
 
     @property
     def task_type(self) -> TaskType | None:
