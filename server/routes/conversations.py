@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from datetime import timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
 from agent_core.errors import DrydockError
-from agent_core.events.event import utc_now
 from server.conversation_manager.conversation_manager import ConversationStatus
-from server.db.errors import InvalidPageError
 from server.dependencies import (
     ConversationId,
     IdentityDependency,
@@ -23,13 +20,13 @@ from server.dependencies import (
 )
 from server.errors import ReplyError
 from server.git_hosts import Provider
+from server.routes.conversation_pages import MAX_PAGE, conversation_page
 from server.routes.json_route import JsonRoute
 from server.session.conversation_info import conversation_info
 
 logger = logging.getLogger(__name__)
 router = APIRouter(prefix="/api/conversations", route_class=JsonRoute)
 
-MAX_PAGE = 100
 Title = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
 
 
@@ -58,18 +55,14 @@ async def list_conversations(
     include_sub_conversations: bool = False,
 ) -> dict[str, Any]:
     """A page of conversations, newest first."""
-    age = services.settings.conversation_max_age_seconds
-    try:
-        page = await services.database.conversations.list_page(
-            limit=limit,
-            page_id=page_id,
-            user_id=identity.user_id,
-            selected_repository=selected_repository,
-            trigger=conversation_trigger,
-            created_after=utc_now() - timedelta(seconds=age) if age else None,
-        )
-    except InvalidPageError as error:
-        raise ReplyError(400, {"detail": str(error)}) from error
+    page = await conversation_page(
+        services,
+        identity,
+        limit=limit,
+        page_id=page_id,
+        selected_repository=selected_repository,
+        trigger=conversation_trigger,
+    )
     results = [conversation_info(record, services.manager.live(record.id)) for record in page.results]
     return {"results": results, "next_page_id": page.next_page_id}
 

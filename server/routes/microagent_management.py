@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
 from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, Query
 
-from agent_core.events.event import utc_now
 from server.db.conversations import ConversationRecord
-from server.db.errors import InvalidPageError
 from server.dependencies import IdentityDependency, ServicesDependency
-from server.errors import ReplyError
 from server.git_hosts import Provider
 from server.git_providers.accounts import GitAccounts
+from server.routes.conversation_pages import MAX_PAGE, conversation_page
 from server.session.conversation_info import conversation_info
 
 router = APIRouter(prefix="/api/microagent-management")
-
-MAX_PAGE = 100
 
 
 @router.get("/conversations")
@@ -31,18 +26,14 @@ async def list_microagent_conversations(
     page_id: str | None = None,
 ) -> dict[str, Any]:
     """A page of them, newest first, without those whose requests were merged or closed; so a page may be short."""
-    age = services.settings.conversation_max_age_seconds
-    try:
-        page = await services.database.conversations.list_page(
-            limit=limit,
-            page_id=page_id,
-            user_id=identity.user_id,
-            selected_repository=selected_repository,
-            trigger="microagent_management",
-            created_after=utc_now() - timedelta(seconds=age) if age else None,
-        )
-    except InvalidPageError as error:
-        raise ReplyError(400, {"detail": str(error)}) from error
+    page = await conversation_page(
+        services,
+        identity,
+        limit=limit,
+        page_id=page_id,
+        selected_repository=selected_repository,
+        trigger="microagent_management",
+    )
     accounts = services.git.accounts(await services.database.settings.get(identity.user_id))
     are_open = await asyncio.gather(*(_is_open(accounts, record) for record in page.results))
     shown = [record for record, is_open in zip(page.results, are_open, strict=True) if is_open]
