@@ -27,6 +27,7 @@ SAME_ROW = {("conversation", "session"), ("testing", "session"), ("security", "t
 """Neighbours of one row that may meet: a facade and its session; fakes; a policy of harmless tools; a skills tool."""
 
 HOMES = {
+    "acp": {"server/acp"},
     "litellm": {"agent_core/llm/client.py"},
     "mcp": {"agent_core/mcp"},
     "httpx2": {"agent_core/mcp"},
