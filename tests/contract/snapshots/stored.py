@@ -1,7 +1,7 @@
 """Snapshots in files: what clients were promised, compared with what the code says now.
 
-A break fails the test. An addition fails it too, until the file is written anew: run the test with ``UPDATE_SNAPSHOTS=1``
-in the environment and commit the file with the change. A break is never written; see docs/protocol.md for its rule.
+A break fails the test. An addition fails it too, until the file is written anew: run the test with the variable
+``UPDATE_SNAPSHOTS=1`` and commit the file with the change. A break is never written; see docs/protocol.md for its rule.
 """
 
 from __future__ import annotations
