@@ -26,7 +26,7 @@ from server.dotted_path import class_at
 from server.errors import install_error_replies
 from server.gate import Gate
 from server.git_providers.accounts import GitAccess
-from server.page import Page, page_folder
+from server.page import page_of
 from server.preview.access import Passes
 from server.preview.addresses import PreviewAddresses
 from server.preview.links import PreviewLinks
@@ -204,7 +204,7 @@ def _make_api(settings: Settings, lifespan: Callable[[FastAPI], object]) -> Fast
         chat_completions,
     ):
         api.include_router(module.router)
-    api.mount("/", Page(page_folder(settings)))
+    api.mount("/", page_of(settings))
     if settings.allowed_origins:
         api.add_middleware(
             CORSMiddleware,

@@ -64,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
             choices=["auto", "docker", "local", "unconfined"],
             help="where commands run (default: auto: Docker where an engine answers, else local)",
         )
-        command.add_argument("--page", type=Path, help="folder of the built page")
+        command.add_argument("--page", type=Path, help="folder of a built page to serve in place of our own")
         command.add_argument(
             "--config", type=Path, help="TOML file with settings; docs/configuration.md lists them all"
         )

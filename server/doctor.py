@@ -121,6 +121,8 @@ def _page(settings: Settings) -> Finding:
     folder = page_folder(settings)
     if (folder / "index.html").is_file():
         return Finding("page", ok=True, text=f"built, in {_shown(folder)}")
+    if settings.page is not None:
+        return Finding("page", ok=False, text=f"no index.html in {_shown(folder)}: name a folder with a built page")
     return Finding("page", ok=False, text=f"not built in {_shown(folder)}: run `make setup`", needed=False)
 
 

@@ -25,8 +25,6 @@ BURST_SECONDS: Final = 4.0
 MAX_TRACKED_CLIENTS: Final = 10_000
 logger = logging.getLogger(__name__)
 
-FOREVER: Final = b"public, max-age=2592000, immutable"
-
 
 class RateLimiter:
     """A token bucket for each client address; the least recently seen addresses are forgotten first."""
@@ -88,7 +86,7 @@ class Gate:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = _headers(scope)
         path: str = scope["path"]
-        guarded_send = _with_headers(send, path, self._policy(headers.get("host", "")))
+        guarded_send = _with_headers(send, self._policy(headers.get("host", "")))
         refusal = self._refuse(scope, path, headers)
         if refusal is not None:
             status, body, extra = refusal
@@ -193,15 +191,14 @@ def content_security_policy(host: str, frames: str = "'self'") -> str:
     )
 
 
-def _with_headers(send: Send, path: str, policy: str) -> Send:
-    cache = FOREVER if path.startswith("/assets/") else b"no-store"
+def _with_headers(send: Send, policy: str) -> Send:
+    """Adds what protects each reply, and keeps it from being stored, where it says nothing else itself."""
 
     async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
             names = {name for name, _ in message["headers"]}
-            is_missing = message["status"] not in {200, 206, 304}
             extra = [
-                (b"cache-control", b"no-store" if is_missing else cache),
+                (b"cache-control", b"no-store"),
                 (b"x-content-type-options", b"nosniff"),
                 (b"referrer-policy", b"no-referrer"),
                 (b"content-security-policy", policy.encode("latin-1")),

@@ -74,7 +74,9 @@ class Settings(BaseModel):
     port: int = Field(3000, ge=0, le=65535, description="Port to listen on; 0 takes a free one and prints it.")
     data_dir: Folder = Field(Path("data"), description="Folder of the database, the keys and whatever else is kept.")
     page: OptionalFolder = Field(
-        None, description="Folder of the built page; by default `frontend_stub/dist` of the checkout."
+        None,
+        description="Folder of a built page to serve in place of Drydock's own, such as another client of the protocol; it "
+        "has an `index.html`, its scripts are not restricted.",
     )
 
     # Access

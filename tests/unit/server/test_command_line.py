@@ -51,8 +51,7 @@ def test_a_wrong_command_line_says_how_to_use_it(arguments: list[str], capsys: p
 
 def test_the_doctor_names_everything_that_it_looked_at_and_what_is_missing(tmp_path: Path) -> None:
     out = io.StringIO()
-    page = tmp_path / "page"
-    settings = Settings(data_dir=tmp_path / "data", sandbox="unconfined", page=page)
+    settings = Settings(data_dir=tmp_path / "data", sandbox="unconfined")
     assert doctor(settings, out) == 0
     lines = out.getvalue().splitlines()
     assert [line[7:18].strip() for line in lines[1:-1]] == [
@@ -65,8 +64,14 @@ def test_the_doctor_names_everything_that_it_looked_at_and_what_is_missing(tmp_p
         "page",
         "model",
     ]
-    assert any("make setup" in line and "--" in line for line in lines)
+    assert any("none configured" in line and "--" in line for line in lines)
     assert lines[-1] == "Everything that is needed is there."
+
+
+def test_the_doctor_counts_a_page_that_was_named_and_is_not_there(tmp_path: Path) -> None:
+    out = io.StringIO()
+    assert doctor(Settings(data_dir=tmp_path / "data", sandbox="unconfined", page=tmp_path / "page"), out) == 1
+    assert f"no index.html in {tmp_path / 'page'}" in out.getvalue()
 
 
 def test_the_doctor_counts_what_keeps_the_server_from_running(tmp_path: Path) -> None:
