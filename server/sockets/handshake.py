@@ -9,9 +9,9 @@ from typing import Any, Final
 from urllib.parse import parse_qs
 
 from server.auth.identity import Authenticator, Identity
+from server.git_hosts import PROVIDERS
 from server.sockets.ports import JoinRefusedError
 
-PROVIDERS: Final = ("github", "gitlab", "bitbucket", "enterprise_sso")
 ABSENT: Final = frozenset({"", "null", "undefined"})
 """What browser clients send for a key that they do not have (wire-protocol 1.2)."""
 

@@ -46,8 +46,6 @@ def _condensation(args: Fields) -> str:
 
 
 def _task_tracking(args: Fields) -> str:
-    if args["command"] == "view":
-        return "Looking at the task list."
     count = len(args["task_list"])
     if count == 0:
         return "Clearing the task list."

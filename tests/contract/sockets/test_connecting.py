@@ -37,7 +37,7 @@ def said(text: str) -> AnyEvent:
             {"providers_set": "github,nohub"},
             {
                 "message": "providers_set names 'nohub', which is no provider; "
-                "known are github, gitlab, bitbucket, enterprise_sso"
+                "known are github, gitlab, bitbucket, enterprise_sso, azure_devops, forgejo"
             },
         ),
     ],
@@ -46,6 +46,16 @@ async def test_a_refused_client_is_told_why(conversation_id: str | None, query: 
     async with serving() as loopback:
         assert await refusal_of(loopback, loopback.url(conversation_id, **query)) == told
         assert loopback.gateway.connection_count == 0
+
+
+async def test_every_provider_that_a_user_may_have_is_known_and_may_be_named_in_any_way() -> None:
+    async with serving() as loopback:
+        names = (
+            "github,gitlab,,bitbucket&providers_set=enterprise_sso,azure_devops&providers_set=forgejo&providers_set="
+        )
+        async with loopback.raw(f"conversation_id=c1&providers_set={names}") as socket:
+            await socket.send("40")
+            assert str(await socket.recv()).startswith('40{"sid":')
 
 
 @pytest.mark.parametrize(
