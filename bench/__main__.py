@@ -9,6 +9,7 @@ import sys
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import orjson
@@ -33,6 +34,7 @@ from bench import (
 )
 from bench.figures import Figure, table
 from bench.machine import contention, machine_facts
+from bench.rounds import ROUNDS, measured
 from bench.stage import Stage
 
 Measure = Callable[[Stage], Awaitable[list[Figure]]]
@@ -94,7 +96,7 @@ async def _run(names: Sequence[str], *, quick: bool, output: Path) -> int:
             busy[name] = contention()
             stage.say(f"--- {name} (work takes {busy[name]:.1f} times as long as on a quiet machine)")
             try:
-                found[name] = await MEASUREMENTS[name](stage)
+                found[name] = await measured(partial(MEASUREMENTS[name], stage), 1 if quick else ROUNDS)
             except Exception:  # noqa: BLE001 - the others are still worth measuring; this one is told at the end
                 traceback.print_exc()
                 failed.append(name)

@@ -45,7 +45,7 @@ def percentile(values: Sequence[float], percent: int) -> float:
 def table(figures: Sequence[Figure]) -> str:
     """The figures in columns, for a terminal (and for Markdown)."""
     rows = [("What", "Budget", "Figure", "Met", "Note")]
-    rows.extend((one.name, _budget(one), _text(one.value, one.unit), _met(one), one.note) for one in figures)
+    rows.extend((one.name, _budget(one), text(one.value, one.unit), _met(one), one.note) for one in figures)
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = [
         "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows
@@ -57,14 +57,15 @@ def table(figures: Sequence[Figure]) -> str:
 def _budget(figure: Figure) -> str:
     if figure.budget is None:
         return ""
-    return f"{'≥' if figure.at_least else '≤'} {_text(figure.budget, figure.unit)}"
+    return f"{'≥' if figure.at_least else '≤'} {text(figure.budget, figure.unit)}"
 
 
 def _met(figure: Figure) -> str:
     return {True: "yes", False: "NO", None: ""}[figure.met]
 
 
-def _text(value: float, unit: str) -> str:
+def text(value: float, unit: str) -> str:
+    """A value as people write it."""
     if value >= 1000:
         return f"{value:,.0f} {unit}"
     return f"{value:.3g} {unit}" if value < 100 else f"{value:.0f} {unit}"
