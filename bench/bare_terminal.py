@@ -1,4 +1,7 @@
-"""What a terminal of the kernel takes by itself: a program that fills one, and one that empties it and does no more."""
+"""What a terminal of the kernel takes by itself: a program that fills one, and one that empties it and does no more.
+
+The terminal is set as the sandboxes' are: line ends stay as they are written.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,12 @@ import shlex
 from textwrap import dedent
 
 _PROGRAM = """
-import os, pty, sys, time
+import os, pty, sys, termios, time
 size = int(sys.argv[1])
 mine, its = pty.openpty()
+modes = termios.tcgetattr(its)
+modes[1] &= ~termios.ONLCR
+termios.tcsetattr(its, termios.TCSANOW, modes)
 began = time.perf_counter()
 if not os.fork():
     os.close(mine)

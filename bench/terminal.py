@@ -20,7 +20,8 @@ from bench.stage import Stage
 from bench.steps import InstantModel, until_finished
 from server.db.database import open_database
 
-FLOOD = f"yes {'x' * 98} | head -c {{}}"
+MAKE_FLOOD = f"yes {'x' * 98} | head -c {{}} > /tmp/flood"
+FLOOD = "cat /tmp/flood"
 LIMIT_SECONDS = 60.0
 
 
@@ -90,10 +91,11 @@ async def _flood(stage: Stage) -> list[Figure]:
             )
             connection = SandboxConnection(provider.create(spec))
             await connection.start()
+            await _run(connection, MAKE_FLOOD.format(size))
             session = AgentSession(
                 "flood",
                 store=database.events,
-                settings=SessionSettings(llm=LLM(model="openai/instant").using(InstantModel(3, FLOOD.format(size)))),
+                settings=SessionSettings(llm=LLM(model="openai/instant").using(InstantModel(3, FLOOD))),
                 sandbox=connection,
             )
             gc.collect()
