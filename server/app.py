@@ -31,6 +31,7 @@ from server.preview.access import Passes
 from server.preview.addresses import PreviewAddresses
 from server.preview.links import PreviewLinks
 from server.preview.preview import Preview
+from server.provider_tools.making import RequestMaker
 from server.routes import (
     branches,
     chat_completions,
@@ -156,13 +157,23 @@ class Application:
             )
         )
         announcements = Announcements()
+        git = GitAccess(settings.git_hosts)
+        stack.push_async_callback(git.aclose)
+        requests = RequestMaker(database, git)
         manager = await stack.enter_async_context(
             manager_type(
                 ManagerParts(
                     settings=settings,
                     database=database,
                     sandboxes=sandboxes,
-                    agents=AgentSessions(settings, database, sandboxes, make_experiments(), hide=self.log_masker.add),
+                    agents=AgentSessions(
+                        settings,
+                        database,
+                        sandboxes,
+                        make_experiments(),
+                        requests=requests,
+                        hide=self.log_masker.add,
+                    ),
                     titles=TitleWriter(enabled=settings.generate_titles),
                     announcements=announcements,
                 )
@@ -171,8 +182,6 @@ class Application:
         gateway = SocketGateway(manager, authenticator, limits=self.socket_limits)
         await stack.enter_async_context(gateway)
         announcements.add(gateway)
-        git = GitAccess(settings.git_hosts)
-        stack.push_async_callback(git.aclose)
         addresses = PreviewAddresses.from_setting(settings.preview_domain)
         previews = PreviewLinks(addresses, Passes(database.secrets, self.token))
         return Services(settings, authenticator, database, sandboxes, manager, previews, git), gateway

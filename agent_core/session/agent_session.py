@@ -113,7 +113,7 @@ class AgentSession(SessionFacts):
         given = self._given_servers
         servers = make_servers(self.settings, self.agent, self.sandbox) if given is None else given
         place = ToolMakerState(self.conversation_id, WorkspacePlace(self.sandbox.working_dir))
-        self._tool_servers = ToolServers(servers, self.agent, place)
+        self._tool_servers = ToolServers(servers, self.agent, place, self.settings.own_tools)
         self._tool_servers.set_client_tools(self.settings.client_tools)
         self._tools = self._tool_servers.tools
         self.stream = await EventStream.open(self.conversation_id, self._store)

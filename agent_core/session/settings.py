@@ -11,6 +11,7 @@ from agent_core.agent.base import AgentBase
 from agent_core.events.llm_events import ActionEvent
 from agent_core.llm.llm import LLM
 from agent_core.mcp.config import McpServer
+from agent_core.mcp.own_tool import OwnTool
 from agent_core.mcp.servers import McpRules
 from agent_core.memory.condenser import Condenser
 from agent_core.security.analyzer import SecurityAnalyzer
@@ -61,6 +62,7 @@ class SessionSettings:
         agent_context: skills and texts for the agent; None uses what the workspace holds.
         mcp_config: MCP servers for an agent that is made here; one that is given brings its own.
         mcp_rules: what they may do.
+        own_tools: tools of the program around the session, for an agent that uses MCP servers; sub-agents have none.
         agent_options: what is chosen about the tools of an agent that is made here.
         client_tools: tools that clients carry out, beside all others; a session can be given others later.
         enable_browsing: whether an agent that is made here may have a browser, where its class says that it has one.
@@ -92,6 +94,7 @@ class SessionSettings:
     agent_context: AgentContext | None = None
     mcp_config: Mapping[str, McpServer] = field(default_factory=dict)
     mcp_rules: McpRules = field(default_factory=McpRules)
+    own_tools: tuple[OwnTool, ...] = ()
     agent_options: AgentOptions = field(default_factory=AgentOptions)
     client_tools: tuple[Tool, ...] = ()
     enable_sub_agents: bool = False

@@ -14,7 +14,9 @@ from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
 from agent_core.mcp.config import McpServer
 from agent_core.mcp.from_skills import servers_with_skills
+from agent_core.mcp.own_tool import OwnTool
 from agent_core.mcp.servers import McpServers
+from agent_core.mcp.tool import McpTool
 from agent_core.runtime.tunnels import ProgramAccess
 from agent_core.security.secrets import SecretRegistry
 from agent_core.session.sandbox_programs import SandboxPrograms
@@ -80,8 +82,10 @@ class ToolServers:
         tools: the agent's tools, those of the servers included as soon as they are there.
     """
 
-    def __init__(self, servers: McpServers, agent: AgentBase, place: ToolMakerState) -> None:
-        """The agent makes its own tools now.
+    def __init__(
+        self, servers: McpServers, agent: AgentBase, place: ToolMakerState, own_tools: Sequence[OwnTool] = ()
+    ) -> None:
+        """The agent makes its own tools now; `own_tools` are those of the program around it.
 
         Raises:
             KeyError, ValueError: it names a tool that does not exist, or one twice.
@@ -92,12 +96,14 @@ class ToolServers:
         self.tools.wait_for_all = self._all
         self._agent = agent
         self._place = place
+        self._own_tools = own_tools if agent.supports_openhands_mcp else ()
         self._stream: EventStream | None = None
         self._following: asyncio.Task[None] | None = None
         self._has_waited = False
 
     def start(self, stream: EventStream, secrets: SecretRegistry) -> None:
         """Begin to connect, and to tell in this log what goes wrong."""
+        self._take_tools()
         if self.servers.is_empty:
             return
         stream.secrets.add(self.servers.secrets())
@@ -153,12 +159,12 @@ class ToolServers:
         return self._agent.tools_map.keys() - self._agent.tools_brought_by(CLIENT)
 
     def _take_tools(self) -> None:
-        if self.servers.is_empty:
+        if self.servers.is_empty and not self._own_tools:
             return
-        wanted = self._agent.filter_tools_regex
-        offered = [
-            tool for tool in self.servers.tools(self._own_names()) if wanted is None or re.match(wanted, tool.name)
-        ]
+        wanted, taken = self._agent.filter_tools_regex, self._own_names()
+        found: dict[str, McpTool] = {tool.name: tool for tool in self._own_tools if tool.name not in taken}
+        found.update({tool.name: tool for tool in self.servers.tools(taken)})  # what is configured comes first
+        offered = [tool for tool in found.values() if wanted is None or re.match(wanted, tool.name)]
         self._agent.add_runtime_tools(offered, client=CLIENT)
         self.tools.replace(self._agent.tools_map)
 

@@ -189,6 +189,19 @@ class ConversationRepository:
 
         return await self._writer.change(apply)
 
+    async def add_pr_number(self, conversation_id: str, number: int) -> bool:
+        """Add the number of a pull or merge request behind those that it has; False: there is no such conversation."""
+        row_of = conversations.c.id == conversation_id
+
+        async def apply(connection: AsyncConnection) -> bool:
+            row = (await connection.execute(select(conversations.c.pr_number).where(row_of))).first()
+            if row is not None:
+                numbers = [*row.pr_number, number]
+                await connection.execute(update(conversations).where(row_of).values(pr_number=numbers))
+            return row is not None
+
+        return await self._writer.change(apply)
+
     def touch(self, conversation_id: str, **changes: Unpack[ConversationChanges]) -> None:
         """Change these facts soon: changes of about a second are joined into one write, and none is lost at the end.
 

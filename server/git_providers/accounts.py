@@ -20,7 +20,7 @@ from server.git_providers.errors import (
 )
 from server.git_providers.http import HttpPool
 from server.git_providers.kinds import base_url, host_lacks, known_tokens, repository_in
-from server.git_providers.model import Page, PageWish, Repository, SuggestedTask, User
+from server.git_providers.model import MadeRequest, Page, PageWish, Repository, RequestWish, SuggestedTask, User
 from server.git_providers.provider import GitProvider
 from server.git_providers.together import what_works
 
@@ -62,6 +62,10 @@ class GitAccounts:
 
     def __bool__(self) -> bool:
         return bool(self._providers)
+
+    def has(self, provider: Provider) -> bool:
+        """Whether there is an account at this provider."""
+        return provider in self._providers
 
     def account(self, provider: Provider) -> GitProvider:
         """The account at one provider.
@@ -180,6 +184,22 @@ class GitAccounts:
                 except (GitProviderError, TimeoutError):
                     return True
         return True
+
+    async def create_request(self, provider: Provider, repository: str, wish: RequestWish) -> MadeRequest:
+        """Make a pull or merge request in the repository, which is named in full or by its address.
+
+        Raises:
+            AccessRefusedError: the account has no such repository.
+        """
+        account = self.account(provider)
+        is_address = repository.startswith(("http://", "https://"))
+        name = repository_in(provider, self._bases[provider], repository) if is_address else repository
+        try:
+            if name is None:
+                raise MissingError(f"{provider}: not found")
+            return await account.create_request(name, wish)
+        except MissingError as error:
+            raise AccessRefusedError(f"repo {repository} at {provider}") from error
 
     def _chosen(self, provider: Provider | None) -> list[GitProvider]:
         if provider is not None:

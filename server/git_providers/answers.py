@@ -16,6 +16,9 @@ from server.git_providers.errors import GitProviderError
 
 T = TypeVar("T")
 
+_MAX_DEPTH = 3
+"""How deep the details of an error are looked into."""
+
 
 class Shape(BaseModel):
     """Base of what a provider answers: what is not named is ignored. Built when it is first needed."""
@@ -136,16 +139,34 @@ def wished_wait(answer: Answer) -> Wait | None:
 
 
 def message(body: bytes) -> str:
-    """What the provider says about an error, in one of the usual places."""
+    """What the provider says about an error, in the usual places; what it finds wrong with which field comes last."""
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError:
         return ""
-    error = value.get("error") if isinstance(value, dict) else None
-    found = error.get("message") if isinstance(error, dict) else error
-    if isinstance(value, dict) and not found:
-        found = value.get("message")
-    return found if isinstance(found, str) else ""
+    if not isinstance(value, dict):
+        return ""
+    error = value.get("error")
+    first = error.get("message") if isinstance(error, dict) else error
+    details = error.get("fields") if isinstance(error, dict) else value.get("errors")
+    return "; ".join(dict.fromkeys([*_sentences(first or value.get("message")), *_sentences(details)]))
+
+
+def _sentences(said: Any, depth: int = 0) -> list[str]:
+    """The texts in what a provider says: one, several, or several for each field."""
+    if isinstance(said, str):
+        return [said] if said else []
+    if depth > _MAX_DEPTH:
+        return []
+    if isinstance(said, list):
+        return [text for one in said for text in _sentences(one, depth + 1)]
+    if isinstance(said, dict):
+        if isinstance(said.get("message"), str):
+            return [said["message"]]
+        if isinstance(said.get("field"), str) and isinstance(said.get("code"), str):
+            return [f"{said['field']}: {said['code']}"]
+        return [f"{name}: {text}" for name, one in said.items() for text in _sentences(one, depth + 1)]
+    return []
 
 
 @cache

@@ -14,9 +14,11 @@ from server.git_providers.http import Api, HttpPool, segments
 from server.git_providers.kinds import host_lacks, organization
 from server.git_providers.model import (
     Branch,
+    MadeRequest,
     Page,
     PageWish,
     Repository,
+    RequestWish,
     SuggestedTask,
     TaskType,
     User,
@@ -131,6 +133,22 @@ class AzureDevOps:
         found = await self._get(f"{self._path(repository)}/pullRequests/{number}", _RequestStatus)
         return found.status == "active"
 
+    async def create_request(self, repository: str, wish: RequestWish) -> MadeRequest:
+        body: dict[str, Any] = {
+            "sourceRefName": f"{_HEADS}{wish.source_branch.removeprefix(_HEADS)}",
+            "targetRefName": f"{_HEADS}{wish.target_branch.removeprefix(_HEADS)}",
+            "title": wish.title,
+            "description": wish.body,
+            "isDraft": wish.draft,
+        }
+        if wish.labels:
+            body["labels"] = [{"name": label} for label in wish.labels]
+        self._check_host()
+        path = self._path(repository)
+        made = await self._api.post(f"{path}/pullrequests", body, _Made, _VERSION)
+        page = path.replace("/_apis/git/repositories/", "/_git/")
+        return MadeRequest(made.pullRequestId, f"{self._api.base}{page}/pullrequest/{made.pullRequestId}")
+
     async def files(self, repository: str, folder: str) -> list[str]:
         try:
             params = {"scopePath": f"/{folder.strip('/')}", "recursionLevel": "OneLevel"}
@@ -147,9 +165,12 @@ class AzureDevOps:
     async def _get(
         self, path: str, kind: type[_T], params: dict[str, Any] | None = None, *, version: bool = True
     ) -> _T:
+        self._check_host()
+        return (await self._api.get(path, kind, {**(_VERSION if version else {}), **(params or {})})).data
+
+    def _check_host(self) -> None:
         if self._lacking:
             raise GitProviderError(f"{self.name}: the host {self._lacking}")
-        return (await self._api.get(path, kind, {**(_VERSION if version else {}), **(params or {})})).data
 
     def _path(self, repository: str) -> str:
         """Where a repository is; its project may be left out where it is called the same."""
@@ -220,6 +241,10 @@ class _Request(Shape):
     repository: _Repository
     mergeStatus: str = ""  # noqa: N815
     reviewers: tuple[_Reviewer, ...] = ()
+
+
+class _Made(Shape):
+    pullRequestId: int  # noqa: N815
 
 
 class _RequestStatus(Shape):

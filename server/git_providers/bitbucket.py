@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from typing import Any
 from urllib.parse import quote
 
 from pydantic import SecretStr
@@ -13,9 +14,11 @@ from server.git_providers.errors import MissingError
 from server.git_providers.http import Api, HttpPool, segments
 from server.git_providers.model import (
     Branch,
+    MadeRequest,
     Page,
     PageWish,
     Repository,
+    RequestWish,
     SuggestedTask,
     TaskType,
     User,
@@ -133,6 +136,18 @@ class Bitbucket:
         path = f"/repositories/{segments(repository)}/pullrequests/{number}"
         return (await self._api.get(path, _Status)).data.state == "OPEN"
 
+    async def create_request(self, repository: str, wish: RequestWish) -> MadeRequest:
+        body: dict[str, Any] = {
+            "title": wish.title,
+            "description": wish.body,
+            "source": {"branch": {"name": wish.source_branch}},
+            "destination": {"branch": {"name": wish.target_branch}},
+        }
+        if wish.draft:
+            body["draft"] = True
+        made = await self._api.post(f"/repositories/{segments(repository)}/pullrequests", body, _Made)
+        return MadeRequest(made.id, made.links.html.href if made.links.html is not None else "")
+
     async def files(self, repository: str, folder: str) -> list[str]:
         try:
             path = f"{await self._source(repository)}/{segments(folder)}/"
@@ -175,6 +190,7 @@ class _Link(Shape):
 
 class _Links(Shape):
     avatar: _Link | None = None
+    html: _Link | None = None
 
 
 class _User(Shape):
@@ -230,6 +246,11 @@ class _Request(Shape):
     title: str
     task_count: int = 0
     destination: _Destination
+
+
+class _Made(Shape):
+    id: int
+    links: _Links = _Links()
 
 
 class _Status(Shape):

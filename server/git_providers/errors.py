@@ -51,6 +51,10 @@ class MissingError(GitProviderError):
     """What was asked for is not there, or the token gives no access to it."""
 
 
+class UnknownOutcomeError(GitProviderError):
+    """What was to be made may have been made: the connection was lost before the provider answered."""
+
+
 class RateLimitedError(GitProviderError):
     """The provider takes no more requests with this token for now; `retry_after`: seconds, where it says so."""
 

@@ -10,7 +10,16 @@ from server.git_hosts import Provider
 from server.git_providers.answers import Shape
 from server.git_providers.github_form import GitHubForm, State
 from server.git_providers.http import Api, HttpPool, segments
-from server.git_providers.model import Branch, Page, PageWish, Repository, SuggestedTask, TaskType, User
+from server.git_providers.model import (
+    Branch,
+    Page,
+    PageWish,
+    Repository,
+    RequestWish,
+    SuggestedTask,
+    TaskType,
+    User,
+)
 from server.git_providers.together import what_works
 
 _SEARCHED_PAGES = 5
@@ -99,6 +108,9 @@ class Forgejo(GitHubForm):
         if any(one.state in {"REQUEST_CHANGES", "COMMENT"} and not one.dismissed for one in reviews):
             return self._task(request, "UNRESOLVED_COMMENTS")
         return None
+
+    def _title(self, wish: RequestWish) -> dict[str, Any]:
+        return {"title": f"WIP: {wish.title}" if wish.draft else wish.title}
 
     def _task(self, one: _Issue, task_type: TaskType) -> SuggestedTask:
         return SuggestedTask(

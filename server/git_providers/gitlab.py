@@ -11,7 +11,17 @@ from server.git_hosts import Provider
 from server.git_providers.answers import Nodes, Shape
 from server.git_providers.errors import MissingError
 from server.git_providers.http import Api, HttpPool, segments
-from server.git_providers.model import Branch, Page, PageWish, Repository, SuggestedTask, TaskType, User
+from server.git_providers.model import (
+    Branch,
+    MadeRequest,
+    Page,
+    PageWish,
+    Repository,
+    RequestWish,
+    SuggestedTask,
+    TaskType,
+    User,
+)
 from server.git_providers.together import what_works
 
 _ORDERS = {"pushed": "last_activity_at", "updated": "last_activity_at", "stars": "star_count", "created": "created_at"}
@@ -118,6 +128,18 @@ class GitLab:
         found = await self._api.get(f"{_project(repository)}/merge_requests/{number}", _State)
         return found.data.state == "opened"
 
+    async def create_request(self, repository: str, wish: RequestWish) -> MadeRequest:
+        body = {
+            "source_branch": wish.source_branch,
+            "target_branch": wish.target_branch,
+            "title": f"Draft: {wish.title}" if wish.draft else wish.title,
+            "description": wish.body,
+        }
+        if wish.labels:
+            body["labels"] = ",".join(wish.labels)
+        made = await self._api.post(f"{_project(repository)}/merge_requests", body, _Made)
+        return MadeRequest(made.iid, made.web_url)
+
     async def files(self, repository: str, folder: str) -> list[str]:
         try:
             params = {"path": folder.strip("/"), "per_page": 100}
@@ -187,6 +209,11 @@ class _Branch(Shape):
 
 class _State(Shape):
     state: str = ""
+
+
+class _Made(Shape):
+    iid: int
+    web_url: str = ""
 
 
 class _Entry(Shape):

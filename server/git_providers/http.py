@@ -10,7 +10,13 @@ from urllib.parse import quote, urljoin, urlsplit
 from pydantic import SecretStr
 
 from server.git_providers.answers import Answer, GraphQl, Reply, message, read, validated, wished_wait
-from server.git_providers.errors import GitProviderError, MissingError, RateLimitedError, TokenRefusedError
+from server.git_providers.errors import (
+    GitProviderError,
+    MissingError,
+    RateLimitedError,
+    TokenRefusedError,
+    UnknownOutcomeError,
+)
 
 if TYPE_CHECKING:
     import httpx
@@ -64,7 +70,7 @@ def _new_client() -> httpx.AsyncClient:
 
 
 class Api:
-    """The API of one provider with one token. All requests only read, so each of them may be sent again.
+    """The API of one provider with one token. What only reads is sent again where that may help; `post` is not.
 
     `base` is its address without a slash at the end; paths are added to it. `secret` is taken out of what the provider
     says before that is shown to anybody. `signs_in`: it answers a refused token with its page for signing in.
@@ -96,6 +102,21 @@ class Api:
         answer = await self._answer("GET", self.base + path, params=_given(params))
         return Reply(read(kind, answer.body, self.provider), answer.headers)
 
+    async def post(
+        self, path: str, body: Mapping[str, Any], kind: type[T], params: Mapping[str, Any] | None = None
+    ) -> T:
+        """Make something; the answer as a `kind`. It is sent again only if it has certainly not arrived.
+
+        Raises:
+            UnknownOutcomeError: no answer came, and it may have been made.
+            GitProviderError: as `get`.
+        """
+        answer = await self._answer("POST", self.base + path, makes=True, params=_given(params), json=dict(body))
+        try:
+            return read(kind, answer.body, self.provider)
+        except GitProviderError as error:
+            raise UnknownOutcomeError(_unknown(str(error))) from error
+
     async def text(self, path: str, params: Mapping[str, Any] | None = None) -> str:
         """The text that is at `path`.
 
@@ -119,25 +140,29 @@ class Api:
             raise GitProviderError(f"{self.provider} cannot answer: {said}")
         return validated(kind, reply.data, self.provider)
 
-    async def _answer(self, method: str, address: str, **content: Any) -> Answer:
+    async def _answer(self, method: str, address: str, *, makes: bool = False, **content: Any) -> Answer:
         try:
             async with asyncio.timeout(LIMIT_SECONDS):
-                return await self._attempts(method, address, content)
+                return await self._attempts(method, address, content, makes=makes)
         except TimeoutError as error:
-            raise GitProviderError(f"{self.provider} did not answer within {LIMIT_SECONDS:g} seconds") from error
+            said = f"{self.provider} did not answer within {LIMIT_SECONDS:g} seconds"
+            raise (UnknownOutcomeError(_unknown(said)) if makes else GitProviderError(said)) from error
 
-    async def _attempts(self, method: str, address: str, content: dict[str, Any]) -> Answer:
+    async def _attempts(self, method: str, address: str, content: dict[str, Any], *, makes: bool) -> Answer:
         pause = self._pool.pause_seconds
         for attempt in range(1, ATTEMPTS + 1):
             is_last = attempt == ATTEMPTS
             try:
                 answer = await self._follow(method, address, content)
             except _LostError as error:
+                said = f"{self.provider} cannot be reached at {_origin(address)}: {error}"
+                if makes and error.was_sent:
+                    raise UnknownOutcomeError(_unknown(said)) from error
                 if is_last:
-                    raise GitProviderError(
-                        f"{self.provider} cannot be reached at {_origin(address)}: {error}"
-                    ) from error
+                    raise GitProviderError(said) from error
                 answer = None
+            if answer is not None and (makes and answer.status in _PASSING):
+                raise UnknownOutcomeError(_unknown(f"{self.provider} answers {answer.status}"))
             if answer is not None and (is_last or answer.status not in _PASSING):
                 wait = wished_wait(answer)
                 if wait is None:
@@ -175,7 +200,8 @@ class Api:
         except httpx.InvalidURL as error:
             raise GitProviderError(f"{self.provider}: its host is no address") from error
         except httpx.HTTPError as error:
-            raise _LostError(self._clean(str(error)) or type(error).__name__) from error
+            not_sent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
+            raise _LostError(self._clean(str(error)) or type(error).__name__, was_sent=not not_sent) from error
         finally:
             client.cookies.clear()
 
@@ -214,7 +240,15 @@ def segments(path: str) -> str:
 
 
 class _LostError(Exception):
-    """The connection failed; another attempt may not."""
+    """The connection failed; another attempt may not. `was_sent`: the provider may have got the request."""
+
+    def __init__(self, message: str, *, was_sent: bool) -> None:
+        super().__init__(message)
+        self.was_sent = was_sent
+
+
+def _unknown(said: str) -> str:
+    return f"{said}; it may have been made all the same: look before you try again"
 
 
 def _given(params: Mapping[str, Any] | None) -> dict[str, Any]:

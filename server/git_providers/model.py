@@ -63,6 +63,27 @@ class SuggestedTask(_Told):
 
 
 @dataclass(frozen=True, slots=True)
+class RequestWish:
+    """A pull or merge request to be made: `source_branch` is to be merged into `target_branch`."""
+
+    source_branch: str
+    target_branch: str
+    title: str
+    body: str = ""
+    draft: bool = False
+    labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MadeRequest:
+    """A request that was made; `note` says what of the wish could not be done."""
+
+    number: int
+    url: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
     """A part of a list."""
 

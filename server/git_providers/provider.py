@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Protocol
 
 from server.git_hosts import Provider
-from server.git_providers.model import Branch, Page, PageWish, Repository, SuggestedTask, User
+from server.git_providers.model import (
+    Branch,
+    MadeRequest,
+    Page,
+    PageWish,
+    Repository,
+    RequestWish,
+    SuggestedTask,
+    User,
+)
 
 
 class GitProvider(Protocol):
@@ -59,6 +68,14 @@ class GitProvider(Protocol):
 
     async def is_request_open(self, repository: str, number: int) -> bool:
         """Whether a pull or merge request waits to be merged."""
+        ...
+
+    async def create_request(self, repository: str, wish: RequestWish) -> MadeRequest:
+        """Make a pull or merge request. It is asked for once.
+
+        Raises:
+            UnknownOutcomeError: whether it was made cannot be said.
+        """
         ...
 
     async def files(self, repository: str, folder: str) -> list[str]:

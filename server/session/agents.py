@@ -29,6 +29,8 @@ from server.db.database import Database
 from server.db.user_settings import StoredSettings
 from server.errors import ConversationNotFoundError, SessionError
 from server.mcp_config import AgentServers, agent_servers, read_config
+from server.provider_tools.for_agents import agent_tools
+from server.provider_tools.making import RequestMaker
 from server.session.agent_choice import options_of
 from server.session.deferred_sandbox import DeferredSandbox
 from server.session.experiments import ExperimentManager
@@ -94,7 +96,7 @@ class AgentFactory(Protocol):
 class AgentSessions:
     """The `AgentFactory` of the server: settings merged, sandbox found again or prepared.
 
-    `hide` is told the secrets that the process's log must not show.
+    `requests` makes the requests that agents ask for; `hide` is told the secrets that the process's log must not show.
     """
 
     def __init__(
@@ -104,8 +106,10 @@ class AgentSessions:
         sandboxes: Sandboxes,
         experiments: ExperimentManager,
         *,
+        requests: RequestMaker,
         hide: Callable[[Iterable[str]], None],
     ) -> None:
+        self._requests = requests
         self._hide = hide
         self._settings = settings
         self._database = database
@@ -120,6 +124,7 @@ class AgentSessions:
         self._hide(servers.secrets)
         browsing = await self._sandboxes.may_have_browser(record)
         settings = session_settings(user, self._settings, record, servers, browsing=browsing)
+        settings = replace(settings, own_tools=agent_tools(self._requests, record, user))
         settings = self._experiments.chosen(record.id, record.user_id, settings)
         settings = await self._as_begun(record.id, settings)
         if settings.llm.model != record.llm_model:

@@ -31,6 +31,7 @@ class PlayedAzureDevOps(PlayedProvider):
         yield f"GET {repository}/refs", self.refs
         yield f"GET {repository}/pullRequests/(\\d+)/statuses", self.statuses
         yield f"GET {repository}/pullRequests/(\\d+)", self.one_request
+        yield f"POST {repository}/pullrequests", self.make_request
         yield f"GET {repository}/items", self.items
 
     def connection(self, asked: Asked) -> Told:
@@ -85,6 +86,18 @@ class PlayedAzureDevOps(PlayedProvider):
 
     def one_request(self, asked: Asked, project: str, name: str, number: str) -> Told:
         return Told({"pullRequestId": int(number), "status": "completed" if number in MERGED else "active"})
+
+    def make_request(self, asked: Asked, project: str, name: str) -> Told:
+        body = asked.json
+        if repo_named(f"{project}/{name}") is None:
+            return self.missing
+        assert asked.query["api-version"] == "7.0"
+        assert set(body) == {"title", "description", "sourceRefName", "targetRefName", "isDraft"}
+        made = {"head": body["sourceRefName"], "base": body["targetRefName"], "body": body["description"]}
+        assert all(one.startswith("refs/heads/") for one in (made["head"], made["base"]))
+        plain = {key: value.removeprefix("refs/heads/") for key, value in made.items()}
+        self.made.append({**plain, "title": body["title"], "draft": body["isDraft"]})
+        return Told({"pullRequestId": 41, "status": "active", "repository": {"name": name}}, 201)
 
     def items(self, asked: Asked, project: str, name: str) -> Told:
         found = repo_named(f"{project}/{name}")

@@ -31,6 +31,7 @@ class PlayedBitbucket(PlayedProvider):
         yield f"GET {api}/repositories/([^/]+/[^/]+)/refs/branches", self.branches
         yield f"GET {api}/repositories/([^/]+/[^/]+)/pullrequests/(\\d+)/statuses", self.statuses
         yield f"GET {api}/repositories/([^/]+/[^/]+)/pullrequests/(\\d+)", self.one_request
+        yield f"POST {api}/repositories/([^/]+/[^/]+)/pullrequests", self.make_request
         yield f"GET {api}/repositories/([^/]+/[^/]+)/src/main/(.+)", self.source
 
     def user(self, asked: Asked) -> Told:
@@ -98,6 +99,19 @@ class PlayedBitbucket(PlayedProvider):
 
     def one_request(self, asked: Asked, name: str, number: str) -> Told:
         return Told({"id": int(number), "state": "MERGED" if number in MERGED else "OPEN"})
+
+    def make_request(self, asked: Asked, name: str) -> Told:
+        body = asked.json
+        if repo_named(name) is None:
+            return self.missing
+        assert set(body) == {"title", "description", "source", "destination"}
+        if body["source"]["branch"]["name"] == "fix/4":
+            error = {"message": "Bad request", "fields": {"source": ["branch not found: fix/4"]}}
+            return Told({"type": "error", "error": error}, 400)
+        made = {"head": body["source"]["branch"]["name"], "base": body["destination"]["branch"]["name"]}
+        self.made.append({**made, "title": body["title"], "body": body["description"], "draft": False})
+        href = f"{self.origin}/{name}/pull-requests/41"
+        return Told({"type": "pullrequest", "id": 41, "state": "OPEN", "links": {"html": {"href": href}}}, 201)
 
     def source(self, asked: Asked, name: str, path: str) -> Told:
         found = repo_named(name)

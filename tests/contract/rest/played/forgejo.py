@@ -34,6 +34,8 @@ class PlayedForgejo(PlayedProvider):
         yield f"GET {api}/repos/issues/search", self.issues
         yield f"GET {repository}", self.repository
         yield f"GET {repository}/branches", self.branches
+        yield f"POST {repository}/pulls", self.make_request
+        yield f"POST {repository}/issues/41/labels", self.set_labels
         yield f"GET {repository}/contents/(.+)", self.contents
         yield f"GET {repository}/pulls/(\\d+)", self.request
         yield f"GET {repository}/pulls/(\\d+)/reviews", self.reviews
@@ -91,6 +93,19 @@ class PlayedForgejo(PlayedProvider):
             return Told({"type": "file", "encoding": "base64", "path": path, "content": content})
         inside = [one for one in found.files if one.rpartition("/")[0] == path]
         return Told([{"type": "file", "path": one} for one in inside]) if inside else self.missing
+
+    def make_request(self, asked: Asked, name: str) -> Told:
+        body = asked.json
+        if repo_named(name) is None:
+            return self.missing
+        assert set(body) == {"title", "head", "base", "body"}
+        is_draft = body["title"].startswith("WIP: ")
+        self.made.append({**body, "title": body["title"].removeprefix("WIP: "), "draft": is_draft})
+        return Told({"number": 41, "html_url": f"{self.origin}/{name}/pulls/41", "state": "open"}, 201)
+
+    def set_labels(self, asked: Asked, name: str) -> Told:
+        self.labels += asked.json["labels"]
+        return Told([{"id": 1, "name": one} for one in asked.json["labels"]])
 
     def request(self, asked: Asked, name: str, number: str) -> Told:
         is_over = number in MERGED

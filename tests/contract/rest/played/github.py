@@ -35,6 +35,8 @@ class PlayedGitHub(PlayedProvider):
         yield f"GET {api}/repos/([^/]+/[^/]+)/branches", self.branches
         yield f"GET {api}/repos/([^/]+/[^/]+)/contents/(.+)", self.contents
         yield f"GET {api}/repos/([^/]+/[^/]+)/pulls/(\\d+)", self.one_request
+        yield f"POST {api}/repos/([^/]+/[^/]+)/pulls", self.make_request
+        yield f"POST {api}/repos/([^/]+/[^/]+)/issues/41/labels", self.set_labels
         yield f"GET {api}/search/repositories", self.search
         yield "POST /api/graphql", self.graphql
 
@@ -90,6 +92,24 @@ class PlayedGitHub(PlayedProvider):
 
     def one_request(self, asked: Asked, name: str, number: str) -> Told:
         return Told({"number": int(number), "state": "closed" if number in MERGED else "open"})
+
+    def make_request(self, asked: Asked, name: str) -> Told:
+        body, found = asked.json, repo_named(name)
+        if found is None:
+            return self.missing
+        assert set(body) == {"title", "head", "base", "body", "draft"}
+        if body["head"] not in {branch.name for branch in found.branches}:
+            errors = [{"resource": "PullRequest", "field": "head", "code": "invalid"}]
+            return Told({"message": "Validation Failed", "errors": errors}, 422)
+        if body["base"] == body["head"]:
+            errors = [{"resource": "PullRequest", "code": "custom", "message": f"No commits between {name}"}]
+            return Told({"message": "Validation Failed", "errors": errors}, 422)
+        self.made.append({**body, "draft": body["draft"]})
+        return Told({"number": 41, "html_url": f"{self.origin}/{name}/pull/41", "state": "open"}, 201)
+
+    def set_labels(self, asked: Asked, name: str) -> Told:
+        self.labels += asked.json["labels"]
+        return Told([{"name": one} for one in asked.json["labels"]])
 
     def search(self, asked: Asked) -> Told:
         words = asked.query["q"].split()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.contract.rest.played.provider import Asked, Handler, PlayedProvider, Told, linked
-from tests.contract.rest.played.world import ISSUES, MERGED, REQUESTS, TOKEN, Repo, named_like, repo_named
+from tests.contract.rest.played.world import ISSUES, MERGED, REPOS, REQUESTS, TOKEN, Repo, named_like, repo_named
 
 
 class PlayedGitLab(PlayedProvider):
@@ -23,6 +23,7 @@ class PlayedGitLab(PlayedProvider):
         yield f"GET {api}/projects/([^/]+)/repository/tree", self.tree
         yield f"GET {api}/projects/([^/]+)/repository/files/([^/]+)/raw", self.file
         yield f"GET {api}/projects/([^/]+)/merge_requests/(\\d+)", self.one_request
+        yield f"POST {api}/projects/([^/]+)/merge_requests", self.make_request
         yield f"GET {api}/issues", self.issues
         yield "POST /api/graphql", self.graphql
 
@@ -75,6 +76,19 @@ class PlayedGitLab(PlayedProvider):
 
     def one_request(self, asked: Asked, name: str, number: str) -> Told:
         return Told({"iid": int(number), "state": "merged" if number in MERGED else "opened"})
+
+    def make_request(self, asked: Asked, name: str) -> Told:
+        body = asked.json
+        found = repo_named(name) or next((one for one in REPOS if str(one.id) == name), None)
+        if found is None:
+            return self.missing
+        assert set(body) - {"labels"} == {"title", "source_branch", "target_branch", "description"}
+        if body["source_branch"] == "fix/4":
+            return Told({"message": ["Another open merge request already exists for this source branch: !11"]}, 409)
+        self.labels += body.get("labels", "").split(",") if "labels" in body else []
+        made = {"head": body["source_branch"], "base": body["target_branch"], "body": body["description"]}
+        self.made.append({**made, "title": body["title"], "draft": False})
+        return Told({"iid": 41, "id": 90041, "web_url": f"{self.origin}/{found.full_name}/-/merge_requests/41"}, 201)
 
     def issues(self, asked: Asked) -> Told:
         assert (asked.query["scope"], asked.query["state"]) == ("assigned_to_me", "opened")

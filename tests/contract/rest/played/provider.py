@@ -54,6 +54,9 @@ class PlayedProvider:
         self.asked: list[Asked] = []
         self.failures: list[Told | None] = []
         """What the next requests are answered with instead; None: the connection is dropped."""
+        self.made: list[dict[str, Any]] = []
+        """The requests that were made, told alike: title, body, head, base, draft."""
+        self.labels: list[str] = []
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self._routes = [(re.compile(pattern), handler) for pattern, handler in self.routes()]
