@@ -219,7 +219,8 @@ def _make_api(settings: Settings, lifespan: Callable[[FastAPI], object]) -> Fast
             CORSMiddleware,
             allow_origins=list(settings.allowed_origins),
             allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
-            allow_headers=["content-type", "authorization", "x-session-api-key"],
+            allow_headers=["content-type", "authorization", "x-session-api-key", "idempotency-key", "if-none-match"],
+            expose_headers=["etag", "link"],
         )
     return api
 

@@ -6,13 +6,14 @@ import time
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from fastapi import Depends, Request
+from fastapi import Depends, Header, Request
 from starlette.exceptions import HTTPException
 
 from server.auth.identity import Authenticator, Identity
 from server.conversation_manager.conversation_manager import ConversationManager
 from server.db.conversations import ConversationRecord
 from server.db.database import Database
+from server.db.idempotency_keys import MAX_KEY_CHARS
 from server.errors import ConversationNotFoundError, ReplyError
 from server.git_providers.accounts import GitAccess
 from server.preview.links import PreviewLinks
@@ -99,6 +100,18 @@ async def _own_conversation(
         raise ConversationNotFoundError(conversation_id)
     return record
 
+
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=MAX_KEY_CHARS,
+        pattern=r"^[!-~]+$",
+        description="Repeated with the same body within a week, it is answered as the first time, and nothing is done.",
+    ),
+]
+"""The client's name for this request; an addition (see `server.db.idempotency_keys`)."""
 
 OwnConversation = Annotated[ConversationRecord, Depends(_own_conversation)]
 """The record of the conversation in the path; 404 ``{"detail": …}`` when there is none."""

@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from agent_core.errors import ClientToolError, DrydockError
+from server.db.errors import KeyInUseError, KeyReusedError
 
 logger = logging.getLogger(__name__)
 
@@ -70,6 +71,8 @@ def install_error_replies(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(ClientToolError, _answer_refused)
+    app.add_exception_handler(KeyReusedError, _key_refused)
+    app.add_exception_handler(KeyInUseError, _key_refused)
     app.add_exception_handler(DrydockError, _known)
     app.add_exception_handler(Exception, _unexpected)
 
@@ -126,6 +129,12 @@ async def _answer_refused(request: Request, error: Exception) -> Response:
         raise error
     status = ANSWER_STATUS.get(error.code, 409)
     return JSONResponse({"success": False, "error": str(error), "detail": str(error), "code": error.code}, status)
+
+
+async def _key_refused(request: Request, error: Exception) -> Response:
+    """An idempotency key: 422 with another request, 409 while the first one is still under way."""
+    status, code = (409, "key_in_use") if isinstance(error, KeyInUseError) else (422, "key_reused")
+    return JSONResponse({"detail": str(error), "error": str(error), "code": code}, status)
 
 
 async def _known(request: Request, error: Exception) -> Response:

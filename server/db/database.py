@@ -16,6 +16,7 @@ from server.db.chat_turns import ChatTurnRepository
 from server.db.conversations import ConversationRepository
 from server.db.engine import DatabaseSettings, Engines, create_engines, create_file, sqlite_url
 from server.db.event_store import SqlEventStore
+from server.db.idempotency_keys import IdempotencyKeys
 from server.db.instance_lock import InstanceLock, instance_id, prepare_data_dir
 from server.db.log_room import make_room
 from server.db.upgrade import upgrade
@@ -48,6 +49,7 @@ class Database:
     conversations: ConversationRepository
     settings: SettingsRepository
     chat_turns: ChatTurnRepository
+    idempotency_keys: IdempotencyKeys
     blobs: BlobStore
     secrets: SecretBox
     engines: Engines
@@ -96,6 +98,7 @@ async def open_database(data_dir: Path, settings: DatabaseSettings | None = None
             conversations=conversations,
             settings=SettingsRepository(engines, writer, box),
             chat_turns=ChatTurnRepository(engines, writer),
+            idempotency_keys=IdempotencyKeys(writer),
             blobs=blobs,
             secrets=box,
             engines=engines,

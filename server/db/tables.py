@@ -127,3 +127,19 @@ chat_turns = Table(
     PrimaryKeyConstraint("user_id", "digest"),
 )
 Index("ix_chat_turns_conversation_id", chat_turns.c.conversation_id)
+
+# Requests that a client may repeat, by the key that it chose. `digest` is that of what was asked, `resource` names what
+# the request is about (see `idempotency_keys`), and `answer` is null until it was carried out.
+idempotency_keys = Table(
+    "idempotency_keys",
+    metadata,
+    Column("user_id", Text, nullable=False),
+    Column("scope", Text, nullable=False),
+    Column("key", Text, nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("resource", Text, nullable=False),
+    Column("answer", JSON(none_as_null=True)),
+    Column("created_at", UtcMoment, nullable=False),
+    PrimaryKeyConstraint("user_id", "scope", "key"),
+)
+Index("ix_idempotency_keys_created_at", idempotency_keys.c.created_at)

@@ -12,16 +12,18 @@ from pydantic import BaseModel, ConfigDict, Field
 from agent_core.controller.replay import beginning_of
 from agent_core.errors import DrydockError
 from agent_core.events.event import utc_now
-from agent_core.events.serialization import AnyEvent
+from agent_core.events.llm_events import MessageEvent
+from agent_core.events.serialization import AnyEvent, from_payload
 from agent_core.session.agent_options import AgentOptions
 from server.auth.identity import Identity
 from server.client_tools import CLIENT_TOOLS, ClientTools, stored_tools
 from server.conversation_manager.conversation_manager import ConversationStatus
 from server.db.conversations import ConversationRecord
 from server.db.errors import ConversationExistsError
+from server.db.idempotency_keys import Attempt
 from server.db.user_settings import StoredSettings
-from server.dependencies import IdentityDependency, Services, ServicesDependency
-from server.errors import ReplyError
+from server.dependencies import IdempotencyKey, IdentityDependency, Services, ServicesDependency, find_conversation
+from server.errors import PlainError, ReplyError
 from server.git_hosts import Provider
 from server.mcp_config import McpConfig
 from server.routes.json_route import JsonRoute
@@ -37,6 +39,9 @@ router = APIRouter(prefix="/api/conversations", route_class=JsonRoute)
 
 CHOSEN_ID = r"(?!task-)[A-Za-z0-9_-]{1,100}"
 """Ids that work everywhere; those with the prefix mean something else to the protocol's client."""
+
+BEGINNING = 50
+"""Within how many events the first message stands, if it was sent when the conversation was made."""
 
 
 class NewConversation(BaseModel):
@@ -82,20 +87,44 @@ class NewConversation(BaseModel):
 
 @router.post("")
 async def create_conversation(
-    services: ServicesDependency, identity: IdentityDependency, body: NewConversation | None = None
+    services: ServicesDependency,
+    identity: IdentityDependency,
+    key: IdempotencyKey = None,
+    body: NewConversation | None = None,
 ) -> dict[str, Any]:
     """Make a conversation, start it, and put the first message in its log: all durable when the answer comes."""
-    record = await begin_conversation(services, identity, body or NewConversation())
-    return {
-        "status": "ok",
-        "conversation_id": record.id,
-        "message": None,
-        "conversation_status": ConversationStatus.STARTING.value,
-    }
+    wish = body or NewConversation()
+
+    async def begin(attempt: Attempt) -> dict[str, Any]:
+        record = await begin_conversation(services, identity, wish, attempt)
+        return {
+            "status": "ok",
+            "conversation_id": record.id,
+            "message": None,
+            "conversation_status": ConversationStatus.STARTING.value,
+        }
+
+    return await services.database.idempotency_keys.once(
+        key,
+        begin,
+        user_id=identity.user_id,
+        scope="create",
+        asked=wish.model_dump(mode="json", exclude_unset=True),
+        resource=uuid.uuid4().hex,
+        refusals=(ReplyError, PlainError),
+    )
 
 
-async def begin_conversation(services: Services, identity: Identity, wish: NewConversation) -> ConversationRecord:
+async def begin_conversation(
+    services: Services, identity: Identity, wish: NewConversation, attempt: Attempt | None = None
+) -> ConversationRecord:
     """The same for other doors: its record, when everything is durable and it starts.
+
+    Args:
+        services: the server's parts.
+        identity: whose conversation it is.
+        wish: what it is to be.
+        attempt: the id that it gets if the wish names none. A repeated one goes on with what there is of it.
 
     Raises:
         ReplyError: the wish cannot be granted; the body says why and what to do.
@@ -104,6 +133,10 @@ async def begin_conversation(services: Services, identity: Identity, wish: NewCo
     wish = wish.with_card()
     _refuse_what_contradicts(wish)
     first = _first_events(wish, services.settings.max_message_bytes)
+    attempt = attempt or Attempt(uuid.uuid4().hex, is_repeated=False)
+    conversation_id = _id_of(services, wish, attempt)
+    if attempt.is_repeated and (begun := await find_conversation(services, identity, conversation_id)) is not None:
+        return begun if await _has_message(services, begun) else await _begin_log(services, begun, first)
     user = await services.database.settings.get(identity.user_id)
     model = choose_model(user, services.settings)
     if model.lacks_key():
@@ -116,7 +149,11 @@ async def begin_conversation(services: Services, identity: Identity, wish: NewCo
             },
         )
     provider = await _provider(services, user, wish)
-    record = await _store(services, identity, wish, model.model, provider)
+    record = await _store(services, identity, wish, conversation_id, model.model, provider)
+    return await _begin_log(services, record, first)
+
+
+async def _begin_log(services: Services, record: ConversationRecord, first: list[AnyEvent]) -> ConversationRecord:
     try:
         for event in first:
             await services.manager.send(record.id, event)
@@ -166,22 +203,37 @@ def _first_events(wish: NewConversation, max_chars: int) -> list[AnyEvent]:
         raise ReplyError(400, _error(f"initial_user_msg, image_urls: {error}")) from error
 
 
+async def _has_message(services: Services, record: ConversationRecord) -> bool:
+    """Whether its first message, which is stored after everything else of a beginning, is in its log."""
+    stored = await services.database.events.read(record.id, after=-1, limit=BEGINNING)
+    events = (from_payload(one.payload, one.id) for one in stored)
+    return any(isinstance(event, MessageEvent) and event.source == "user" for event in events)
+
+
+def _id_of(services: Services, wish: NewConversation, attempt: Attempt) -> str:
+    if wish.conversation_id is None:
+        return attempt.resource
+    if not services.settings.allow_set_conversation_id:
+        # As for any other key that is not known here (wire-protocol 4.3).
+        raise ReplyError(
+            422, _error("conversation_id: only the server chooses ids, unless allow_set_conversation_id is set")
+        )
+    if re.fullmatch(CHOSEN_ID, wish.conversation_id) is None:
+        raise ReplyError(
+            400,
+            _error("conversation_id: use 1 to 100 letters, digits, - and _, and do not begin with task-"),
+        )
+    return wish.conversation_id
+
+
 async def _store(
-    services: Services, identity: Identity, wish: NewConversation, model: str, provider: Provider | None
+    services: Services,
+    identity: Identity,
+    wish: NewConversation,
+    conversation_id: str,
+    model: str,
+    provider: Provider | None,
 ) -> ConversationRecord:
-    conversation_id = uuid.uuid4().hex
-    if wish.conversation_id is not None:
-        if not services.settings.allow_set_conversation_id:
-            # As for any other key that is not known here (wire-protocol 4.3).
-            raise ReplyError(
-                422, _error("conversation_id: only the server chooses ids, unless allow_set_conversation_id is set")
-            )
-        if re.fullmatch(CHOSEN_ID, wish.conversation_id) is None:
-            raise ReplyError(
-                400,
-                _error("conversation_id: use 1 to 100 letters, digits, - and _, and do not begin with task-"),
-            )
-        conversation_id = wish.conversation_id
     options: dict[str, Any] = {}
     if wish.conversation_instructions:
         options["conversation_instructions"] = wish.conversation_instructions
