@@ -79,7 +79,7 @@ class ConversationManager(ABC):
         """See `server.sockets.ports.Conversations.leave`."""
 
     @abstractmethod
-    async def send(self, conversation_id: str, event: AnyEvent) -> None:
+    async def send(self, conversation_id: str, event: AnyEvent) -> AnyEvent:
         """See `server.sockets.ports.Conversations.send`; a conversation that does not run is started."""
 
     @abstractmethod

@@ -102,9 +102,9 @@ class StandaloneConversationManager(ConversationManager):
             session.last_activity = time.monotonic()
             self._forget_if_unused(session)
 
-    async def send(self, conversation_id: str, event: AnyEvent) -> None:
+    async def send(self, conversation_id: str, event: AnyEvent) -> AnyEvent:
         with self._using(conversation_id) as session:
-            await session.send(event)
+            return await session.send(event)
 
     async def set_client_tools(self, conversation_id: str, specs: Sequence[ClientToolSpec]) -> bool:
         with self._using(conversation_id) as session:

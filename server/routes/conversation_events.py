@@ -25,6 +25,8 @@ router = APIRouter(prefix="/api/conversations/{conversation_id}", route_class=Js
 
 MAX_LIMIT = 100
 PAGE = 200
+EVENT_ID_HEADER = "X-Event-Id"
+"""Names the event that was stored; an addition, for those who wait for what comes of it."""
 _LEFT_OUT_OF_TRAJECTORIES = frozenset(
     {
         "dom_object",
@@ -94,31 +96,34 @@ async def read_trajectory(record: OwnConversation, services: ServicesDependency)
 
 @router.post("/events")
 async def add_event(
-    record: OwnConversation, services: ServicesDependency, body: Annotated[Any, Body()]
+    record: OwnConversation, services: ServicesDependency, response: Response, body: Annotated[Any, Body()]
 ) -> dict[str, Any]:
-    """Take an event as a socket would; a conversation that does not run is started."""
-    return await _send(services, record.id, body)
+    """Take an event as a socket would; a conversation that does not run is started. A header names its id."""
+    return await _send(services, record.id, body, response)
 
 
 @router.post("/message")
-async def add_message(record: OwnConversation, services: ServicesDependency, body: NewMessage) -> dict[str, Any]:
-    """Say something to the agent."""
+async def add_message(
+    record: OwnConversation, services: ServicesDependency, response: Response, body: NewMessage
+) -> dict[str, Any]:
+    """Say something to the agent. A header names the event's id."""
     if not body.message.strip():
         raise ReplyError(400, {"success": False, "error": "message: is empty; write something"})
-    return await _send(services, record.id, {"action": "message", "args": {"content": body.message}})
+    return await _send(services, record.id, {"action": "message", "args": {"content": body.message}}, response)
 
 
-async def _send(services: Services, conversation_id: str, data: object) -> dict[str, Any]:
+async def _send(services: Services, conversation_id: str, data: object, response: Response) -> dict[str, Any]:
     try:
         event = from_wire(data, max_chars=services.settings.max_message_bytes)
     except WireError as error:
         raise ReplyError(400, {"success": False, "error": str(error), "detail": str(error)}) from error
     try:
-        await services.manager.send(conversation_id, event)
+        stored = await services.manager.send(conversation_id, event)
     except ClientToolError:
         raise  # it has statuses of its own
     except DrydockError as error:
         raise ReplyError(500, {"success": False, "error": str(error)}) from error
+    response.headers[EVENT_ID_HEADER] = str(stored.id)
     return {"success": True}
 
 

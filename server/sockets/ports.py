@@ -57,10 +57,10 @@ class Conversations(Protocol):
         """
         ...
 
-    async def send(self, conversation_id: str, event: AnyEvent) -> None:
+    async def send(self, conversation_id: str, event: AnyEvent) -> AnyEvent:
         """Take what a client of the conversation sent: an event without an id, source ``user``, already validated.
 
-        Returns once it is durable. Events of one connection arrive here one after the other, in their order.
+        Returns it as stored, once it is durable. Events of one connection arrive one after the other, in their order.
 
         Raises:
             DrydockError: it was not taken; the client gets the message.

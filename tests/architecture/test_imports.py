@@ -31,7 +31,7 @@ HOMES = {
     "litellm": {"agent_core/llm/client.py"},
     "mcp": {"agent_core/mcp"},
     "httpx2": {"agent_core/mcp"},
-    "httpx": {"server/git_providers/http.py", "agent_core/llm/client.py"},
+    "httpx": {"server/git_providers/http.py", "agent_core/llm/client.py", "drydock_client/http.py"},
     "jsonschema": {"agent_core/mcp"},
     "docker": {"agent_core/runtime/docker.py", "agent_core/runtime/images.py"},
     "sqlalchemy": {"server/db", "migrations"},
@@ -43,7 +43,7 @@ HOMES = {
     "starlette": {"server"},
     "uvicorn": {"server"},
     "h11": {"server/preview"},
-    "websockets": {"server/preview"},
+    "websockets": {"server/preview", "drydock_client/line.py"},
     "jinja2": {"agent_core/templates.py"},
     "yaml": {"agent_core/skills/frontmatter.py"},
     "cryptography": {"server/auth"},
@@ -103,6 +103,16 @@ def test_agent_core_does_not_know_the_server() -> None:
     assert not wrong, wrong
 
 
+def test_the_client_package_imports_nothing_of_ours_but_itself() -> None:
+    wrong = [
+        where(found)
+        for path in sources("drydock_client")
+        for found in imports_of(path)
+        if found.module.split(".")[0] in {"agent_core", "server", "runtime_images", "migrations"}
+    ]
+    assert not wrong, wrong
+
+
 def test_the_runner_imports_nothing_of_ours_but_itself() -> None:
     wrong = [
         where(found)
@@ -150,7 +160,7 @@ def test_agent_core_imports_from_the_top_down() -> None:
 def test_each_library_has_one_home(library: str) -> None:
     wrong = [
         where(found)
-        for path in sources("agent_core", "server", "migrations", "runtime_images")
+        for path in sources("agent_core", "drydock_client", "server", "migrations", "runtime_images")
         for found in imports_of(path)
         if found.module.split(".")[0] == library
         and not any(path.is_relative_to(ROOT / home) for home in HOMES[library])
@@ -161,7 +171,7 @@ def test_each_library_has_one_home(library: str) -> None:
 def test_no_module_is_named_after_nothing() -> None:
     wrong = [
         str(path.relative_to(ROOT))
-        for path in sources("agent_core", "server", "runtime_images", "tests", "bench")
+        for path in sources("agent_core", "drydock_client", "server", "runtime_images", "tests", "bench")
         if path.stem in FORBIDDEN_NAMES
     ]
     assert not wrong, wrong
@@ -169,12 +179,12 @@ def test_no_module_is_named_after_nothing() -> None:
 
 def test_our_own_modules_are_never_imported_inside_a_function() -> None:
     wrong = []
-    for path in sources("agent_core", "server"):
+    for path in sources("agent_core", "drydock_client", "server"):
         tree = ast.parse(path.read_text())
         for function in ast.walk(tree):
             if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
                 for node in ast.walk(function):
                     name = getattr(node, "module", None) if isinstance(node, ast.ImportFrom) else None
-                    if name and name.split(".")[0] in {"agent_core", "server"}:
+                    if name and name.split(".")[0] in {"agent_core", "drydock_client", "server"}:
                         wrong.append(f"{path.relative_to(ROOT)}:{node.lineno} imports {name} late")  # type: ignore[attr-defined]
     assert not wrong, wrong

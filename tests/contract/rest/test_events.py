@@ -20,6 +20,8 @@ async def say(server: Server, conversation_id: str, command: str) -> None:
     body = {"action": "run", "args": {"command": command}}
     response = await server.post(f"/api/conversations/{conversation_id}/events", json=body)
     assert (response.status_code, response.json()) == (200, {"success": True})
+    stored = await server.events(conversation_id, start_id=response.headers["X-Event-Id"])
+    assert (stored[0]["action"], stored[0]["args"]["command"]) == ("run", command)
 
 
 async def answers(server: Server, conversation_id: str, count: int) -> list[dict[str, Any]]:

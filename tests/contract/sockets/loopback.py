@@ -101,13 +101,14 @@ class MemoryConversations:
         conversation.connections.add(connection_id)
         return conversation
 
-    async def send(self, conversation_id: str, event: AnyEvent) -> None:
+    async def send(self, conversation_id: str, event: AnyEvent) -> AnyEvent:
         if self.refusal is not None:
             raise self.refusal
         stream = self.known[conversation_id].stream
         if stream is None:
             raise DrydockError("the conversation does not run")
         self.sent.append(await stream.add_event(event))
+        return self.sent[-1]
 
     async def leave(self, connection_id: str) -> None:
         for conversation in self.known.values():

@@ -1,0 +1,225 @@
+"""Requests to a server: one way to make them, with limits, safe repetition and clear errors."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self, TypedDict, Unpack
+from urllib.parse import quote, urlsplit
+
+from drydock_client.errors import ClientError, LimitError, NotDrydockError, UnreachableError
+from drydock_client.refusals import refusal
+
+if TYPE_CHECKING:
+    import httpx
+
+DEFAULT_URL: Final = "http://127.0.0.1:3000"
+KEY_HEADER: Final = "X-Session-API-Key"
+IDEMPOTENCY_HEADER: Final = "Idempotency-Key"
+KEY_IN_USE: Final = "key_in_use"
+DELAYS: Final = (0.1, 0.4, 1.0)
+"""Waits between attempts, in seconds; each a little different every time, so that clients do not come at once."""
+MAX_RETRY_AFTER: Final = 10.0
+TRY_AGAIN: Final = frozenset({429, 502, 503, 504})
+"""Answers after which the same request may do better; of these only 429 says that nothing was done."""
+ADDRESS_FIX: Final = "Check that the server runs, and give the address that it prints when it starts as base_url."
+
+Query = Mapping[str, str | int | bool | None]
+
+
+class RequestOptions(TypedDict, total=False):
+    """The options of `Http.request`."""
+
+    query: Query | None
+    body: object
+    files: list[tuple[str, tuple[str, bytes]]] | None
+    key: str | None
+    repeatable: bool | None
+
+
+class Http:
+    """The connection pool of one client.
+
+    A request is repeated only where that is safe: it was never sent, the server had no time for it (429), or it does
+    the same when it is done twice (`repeatable`: reading, deleting, and whatever bears an idempotency key).
+    """
+
+    def __init__(self, base_url: str, api_key: str | None, timeout: float) -> None:
+        self.base_url = _checked(base_url)
+        self.timeout = timeout
+        self.headers = {KEY_HEADER: api_key} if api_key else {}
+        self._pool: httpx.AsyncClient | None = None
+
+    async def __aenter__(self) -> Self:
+        import httpx  # its home; imported late, because it takes longer than all the rest of the package
+
+        self._pool = httpx.AsyncClient(headers=self.headers, timeout=self.timeout)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await pool.aclose()
+
+    async def json(self, method: str, path: str, **options: Unpack[RequestOptions]) -> Any:
+        """Make a request and return its JSON; see `request`."""
+        return _body(await self.request(method, path, **options))
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query | None = None,
+        body: object = None,
+        files: list[tuple[str, tuple[str, bytes]]] | None = None,
+        key: str | None = None,
+        repeatable: bool | None = None,
+    ) -> httpx.Response:
+        """Make a request and return its answer, which has JSON.
+
+        Args:
+            method: of HTTP.
+            path: below the server's address, such as ``/api/conversations``.
+            query: parameters; those that are None are left out.
+            body: sent as JSON, unless it is None.
+            files: sent as a form instead: field, name and content of each.
+            key: an idempotency key, with which the server does the same request once, however often it comes.
+            repeatable: whether it may be sent again when its answer did not come; by default what GET, PUT and DELETE
+                ask for, and what has a key.
+
+        Raises:
+            UnreachableError: no answer came, after several attempts.
+            LimitError: all attempts together took longer than the client's timeout.
+            RefusedError: the server refused or failed; its class says which.
+            NotDrydockError: the answer is none of such a server.
+        """
+        options: dict[str, Any] = {"params": _parameters(query)}
+        if body is not None:
+            options["json"] = body
+        if files is not None:
+            options["files"] = files
+        if key is not None:
+            options["headers"] = {IDEMPOTENCY_HEADER: key}
+        again = method in ("GET", "PUT", "DELETE") or key is not None if repeatable is None else repeatable
+        try:
+            async with asyncio.timeout(self.timeout):
+                response = await self._attempts(method, path, options, repeatable=again)
+        except TimeoutError as error:
+            raise self._too_late(method, path) from error
+        self._check(response)
+        return response
+
+    @asynccontextmanager
+    async def stream(self, path: str, query: Query | None = None) -> AsyncIterator[httpx.Response]:
+        """The answer to a GET, to be read piece by piece; the time limit counts for each piece.
+
+        Raises:
+            UnreachableError: no answer came, or it broke off.
+            LimitError: a piece took longer than the client's timeout.
+            RefusedError: the server refused or failed.
+        """
+        import httpx  # see __aenter__
+
+        try:
+            async with self._open.stream("GET", self._url(path), params=_parameters(query)) as response:
+                if response.is_error:
+                    await response.aread()
+                    raise refusal(response.status_code, _body(response))
+                yield response
+        except httpx.TimeoutException as error:
+            raise self._too_late("GET", path) from error
+        except httpx.TransportError as error:
+            raise self._unreachable(error) from error
+
+    async def _attempts(self, method: str, path: str, options: dict[str, Any], *, repeatable: bool) -> httpx.Response:
+        import httpx  # see __aenter__
+
+        delays = iter(DELAYS)
+        while True:
+            wait = next(delays, None)
+            try:
+                response = await self._open.request(method, self._url(path), **options)
+            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+                if wait is None:
+                    raise self._unreachable(error) from error
+            except httpx.TimeoutException as error:
+                raise TimeoutError from error
+            except httpx.TransportError as error:
+                if wait is None or not repeatable:
+                    raise self._unreachable(error) from error
+            else:
+                if wait is None or not _may_do_better(response, repeatable=repeatable):
+                    return response
+                wait = max(wait, _retry_after(response))
+            await asyncio.sleep(wait * random.uniform(0.8, 1.2))  # noqa: S311 - spreads clients, guards nothing
+
+    @property
+    def _open(self) -> httpx.AsyncClient:
+        if self._pool is None:
+            raise ClientError("The client is not open.", fix="Use it in an `async with` (or `with`) block.")
+        return self._pool
+
+    def _url(self, path: str) -> str:
+        return f"{self.base_url}{path}"
+
+    def _check(self, response: httpx.Response) -> None:
+        if response.is_redirect:
+            raise NotDrydockError(
+                f"{self.base_url} sends elsewhere, to {response.headers.get('location', '')[:200]!r}.", fix=ADDRESS_FIX
+            )
+        if response.is_error:
+            raise refusal(response.status_code, _body(response))
+        if response.headers.get("content-type", "").split(";")[0].strip() != "application/json":
+            raise NotDrydockError(f"{self.base_url} answered with something that is no JSON.", fix=ADDRESS_FIX)
+
+    def _too_late(self, method: str, path: str) -> LimitError:
+        return LimitError(
+            f"{method} {path} was not answered within {self.timeout:g} s.",
+            fix="Look whether it was done before you do it again, or give a longer timeout.",
+        )
+
+    def _unreachable(self, error: Exception) -> UnreachableError:
+        return UnreachableError(f"No answer from {self.base_url}: {error or type(error).__name__}.", fix=ADDRESS_FIX)
+
+
+def segment(text: str) -> str:
+    """A text as one part of a path."""
+    return quote(text, safe="")
+
+
+def _checked(base_url: str) -> str:
+    parts = urlsplit(base_url)
+    if parts.scheme not in ("http", "https") or not parts.netloc or parts.query or parts.fragment:
+        raise ValueError(f"base_url {base_url!r} is no address of a server; give one such as {DEFAULT_URL}")
+    return base_url.rstrip("/")
+
+
+def _parameters(query: Query | None) -> dict[str, str]:
+    found = {name: value for name, value in (query or {}).items() if value is not None}
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in found.items()}
+
+
+def _body(response: httpx.Response) -> Any:
+    try:
+        return response.json()
+    except ValueError:
+        return None
+
+
+def _may_do_better(response: httpx.Response, *, repeatable: bool) -> bool:
+    """Whether the same request again is safe, and may have a better answer."""
+    if response.status_code == 409 and IDEMPOTENCY_HEADER in response.request.headers:
+        body = _body(response)  # the first attempt may still be under way: its answer is ours
+        return isinstance(body, dict) and body.get("code") == KEY_IN_USE
+    return response.status_code in TRY_AGAIN and (repeatable or response.status_code == 429)
+
+
+def _retry_after(response: httpx.Response) -> float:
+    text = response.headers.get("retry-after", "")
+    return min(float(text), MAX_RETRY_AFTER) if text.isdigit() else 0.0

@@ -1,0 +1,130 @@
+"""The answers of the REST routes, as a program reads them (wire-protocol 4 and 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from pydantic import Field
+
+from drydock_client.events import Event, Tolerant, Unknown
+
+
+class Conversation(Tolerant):
+    """The facts of a conversation (wire-protocol 4.3). `id` is `conversation_id`.
+
+    `status` is ``STARTING``, ``RUNNING`` or ``STOPPED`` (``ERROR``, ``ARCHIVED`` are the protocol's others): whether it
+    is loaded, not what its agent does, which events tell.
+    """
+
+    id: str = Field(alias="conversation_id")
+    title: str = ""
+    status: str = "STOPPED"
+    runtime_status: str | None = None
+    created_at: datetime | None = None
+    last_updated_at: datetime | None = None
+    selected_repository: str | None = None
+    selected_branch: str | None = None
+    git_provider: str | None = None
+    trigger: str | None = None
+    num_connections: int = 0
+    url: str | None = None
+    pr_number: tuple[int, ...] = ()
+
+
+class ConversationPage(Tolerant):
+    """One page of a list of conversations; `next_page_id` None ends it."""
+
+    results: tuple[Conversation, ...]
+    next_page_id: str | None = None
+
+
+class EventPage(Tolerant):
+    """A part of a log, in the order that was asked for."""
+
+    events: Sequence[Event | Unknown]
+    has_more: bool = False
+
+
+class Sent(Tolerant):
+    """What was sent is in the log. `id` is its event's, where the server tells it."""
+
+    id: int | None = None
+
+
+class SkippedFile(Tolerant):
+    """A file that was not stored, and why."""
+
+    name: str
+    reason: str = ""
+
+
+class Uploaded(Tolerant):
+    """What became of files that were sent: paths in the sandbox, and those that were left out."""
+
+    uploaded_files: tuple[str, ...] = ()
+    skipped_files: tuple[SkippedFile, ...] = ()
+
+
+class FolderEntry(Tolerant):
+    """Something in a folder of the workspace: `kind` is ``file``, ``folder`` or ``other``."""
+
+    name: str
+    kind: str
+    link: bool = False
+    size: int | None = None
+    modified: float | None = None
+    hidden: bool = False
+
+
+class Folder(Tolerant):
+    """A folder of the workspace. `left_out`: how many more entries it has."""
+
+    root: str = ""
+    path: str = ""
+    entries: tuple[FolderEntry, ...] = ()
+    left_out: int = 0
+
+
+class Change(Tolerant):
+    """A file that differs: `status` is ``M``, ``A``, ``D``, ``U`` or ``R``."""
+
+    status: str
+    path: str
+
+
+class Diff(Tolerant):
+    """A file as it was and as it is."""
+
+    original: str
+    modified: str
+
+
+class Settings(Tolerant):
+    """A user's settings (wire-protocol 7.1), without secrets: flags say which of those are set.
+
+    The fields that are not named here are in `model_extra`.
+    """
+
+    language: str | None = None
+    agent: str | None = None
+    llm_model: str | None = None
+    llm_base_url: str | None = None
+    llm_api_key_set: bool = False
+    search_api_key_set: bool = False
+    max_iterations: int | None = None
+    max_budget_per_task: float | None = None
+    confirmation_mode: bool | None = None
+    security_analyzer: str | None = None
+    git_user_name: str | None = None
+    git_user_email: str | None = None
+    mcp_config: dict[str, Any] | None = None
+    provider_tokens_set: dict[str, str | None] = Field(default_factory=dict)
+
+
+class Secret(Tolerant):
+    """A secret's name and what it is for; values are never told."""
+
+    name: str
+    description: str | None = None
