@@ -1,10 +1,9 @@
 /** Work that was handed to sub-agents: who was asked what, what they do at the moment, and what they said last. */
-import { useEffect, useRef } from "react";
 import type { ActionEvent, ObservationEvent } from "../../protocol/events";
 import { objectField, stringField, stringListField } from "../../protocol/fields";
-import { Ansi } from "../common/Ansi";
 import { UsersIcon } from "../common/icons";
 import { Markdown } from "../common/Markdown";
+import { LiveSteps } from "./LiveSteps";
 import { Fold, Step } from "./Step";
 import { Underway, underwayTone } from "./Underway";
 
@@ -16,8 +15,6 @@ interface DelegateCardProps {
   readonly awake: boolean;
 }
 
-/** While they work, only their last steps are drawn. */
-const LIVE_CHARACTERS = 4_000;
 const REPORTS = /^(Completed delegation of |Task ID: )/;
 const FAILURES = /^(Completed delegation of \d+ tasks with \d+ errors|Task ID: .*\n.*\nStatus: error)/;
 
@@ -59,18 +56,6 @@ export function askedOf(action: ActionEvent | null): Asked {
   return { title: tasks.length === 1 ? `Asked the sub-agent ${agent}` : `Asked the sub-agents ${agent}`, tasks };
 }
 
-function Steps({ text }: { readonly text: string }) {
-  const box = useRef<HTMLPreElement>(null);
-  useEffect(() => {
-    if (box.current !== null) box.current.scrollTop = box.current.scrollHeight;
-  }, [text]);
-  return (
-    <pre ref={box} className="file-text wrap sub-steps" data-testid="live-output">
-      <Ansi text={text.slice(-LIVE_CHARACTERS)} />
-    </pre>
-  );
-}
-
 export function DelegateCard({ foldKey, action, observation, liveOutput, awake }: DelegateCardProps) {
   const asked = askedOf(action);
   const report = observation === null ? "" : observation.content || observation.message;
@@ -108,7 +93,7 @@ export function DelegateCard({ foldKey, action, observation, liveOutput, awake }
           </pre>
         )}
       </Fold>
-      {busy && liveOutput !== "" && <Steps text={liveOutput} />}
+      {busy && liveOutput !== "" && <LiveSteps text={liveOutput} />}
     </Step>
   );
 }

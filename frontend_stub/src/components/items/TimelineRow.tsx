@@ -19,6 +19,7 @@ import {
   TasksCard,
   ThinkCard,
 } from "./SmallCards";
+import { isWorkflow, WorkflowCard } from "./WorkflowCard";
 
 interface TimelineRowProps {
   readonly item: TimelineItem;
@@ -56,7 +57,9 @@ function draw({ item, liveOutput, deadline, awake }: TimelineRowProps) {
     case "tasks":
       return <TasksCard {...pair} />;
     case "mcp":
-      return isFileSearch(action) ? <SearchCard {...pair} awake={awake} /> : <McpCard {...pair} awake={awake} deadline={deadline} />;
+      if (isFileSearch(action)) return <SearchCard {...pair} awake={awake} />;
+      if (isWorkflow(action)) return <WorkflowCard {...pair} liveOutput={liveOutput} awake={awake} />;
+      return <McpCard {...pair} awake={awake} deadline={deadline} />;
     case "delegate":
       return <DelegateCard {...pair} liveOutput={liveOutput} awake={awake} />;
     case "recall":
