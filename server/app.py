@@ -26,6 +26,8 @@ from server.dotted_path import class_at
 from server.errors import install_error_replies
 from server.gate import Gate
 from server.git_providers.accounts import GitAccess
+from server.mcp_doors.http_door import HttpDoor
+from server.mcp_doors.provider_door import provider_offer
 from server.page import page_of
 from server.preview.access import Passes
 from server.preview.addresses import PreviewAddresses
@@ -45,6 +47,7 @@ from server.routes import (
     git_accounts,
     git_providers,
     health,
+    mcp_door,
     microagent_management,
     new_conversation,
     options,
@@ -184,7 +187,9 @@ class Application:
         announcements.add(gateway)
         addresses = PreviewAddresses.from_setting(settings.preview_domain)
         previews = PreviewLinks(addresses, Passes(database.secrets, self.token))
-        return Services(settings, authenticator, database, sandboxes, manager, previews, git), gateway
+        offer = provider_offer(requests, authenticator)
+        door = await stack.enter_async_context(HttpDoor(offer, max_bytes=settings.max_request_bytes))
+        return Services(settings, authenticator, database, sandboxes, manager, previews, git, door), gateway
 
 
 def create_app(
@@ -213,6 +218,7 @@ def _make_api(settings: Settings, lifespan: Callable[[FastAPI], object]) -> Fast
         chat_completions,
     ):
         api.include_router(module.router)
+    api.router.routes.extend(mcp_door.routes)
     api.mount("/", page_of(settings))
     if settings.allowed_origins:
         api.add_middleware(

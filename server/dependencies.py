@@ -8,6 +8,7 @@ from typing import Annotated
 
 from fastapi import Depends, Header, Request
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp
 
 from server.auth.identity import Authenticator, Identity
 from server.conversation_manager.conversation_manager import ConversationManager
@@ -34,6 +35,7 @@ class Services:
     manager: ConversationManager
     previews: PreviewLinks
     git: GitAccess
+    provider_door: ASGIApp
     started_at: float = field(default_factory=time.monotonic)
 
     def uptime_seconds(self) -> float:

@@ -16,7 +16,7 @@ from server.auth.identity import Authenticator
 from server.auth.origin import OriginPolicy
 from server.settings import Settings
 
-API_PREFIXES: Final = ("/api/", "/v1/", "/docs", "/openapi.json", "/server_info")
+API_PREFIXES: Final = ("/api/", "/v1/", "/mcp/", "/docs", "/openapi.json", "/server_info")
 UPLOADS: Final = "/upload-files"
 """How the paths end whose bodies are passed on as they come, and may therefore be large."""
 

@@ -29,7 +29,7 @@ SAME_ROW = {("conversation", "session"), ("testing", "session"), ("security", "t
 HOMES = {
     "acp": {"server/acp"},
     "litellm": {"agent_core/llm/client.py"},
-    "mcp": {"agent_core/mcp"},
+    "mcp": {"agent_core/mcp", "server/mcp_doors/sdk.py"},
     "httpx2": {"agent_core/mcp"},
     "httpx": {"server/git_providers/http.py", "agent_core/llm/client.py", "drydock_client/http.py"},
     "jsonschema": {"agent_core/mcp"},

@@ -1,0 +1,135 @@
+"""The protocol's own library, as a server: the only module here that knows it.
+
+It takes a second and much memory to import, so it is loaded when somebody first comes to a door.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pydantic import ValidationError
+from starlette.types import Receive, Scope, Send
+
+from agent_core.errors import DrydockError
+from agent_core.mcp.own_tool import problems_in
+from server.mcp_doors.tools import Caller, DoorTool, Offer, ToolResult
+
+if TYPE_CHECKING:
+    from mcp.server.lowlevel.server import Server
+    from mcp.types import CallToolResult, Tool
+
+logger = logging.getLogger(__name__)
+
+
+class HttpServing(Protocol):
+    """Serves over HTTP while `run` is entered; that is done and left in one task, once."""
+
+    def run(self) -> AbstractAsyncContextManager[None]:
+        """What it does while it is entered."""
+        ...
+
+    async def handle_request(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        ...
+
+
+def load() -> None:
+    """Import it; slow, once."""
+    for name in ("mcp.server.lowlevel.server", "mcp.server.streamable_http_manager", "mcp.server.stdio"):
+        importlib.import_module(name)
+    # What clients do wrong is told to them; these would write lines, and tracebacks, for each of their mistakes.
+    logging.getLogger("mcp.server").setLevel(logging.CRITICAL)
+    logging.getLogger("mcp.shared").setLevel(logging.CRITICAL)
+
+
+def make_server(offer: Offer) -> Server[Any]:
+    """A server of the library with these tools; `load` was called."""
+    from mcp import MCPError
+    from mcp.server.lowlevel.server import Server
+    from mcp.types import INVALID_PARAMS, CallToolRequestParams, ListToolsResult, PaginatedRequestParams
+
+    tools = {tool.name: tool for tool in offer.tools}
+    listed = [_listed(tool) for tool in offer.tools]
+
+    async def list_tools(context: Any, params: PaginatedRequestParams | None) -> ListToolsResult:
+        return ListToolsResult(tools=listed)
+
+    async def call_tool(context: Any, params: CallToolRequestParams) -> CallToolResult:
+        tool = tools.get(params.name)
+        if tool is None:
+            raise MCPError(INVALID_PARAMS, f"there is no tool {params.name[:100]!r}; there are: {', '.join(tools)}")
+        return await _called(tool, params.arguments or {}, _caller(context))
+
+    return Server(
+        offer.name,
+        version=offer.version,
+        instructions=offer.instructions or None,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+    )
+
+
+def make_http(server: Server[Any], *, max_bytes: int) -> HttpServing:
+    """What serves it over HTTP: each request by itself, answered with JSON."""
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+    return StreamableHTTPSessionManager(server, stateless=True, json_response=True, max_request_body_size=max_bytes)
+
+
+def _caller(context: Any) -> Caller:
+    async def progress(value: float, message: str) -> None:
+        await context.session.report_progress(value, message=message)
+
+    headers = (
+        {} if context.request is None else {name.lower(): value for name, value in context.request.headers.items()}
+    )
+    return Caller(headers, progress)
+
+
+async def _called(tool: DoorTool[Any], arguments: Mapping[str, Any], caller: Caller) -> CallToolResult:
+    try:
+        result = await tool.call(tool.arguments.model_validate(dict(arguments)), caller)
+    except ValidationError as error:
+        return _failure(problems_in(error))
+    except DrydockError as error:
+        return _failure(str(error))
+    except Exception:
+        logger.exception("the tool %s failed", tool.name)
+        return _failure("it failed inside the server, whose log has the details")
+    return _success(result)
+
+
+def _success(result: ToolResult) -> CallToolResult:
+    from mcp.types import CallToolResult, TextContent
+
+    return CallToolResult(content=[TextContent(text=result.text)], structured_content=result.data)
+
+
+def _failure(text: str) -> CallToolResult:
+    from mcp.types import CallToolResult, TextContent
+
+    return CallToolResult(content=[TextContent(text=text)], is_error=True)
+
+
+def _listed(tool: DoorTool[Any]) -> Tool:
+    from mcp.types import Tool, ToolAnnotations
+
+    hints = tool.annotations
+    return Tool(
+        name=tool.name,
+        title=hints.title,
+        description=tool.description,
+        input_schema=tool.parameters,
+        output_schema=tool.output,
+        annotations=ToolAnnotations(
+            title=hints.title,
+            read_only_hint=hints.readOnlyHint,
+            destructive_hint=hints.destructiveHint,
+            idempotent_hint=hints.idempotentHint,
+            open_world_hint=hints.openWorldHint,
+        ),
+    )

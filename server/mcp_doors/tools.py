@@ -1,0 +1,66 @@
+"""What a door offers, whatever carries it: tools with schemas, and their results."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel
+
+from agent_core.tools.spec import ToolAnnotations
+
+A = TypeVar("A", bound=BaseModel)
+
+Progress = Callable[[float, str], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who calls, and how to tell them how far it is.
+
+    Attributes:
+        headers: of the request, with names in lower case; empty where there are none.
+        progress: ``progress(value, message)`` tells it to a client that wants to know; values must grow.
+    """
+
+    headers: Mapping[str, str]
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """A result: `data` for programs, as the tool's output schema says, and `text` for models."""
+
+    text: str
+    data: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoorTool(Generic[A]):
+    """A tool of a door.
+
+    Attributes:
+        arguments: what it takes; `parameters` is the schema of that which clients are shown.
+        call: carries it out; a `DrydockError` is told to the client as the failure of the call. When the client gives
+            the call up, it is cancelled.
+        output: the schema of its results' data, if they have any.
+    """
+
+    name: str
+    description: str
+    arguments: type[A]
+    parameters: dict[str, Any]
+    annotations: ToolAnnotations
+    call: Callable[[A, Caller], Awaitable[ToolResult]]
+    output: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What one door offers."""
+
+    name: str
+    version: str
+    tools: tuple[DoorTool[Any], ...]
+    instructions: str = ""
