@@ -52,6 +52,7 @@ from server.routes import (
     new_conversation,
     options,
     ports,
+    secrets,
 )
 from server.routes import (
     settings as settings_routes,
@@ -212,7 +213,7 @@ def _make_api(settings: Settings, lifespan: Callable[[FastAPI], object]) -> Fast
     api = FastAPI(title="Drydock", version=VERSION, lifespan=lifespan, docs_url=None, redoc_url=None)  # type: ignore[arg-type]
     install_error_replies(api)
     for module in (
-        *(health, options, settings_routes, git_providers, git_accounts, microagent_management),
+        *(health, options, settings_routes, secrets, git_providers, git_accounts, microagent_management),
         *(new_conversation, conversations, conversation_events, client_tools, client_tool_calls, branches),
         *(conversation_files, conversation_git, conversation_workspace, ports),
         chat_completions,

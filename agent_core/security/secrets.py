@@ -138,6 +138,12 @@ class SecretRegistry:
             self._failed.pop(name, None)
             self._sources[name] = source
 
+    def remove(self, names: Iterable[str]) -> None:
+        """Give these secrets to no command any more; their values stay hidden."""
+        for name in names:
+            self._sources.pop(name, None)
+            self._failed.pop(name, None)
+
     def descriptions(self) -> dict[str, str]:
         """What may be told of the secrets: descriptions by name."""
         return {name: source.description for name, source in self._sources.items()}

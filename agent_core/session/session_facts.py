@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from agent_core.controller.state import INTERRUPTING, ConversationState
 from agent_core.controller.step import Step
 from agent_core.events.control import AgentState
 from agent_core.events.stream import EventStream
 from agent_core.security.hooks import HookEvent
+from agent_core.security.secrets import GivenSecret, SecretRegistry
 from agent_core.session.parts import Parts
+from agent_core.session.settings import SessionSettings
 from agent_core.session.status_report import StatusReport
 from agent_core.session.tool_servers import ToolServers
 from agent_core.tools.live import LiveTools
@@ -24,6 +27,8 @@ class SessionFacts:
     """The part of an `AgentSession` that tells how it is, and changes what it has from others."""
 
     stream: EventStream
+    settings: SessionSettings
+    secrets: SecretRegistry
     _report: StatusReport
     _parts: Parts | None
     _step: Step
@@ -39,6 +44,15 @@ class SessionFacts:
             ValueError: the agent has another tool of such a name, or one cannot be made; nothing has changed then.
         """
         self._tool_servers.set_client_tools(tools)
+
+    def set_named_secrets(self, secrets: Mapping[str, GivenSecret]) -> None:
+        """From now on commands get these secrets in place of the settings' `named_secrets`; valid after `open`.
+
+        What was a secret once stays hidden.
+        """
+        self.secrets.remove(self.settings.named_secrets.keys() - secrets.keys())
+        self.secrets.update(secrets)
+        self.settings = replace(self.settings, named_secrets=dict(secrets))
 
     @property
     def runtime_status(self) -> str:

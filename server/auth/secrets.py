@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
+import hmac
 import logging
 import os
 import secrets
@@ -31,12 +33,21 @@ class SecretUnreadableError(DrydockError):
 
 
 class SecretBox:
-    """Encrypts short texts (AES-256-GCM); each is bound to its purpose and readable for no other one."""
+    """Encrypts short texts (AES-256-GCM); each is bound to its purpose and readable for no other one.
 
-    def __init__(self, key: bytes) -> None:
+    `is_new` says whether the key was made just now.
+    """
+
+    def __init__(self, key: bytes, *, is_new: bool = False) -> None:
         if len(key) != _KEY_BYTES:
             raise SecretKeyError(f"a key has {_KEY_BYTES} bytes, this one {len(key)}")
         self._key = key
+        self.is_new = is_new
+
+    @property
+    def key_id(self) -> str:
+        """By what the key is known without being known: 32 hexadecimal digits."""
+        return hmac.new(self._key, b"drydock: id of a key", hashlib.sha256).hexdigest()[:32]
 
     @classmethod
     def open(cls, key_file: Path) -> SecretBox:
@@ -47,7 +58,8 @@ class SecretBox:
         """
         try:
             key = _read_key(key_file)
-            if key is None:
+            is_new = key is None
+            if is_new:
                 _create_key(key_file)
                 key = _read_key(key_file)
         except OSError as error:
@@ -57,7 +69,7 @@ class SecretBox:
             ) from error
         if key is None:
             raise SecretKeyError(f"the key file {key_file} vanished while it was read; start again")
-        return cls(key)
+        return cls(key, is_new=is_new)
 
     def encrypt(self, text: str, *, purpose: str) -> str:
         """`text` in a form that is fit for storing; `purpose` (where it is stored) is needed to read it again."""

@@ -103,6 +103,14 @@ class ConversationManager(ABC):
         """
 
     @abstractmethod
+    async def refresh_secrets(self, user_id: str) -> None:
+        """The user's secrets have changed: have the commands of all their conversations that run use them as they are.
+
+        Raises:
+            DatabaseError: the database cannot be read.
+        """
+
+    @abstractmethod
     async def maybe_start_agent_loop(self, conversation_id: str) -> LiveConversation:
         """See to it that the conversation runs; however many ask at once, one session starts.
 

@@ -110,6 +110,13 @@ class StandaloneConversationManager(ConversationManager):
         with self._using(conversation_id) as session:
             return await session.set_client_tools(specs)
 
+    async def refresh_secrets(self, user_id: str) -> None:
+        # Each reads them when its turn comes, so that of two changes at once the later one stands.
+        refreshed = (session.refresh_secrets(user_id) for session in list(self._sessions.values()))
+        for failure in await asyncio.gather(*refreshed, return_exceptions=True):
+            if failure is not None:
+                raise failure
+
     async def rewind(self, conversation_id: str, to: int | None) -> AnyEvent:
         with self._using(conversation_id) as session:
             return await session.send(Rewind(to=-1 if to is None else to))

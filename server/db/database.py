@@ -19,7 +19,9 @@ from server.db.event_store import SqlEventStore
 from server.db.idempotency_keys import IdempotencyKeys
 from server.db.instance_lock import InstanceLock, instance_id, prepare_data_dir
 from server.db.log_room import make_room
+from server.db.sealing_keys import check_key
 from server.db.upgrade import upgrade
+from server.db.user_secrets import SecretRepository
 from server.db.user_settings import SettingsRepository
 from server.db.writer import Writer
 
@@ -50,6 +52,7 @@ class Database:
     settings: SettingsRepository
     chat_turns: ChatTurnRepository
     idempotency_keys: IdempotencyKeys
+    user_secrets: SecretRepository
     blobs: BlobStore
     secrets: SecretBox
     engines: Engines
@@ -69,7 +72,7 @@ async def open_database(data_dir: Path, settings: DatabaseSettings | None = None
     Raises:
         DataDirectoryError: the folder cannot be used.
         InstanceRunningError: another server uses it.
-        SecretKeyError: the key file cannot be used.
+        SecretKeyError: the key file cannot be used, or is not the one that was in use.
         DatabaseVersionError: a newer version made the database.
         DatabaseError: it cannot be opened.
     """
@@ -86,6 +89,7 @@ async def open_database(data_dir: Path, settings: DatabaseSettings | None = None
         await upgrade(engines.write)
         blobs = await stack.enter_async_context(FolderBlobStore(data_dir / BLOB_FOLDER))
         writer = await stack.enter_async_context(Writer(engines, close_timeout_seconds=settings.close_timeout_seconds))
+        await check_key(engines, writer, box, data_dir / KEY_FILE)
         conversations = await stack.enter_async_context(
             ConversationRepository(engines, writer, blobs, touch_interval_seconds=settings.touch_interval_seconds)
         )
@@ -99,6 +103,7 @@ async def open_database(data_dir: Path, settings: DatabaseSettings | None = None
             settings=SettingsRepository(engines, writer, box),
             chat_turns=ChatTurnRepository(engines, writer),
             idempotency_keys=IdempotencyKeys(writer),
+            user_secrets=SecretRepository(engines, writer, box),
             blobs=blobs,
             secrets=box,
             engines=engines,

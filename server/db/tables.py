@@ -143,3 +143,23 @@ idempotency_keys = Table(
     PrimaryKeyConstraint("user_id", "scope", "key"),
 )
 Index("ix_idempotency_keys_created_at", idempotency_keys.c.created_at)
+
+# What users give to their conversations' commands. `sealed` is the value, encrypted.
+secrets = Table(
+    "secrets",
+    metadata,
+    Column("user_id", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("description", Text, nullable=False),
+    Column("sealed", Text, nullable=False),
+    Column("updated_at", UtcMoment, nullable=False),
+    PrimaryKeyConstraint("user_id", "name"),
+)
+
+# By digests of their own: which keys this database's secrets were ever encrypted with.
+sealing_keys = Table(
+    "sealing_keys",
+    metadata,
+    Column("key_id", String(32), primary_key=True),
+    Column("first_used_at", UtcMoment, nullable=False),
+)

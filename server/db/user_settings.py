@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
-from sqlalchemy import insert, select, update
+from sqlalchemy import Select, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agent_core.events.event import utc_now
@@ -84,9 +85,8 @@ class SettingsRepository:
         Raises:
             DatabaseError: the database cannot be read.
         """
-        statement = select(settings_table.c.document).where(settings_table.c.user_id == user_id)
-        rows = await self._engines.select(statement)
-        return StoredSettings.model_validate(self._readable(user_id, rows[0].document)) if rows else None
+        rows = await self._engines.select(_document_of(user_id))
+        return self._read(user_id, rows[0].document) if rows else None
 
     async def save(self, settings: StoredSettings, user_id: str = "") -> None:
         """Replace the user's settings, durably.
@@ -94,16 +94,31 @@ class SettingsRepository:
         Raises:
             DatabaseError: the database cannot be written.
         """
-        row = {"document": self._encrypted(user_id, settings), "updated_at": utc_now()}
+        await self.change(lambda stored: settings, user_id)
+
+    async def change(self, make: Callable[[StoredSettings | None], StoredSettings], user_id: str = "") -> None:
+        """Replace the user's settings by what `make` makes of those that are stored, durably.
+
+        Changes that are made at the same time follow each other; none is lost. What `make` raises passes unchanged, and
+        nothing is stored then.
+
+        Raises:
+            DatabaseError: the database cannot be written.
+        """
 
         async def apply(connection: AsyncConnection) -> None:
-            found = await connection.execute(
-                update(settings_table).where(settings_table.c.user_id == user_id).values(row)
-            )
-            if found.rowcount == 0:
+            document = await connection.scalar(_document_of(user_id).with_for_update())
+            settings = make(self._read(user_id, document) if document is not None else None)
+            row = {"document": self._encrypted(user_id, settings), "updated_at": utc_now()}
+            if document is None:
                 await connection.execute(insert(settings_table).values(user_id=user_id, **row))
+            else:
+                await connection.execute(update(settings_table).where(settings_table.c.user_id == user_id).values(row))
 
         await self._writer.change(apply)
+
+    def _read(self, user_id: str, document: dict[str, Any]) -> StoredSettings:
+        return StoredSettings.model_validate(self._readable(user_id, document))
 
     def _encrypted(self, user_id: str, settings: StoredSettings) -> dict[str, Any]:
         document = settings.model_dump(mode="json", exclude=set(_ENCRYPTED))
@@ -127,6 +142,10 @@ class SettingsRepository:
                 _log.warning("the setting %s of user %r counts as not set: %s", name, user_id, error)
                 del readable[name]
         return readable
+
+
+def _document_of(user_id: str) -> Select[tuple[dict[str, Any]]]:
+    return select(settings_table.c.document).where(settings_table.c.user_id == user_id)
 
 
 def _purpose(user_id: str, name: str) -> str:

@@ -62,9 +62,14 @@ async def add_git_providers(
         for one, refused in zip(fresh, refusals, strict=True):
             if refused:
                 raise ReplyError(401, {"error": f"Invalid token. Please make sure it is a valid {one} token."})
-    stored = await repository.get(identity.user_id) or StoredSettings()  # it may have changed while they were asked
-    merged = {"provider_tokens": _merged(stored.provider_tokens, body)}
-    await repository.save(stored.model_copy(update=merged), identity.user_id)
+
+    def with_tokens(stored: StoredSettings | None) -> StoredSettings:
+        """It may have changed while providers were asked."""
+        before = stored or StoredSettings()
+        return before.model_copy(update={"provider_tokens": _merged(before.provider_tokens, body)})
+
+    await repository.change(with_tokens, identity.user_id)
+    await services.manager.refresh_secrets(identity.user_id)
     return {"message": "Git providers stored"}
 
 
@@ -93,7 +98,11 @@ def _merged(stored: Mapping[str, ProviderToken], body: GivenTokens) -> dict[str,
 async def unset_provider_tokens(services: ServicesDependency, identity: IdentityDependency) -> dict[str, str]:
     """Forget all of them."""
     repository = services.database.settings
-    stored = await repository.get(identity.user_id)
-    if stored is not None and stored.provider_tokens:
-        await repository.save(stored.model_copy(update={"provider_tokens": {}}), identity.user_id)
+    if await repository.get(identity.user_id) is not None:
+        await repository.change(_without_tokens, identity.user_id)
+        await services.manager.refresh_secrets(identity.user_id)
     return {"message": "Unset Git provider tokens"}
+
+
+def _without_tokens(stored: StoredSettings | None) -> StoredSettings:
+    return (stored or StoredSettings()).model_copy(update={"provider_tokens": {}})

@@ -31,9 +31,8 @@ async def store_settings(
     body: SettingsChange, services: ServicesDependency, identity: IdentityDependency
 ) -> dict[str, str]:
     """Change the named settings; conversations that run keep theirs until they are started again."""
-    repository = services.database.settings
     try:
-        await repository.save(merged(await repository.get(identity.user_id), body), identity.user_id)
+        await services.database.settings.change(lambda stored: merged(stored, body), identity.user_id)
     except DrydockError as error:
         logger.error("the settings of user %r were not stored: %s", identity.user_id, error)
         raise ReplyError(500, {"error": "Something went wrong storing settings"}) from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -19,6 +19,7 @@ from agent_core.memory.condensers.presets import get_default_condenser
 from agent_core.runtime.connection import SandboxConnection
 from agent_core.runtime.sandbox import Sandbox
 from agent_core.runtime.tunnels import PortAccess
+from agent_core.security.secrets import GivenSecret, StaticSecret
 from agent_core.session.after_close import AfterClose
 from agent_core.session.agent_session import AgentSession
 from agent_core.session.settings import SessionSettings
@@ -78,11 +79,21 @@ class Agent(Protocol):
 
     def set_client_tools(self, tools: Sequence[Tool]) -> None: ...
 
+    def set_named_secrets(self, secrets: Mapping[str, GivenSecret]) -> None: ...
+
     async def close(self, *, stopped: bool, sandbox: AfterClose = "keep") -> None: ...
 
 
 class AgentFactory(Protocol):
     """Makes the agent session of a conversation."""
+
+    async def named_secrets(self, user_id: str) -> dict[str, StaticSecret]:
+        """What commands of the user's conversations get when they name it: tokens of git providers, own secrets.
+
+        Raises:
+            DatabaseError: the database cannot be read.
+        """
+        ...
 
     async def make(self, record: ConversationRecord) -> Agent:
         """The agent session that `record` describes, with its user's settings as they are now; nothing is opened yet.
@@ -124,7 +135,11 @@ class AgentSessions:
         self._hide(servers.secrets)
         browsing = await self._sandboxes.may_have_browser(record)
         settings = session_settings(user, self._settings, record, servers, browsing=browsing)
-        settings = replace(settings, own_tools=agent_tools(self._requests, record, user))
+        settings = replace(
+            settings,
+            own_tools=agent_tools(self._requests, record, user),
+            named_secrets=await self._named_secrets(user, record.user_id),
+        )
         settings = self._experiments.chosen(record.id, record.user_id, settings)
         settings = await self._as_begun(record.id, settings)
         if settings.llm.model != record.llm_model:
@@ -137,6 +152,15 @@ class AgentSessions:
             sandbox=SandboxConnection(sandbox),
         )
         return session
+
+    async def named_secrets(self, user_id: str) -> dict[str, StaticSecret]:
+        return await self._named_secrets(await self._database.settings.get(user_id), user_id)
+
+    async def _named_secrets(self, user: StoredSettings | None, user_id: str) -> dict[str, StaticSecret]:
+        """A secret of the user's own goes before a provider's token: it was given this very name."""
+        found = provider_secrets(user) | await self._database.user_secrets.values(user_id)
+        self._hide(one.secret.get_secret_value() for one in found.values())
+        return found
 
     def _servers(self, user: StoredSettings | None, record: ConversationRecord) -> AgentServers:
         own = opened_servers(self._database.secrets, record)
@@ -224,7 +248,6 @@ def session_settings(
         sandbox_remarks=PORTS_REMARK,
         conversation_instructions=str(record.options.get("conversation_instructions") or ""),
         secrets=tuple(secret_values(user)) if user is not None else (),
-        named_secrets=provider_secrets(user),
         git=git_setup(user, server, record),
         mcp_config=servers.servers,
         mcp_rules=servers.rules,

@@ -66,6 +66,7 @@ class WebSession(SessionFacts):
         self._agents = agents
         self._conversations = conversations
         self._agent: Agent | None = None
+        self._user_id = ""
         self._loading = False
         self._ended = False
         self._starting: asyncio.Task[None] | None = None
@@ -143,6 +144,19 @@ class WebSession(SessionFacts):
         options = {**record.options, CLIENT_TOOLS: stored_tools(specs)}
         return await self._conversations.update(self.conversation_id, options=options)
 
+    async def refresh_secrets(self, user_id: str) -> None:
+        """Have the agent's commands use this user's secrets as they are now, if the conversation is theirs.
+
+        Raises:
+            DatabaseError: the database cannot be read.
+        """
+        await self._turns.take(self._refresh_secrets(user_id))
+
+    async def _refresh_secrets(self, user_id: str) -> None:
+        agent = self._agent
+        if agent is not None and self._user_id == user_id:
+            agent.set_named_secrets(await self._agents.named_secrets(user_id))
+
     # --- loading and unloading ---
 
     async def load(self) -> Agent:
@@ -193,7 +207,7 @@ class WebSession(SessionFacts):
             await self._open(agent)
         finally:
             self._loading = False
-        self._agent = agent
+        self._agent, self._user_id = agent, record.user_id
         self.last_activity = time.monotonic()
         self._recorder = Recorder(
             agent.stream,

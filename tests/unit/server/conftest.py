@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from agent_core.events.store import EventStore
 from agent_core.events.stream import EventStream
 from agent_core.llm.llm import LLM, CallContext
 from agent_core.runtime.connection import SandboxConnection
+from agent_core.security.secrets import GivenSecret, StaticSecret
 from agent_core.session.after_close import AfterClose
 from agent_core.session.settings import SessionSettings
 from agent_core.testing.fake_sandbox import FakeProvider
@@ -66,6 +67,9 @@ class FakeAgent:
     def set_client_tools(self, tools: Sequence[Tool]) -> None:
         self.client_tools = list(tools)
 
+    def set_named_secrets(self, secrets: Mapping[str, GivenSecret]) -> None:
+        self.settings = replace(self.settings, named_secrets=dict(secrets))
+
     async def start(self, initial_message: MessageEvent | None = None) -> None:
         await asyncio.sleep(self._factory.start_seconds)
         if self._factory.start_error is not None:
@@ -103,6 +107,10 @@ class FakeAgents:
     open_error: Exception | None = None
     start_error: DrydockError | None = None
     made: list[FakeAgent] = field(default_factory=list)
+    secrets: dict[str, StaticSecret] = field(default_factory=dict)
+
+    async def named_secrets(self, user_id: str) -> dict[str, StaticSecret]:
+        return self.secrets
 
     async def make(self, record: ConversationRecord) -> FakeAgent:
         sandbox = SandboxConnection(await self.sandboxes.sandbox(record))
