@@ -78,7 +78,7 @@ async def test_a_database_from_before_keys_were_noted_takes_the_key_that_is_ther
         async with open_database(tmp_path) as database:
             key_id = SecretBox.open(tmp_path / KEY_FILE).key_id
             noted = await database.engines.fetch("SELECT key_id FROM sealing_keys")
-            assert [row.key_id for row in noted] == [key_id]
+            assert [tuple(row) for row in noted] == [(key_id,)]
             assert await database.settings.get() == SETTINGS
 
 
