@@ -15,6 +15,7 @@ from agent_core.runtime.transfers import Incoming, list_folder, reading, writing
 from agent_core.tools.spec import SandboxAccess
 from server.dependencies import OwnConversation, Services, ServicesDependency
 from server.errors import ReplyError
+from server.etags import is_named
 from server.file_reply import FileReply, RangeError, Span, attachment, file_headers, span_of
 from server.form_files import Begin, Data, FormError, form_events
 
@@ -153,7 +154,7 @@ async def _reply(
             raise ReplyError(400, {"error": f"{path} is a file, not a folder"})
         headers = file_headers(file)
         asked = request.headers
-        if headers["etag"] in [tag.strip().removeprefix("W/") for tag in asked.get("if-none-match", "").split(",")]:
+        if is_named(headers["etag"], asked.get("if-none-match")):
             return Response(None, 304, headers)
         span = None
         try:

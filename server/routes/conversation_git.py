@@ -13,8 +13,9 @@ from server.db.conversations import ConversationRecord
 from server.dependencies import OwnConversation, Services, ServicesDependency
 from server.errors import ReplyError
 from server.routes.conversation_files import refusal
+from server.routes.json_route import JsonRoute
 
-router = APIRouter(prefix="/api/conversations/{conversation_id}/git")
+router = APIRouter(prefix="/api/conversations/{conversation_id}/git", route_class=JsonRoute)
 
 GIT_SECONDS = 40.0
 Since = Literal["commit", "base"]

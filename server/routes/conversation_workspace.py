@@ -5,8 +5,9 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from server.dependencies import OwnConversation
+from server.routes.json_route import JsonRoute
 
-router = APIRouter(prefix="/api/conversations/{conversation_id}")
+router = APIRouter(prefix="/api/conversations/{conversation_id}", route_class=JsonRoute)
 
 
 @router.get("/config")

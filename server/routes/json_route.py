@@ -1,4 +1,4 @@
-"""Routes that take JSON: only whole, sane JSON under its own content type ever reaches a handler."""
+"""Routes that take and give JSON: only whole, sane JSON reaches a handler, and what is read has a tag."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from server.etags import IN_DOCUMENT, tagged
 from server.wire.errors import WireError
 from server.wire.json_data import check_json
 
@@ -21,7 +22,18 @@ class JsonRoute(APIRoute):
 
     No NaN or infinite number, no NUL character, no half character, nothing nested without end: what no store and no
     client could carry is a 422 that names the place. Another content type than JSON is one that says what to send.
+
+    The answers to GET have an ``ETag``; a request that names it in ``If-None-Match`` is answered 304 as long as nothing
+    has changed (an addition to the protocol).
     """
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        if options.get("methods") is not None and set(options["methods"]) == {"GET"}:
+            options["responses"] = {304: {"description": "`If-None-Match` names it: nothing has changed"}} | (
+                options.get("responses") or {}
+            )
+            options["openapi_extra"] = IN_DOCUMENT | (options.get("openapi_extra") or {})
+        super().__init__(path, endpoint, **options)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The library's handler, given a request that reads strictly."""
@@ -32,7 +44,8 @@ class JsonRoute(APIRoute):
             strict = _StrictRequest(request.scope, request.receive)
             if takes_body and not _is_json(request.headers.get("content-type", "")) and await strict.body():
                 raise _refusal(["header", "content-type"], "send JSON with the header Content-Type: application/json")
-            return await handle(strict)
+            response = await handle(strict)
+            return tagged(response, request.headers) if request.method == "GET" else response
 
         return strictly
 

@@ -12,9 +12,10 @@ from server.dependencies import IdentityDependency, ServicesDependency
 from server.git_hosts import Provider
 from server.git_providers.accounts import GitAccounts
 from server.routes.conversation_pages import MAX_PAGE, conversation_page
+from server.routes.json_route import JsonRoute
 from server.session.conversation_info import conversation_info
 
-router = APIRouter(prefix="/api/microagent-management")
+router = APIRouter(prefix="/api/microagent-management", route_class=JsonRoute)
 
 
 @router.get("/conversations")

@@ -10,10 +10,11 @@ from agent_core.agent.base import AgentBase
 from agent_core.security.presets import ANALYZERS
 from agent_core.version import VERSION
 from server.dependencies import IdentityDependency, ServicesDependency
+from server.routes.json_route import JsonRoute
 from server.session.settings_merge import choose_model
 from server.settings import DEMO_MODEL
 
-router = APIRouter(prefix="/api/options")
+router = APIRouter(prefix="/api/options", route_class=JsonRoute)
 
 SUGGESTED_MODELS = (
     "anthropic/claude-opus-4-5",
