@@ -48,6 +48,7 @@ from drydock_client.results import (
     SkippedFile,
     Uploaded,
 )
+from drydock_client.sync_client import SyncDrydockClient
 
 __all__ = [
     "RESTING",
@@ -84,6 +85,7 @@ __all__ = [
     "SkippedFile",
     "State",
     "Status",
+    "SyncDrydockClient",
     "TextDelta",
     "TextDiscarded",
     "ToolCall",

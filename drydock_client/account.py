@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from drydock_client.calls import Calls
 from drydock_client.errors import NotDrydockError, NotFoundError
-from drydock_client.http import Http, segment
+from drydock_client.http import segment
 from drydock_client.reading import parsed, parsed_list
 from drydock_client.results import Secret, Settings
 
 
-class SettingsApi:
+class SettingsApi(Calls):
     """The user's settings."""
-
-    def __init__(self, http: Http) -> None:
-        self._http = http
 
     async def get(self) -> Settings | None:
         """What is stored; None when nothing is yet."""
@@ -23,7 +21,7 @@ class SettingsApi:
         except NotFoundError:
             return None
 
-    async def change(self, **values: Any) -> None:
+    async def change(self, /, **values: Any) -> None:
         """Change the named settings (wire-protocol 7.1), such as ``llm_model="…", llm_api_key="…"``; others stay.
 
         Conversations that run keep theirs until they are started again.
@@ -34,11 +32,8 @@ class SettingsApi:
         await self._http.json("POST", "/api/settings", body=values, repeatable=True)
 
 
-class SecretsApi:
+class SecretsApi(Calls):
     """The user's secrets: commands that name one have its value in their environment."""
-
-    def __init__(self, http: Http) -> None:
-        self._http = http
 
     async def list(self) -> list[Secret]:
         """Names and descriptions of all; values are never told."""

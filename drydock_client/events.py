@@ -48,7 +48,7 @@ RESTING: Final = frozenset(
 class Tolerant(BaseModel):
     """Base of all that is read from a server."""
 
-    model_config = ConfigDict(frozen=True, extra="allow", protected_namespaces=())
+    model_config = ConfigDict(frozen=True, extra="allow", protected_namespaces=(), defer_build=True)
 
 
 class TokenUsage(Tolerant):

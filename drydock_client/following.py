@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from drydock_client.errors import ClientError, KeyRefusedError, NotDrydockError, NotFoundError, UnreachableError
 from drydock_client.events import Action, Connected, Live, Observation, State, read_frame
@@ -17,7 +17,19 @@ FIRST_DELAY: Final = 0.1
 MAX_DELAY: Final = 3.0
 CONNECT_SECONDS: Final = 20.0
 
-OpenLine = Callable[[int, float], Awaitable[Line]]
+
+class LineMaker(NamedTuple):
+    """What a `Following` needs of its client.
+
+    Attributes:
+        open: opens a line behind an event, within so many seconds.
+        check: asks for the conversation, so that whatever is wrong has a clear answer.
+        opened: the followings that have, or may have, a connection.
+    """
+
+    open: Callable[[int, float], Awaitable[Line]]
+    check: Callable[[], Awaitable[None]]
+    opened: set[Following]
 
 
 class Following:
@@ -31,11 +43,11 @@ class Following:
     """
 
     def __init__(
-        self, conversation_id: str, open_line: OpenLine, *, after: int, live: bool, reconnect_seconds: float
+        self, conversation_id: str, maker: LineMaker, *, after: int, live: bool, reconnect_seconds: float
     ) -> None:
         self.conversation_id = conversation_id
         self.position = after
-        self._open_line = open_line
+        self._maker = maker
         self._live = live
         self._limit = reconnect_seconds
         self._line: Line | None = None
@@ -81,6 +93,7 @@ class Following:
     async def aclose(self) -> None:
         """End it, and its connection."""
         self._is_closed = True
+        self._maker.opened.discard(self)
         await self._let_go()
 
     async def _let_go(self) -> None:
@@ -90,12 +103,15 @@ class Following:
 
     async def _connected(self) -> Line:
         """A connection, however often it takes; the first one is not waited for."""
+        if not self._was_connected:
+            await self._maker.check()
+            self._maker.opened.add(self)
         loop = asyncio.get_running_loop()
         end = loop.time() + (self._limit if self._was_connected else 0.0)
         delay = FIRST_DELAY
         while True:
             try:
-                return await self._open_line(self.position, CONNECT_SECONDS)
+                return await self._maker.open(self.position, CONNECT_SECONDS)
             except (LineRefused, UnreachableError) as error:
                 problem = self._judged(error)
                 if loop.time() + delay > end:

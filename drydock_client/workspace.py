@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 
-from drydock_client.http import Http, Query, segment
+from drydock_client.calls import Calls, conversation_path
+from drydock_client.http import Query
 from drydock_client.reading import parsed, parsed_list
 from drydock_client.results import Change, Diff, Folder, Uploaded
 
 PIECE = 256 * 1024
 
 
-class FilesApi:
+class FilesApi(Calls):
     """Files, by paths relative to the workspace or absolute below it.
 
     Errors: `NotFoundError` for what is not there, also while the conversation does not run.
     """
-
-    def __init__(self, http: Http) -> None:
-        self._http = http
 
     async def upload(self, conversation_id: str, files: Mapping[str, bytes], *, folder: str = "") -> Uploaded:
         """Store files byte for byte, by their names (which may have folders in them), in place of any that are there.
@@ -28,12 +26,12 @@ class FilesApi:
         """
         parts = [("files", (name, content)) for name, content in files.items()]
         query = {"path": folder or None}
-        path = _path(conversation_id, "upload-files")
+        path = conversation_path(conversation_id, "upload-files")
         return parsed(Uploaded, await self._http.json("POST", path, query=query, files=parts, repeatable=True))
 
     async def list(self, conversation_id: str, path: str = "") -> Folder:
         """What is in a folder, by default in the workspace itself."""
-        answer = await self._http.json("GET", _path(conversation_id, "files"), query={"path": path or None})
+        answer = await self._http.json("GET", conversation_path(conversation_id, "files"), query={"path": path or None})
         return parsed(Folder, answer)
 
     async def download(self, conversation_id: str, path: str) -> bytes:
@@ -42,11 +40,11 @@ class FilesApi:
 
     async def zip(self, conversation_id: str, path: str = "") -> bytes:
         """The workspace, or a folder of it, as a ZIP file."""
-        return await _whole(self._pieces(_path(conversation_id, "zip-directory"), {"path": path or None}))
+        return await _whole(self._pieces(conversation_path(conversation_id, "zip-directory"), {"path": path or None}))
 
     def open(self, conversation_id: str, path: str) -> AsyncIterator[bytes]:
         """A file, or a folder as a ZIP file, in pieces as they come."""
-        return self._pieces(_path(conversation_id, "download"), {"path": path})
+        return self._pieces(conversation_path(conversation_id, "download"), {"path": path})
 
     async def _pieces(self, path: str, query: Query) -> AsyncIterator[bytes]:
         async with self._http.stream(path, query) as response:
@@ -54,11 +52,8 @@ class FilesApi:
                 yield piece
 
 
-class GitApi:
+class GitApi(Calls):
     """Repositories of the workspace."""
-
-    def __init__(self, http: Http) -> None:
-        self._http = http
 
     async def changes(self, conversation_id: str, *, since: str = "commit") -> list[Change]:
         """The files that differ from the last commit, or (`since` ``base``) from where the branch began.
@@ -66,19 +61,15 @@ class GitApi:
         Raises:
             NotFoundError: there is no repository, or the conversation does not run.
         """
-        answer = await self._http.json("GET", _path(conversation_id, "git/changes"), query={"since": since})
+        answer = await self._http.json("GET", conversation_path(conversation_id, "git/changes"), query={"since": since})
         return parsed_list(Change, answer)
 
     async def diff(self, conversation_id: str, path: str, *, since: str = "commit") -> Diff:
         """A file as it was and as it is; see `changes`."""
         query = {"path": path, "since": since}
-        return parsed(Diff, await self._http.json("GET", _path(conversation_id, "git/diff"), query=query))
+        return parsed(Diff, await self._http.json("GET", conversation_path(conversation_id, "git/diff"), query=query))
 
 
 async def _whole(pieces: AsyncIterator[bytes]) -> bytes:
     async with aclosing(pieces):  # type: ignore[type-var] # they are of a generator
         return b"".join([piece async for piece in pieces])
-
-
-def _path(conversation_id: str, what: str) -> str:
-    return f"/api/conversations/{segment(conversation_id)}/{what}"
