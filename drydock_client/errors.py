@@ -14,7 +14,8 @@ class ClientError(Exception):
     """
 
     def __init__(self, message: str, *, fix: str = "") -> None:
-        super().__init__(f"{message} {fix}" if fix else message)
+        end = "" if message.endswith((".", "!", "?")) else "."
+        super().__init__(f"{message}{end} {fix}" if fix else message)
         self.message = message
         self.fix = fix
 

@@ -209,7 +209,8 @@ def _body(response: httpx.Response) -> Any:
     try:
         return response.json()
     except ValueError:
-        return None
+        is_text = response.headers.get("content-type", "").startswith("text/plain")
+        return response.text if is_text and response.is_error else None
 
 
 def _may_do_better(response: httpx.Response, *, repeatable: bool) -> bool:

@@ -17,7 +17,7 @@ def refusal(status: int, body: object) -> RefusedError:
     code = _text(body, "msg_id") or _text(body, "code")
     kind = kind_of(status)
     # A bare sentence is the word of a git provider, which refused another token than ours.
-    fix = KEY_FIX if kind is KeyRefusedError and status == 401 and not isinstance(body, str) else ""
+    fix = KEY_FIX if kind is KeyRefusedError and status == 401 and not (isinstance(body, str) and body) else ""
     message = message or f"The server answered with status {status}."
     return kind(message, status=status, field=field, code=code, fix=fix, body=body)
 
