@@ -50,13 +50,16 @@ class SecretsApi(Calls):
         """
         await self._http.json("POST", "/api/secrets", body={"name": name, "value": value, "description": description})
 
-    async def change(self, name: str, *, new_name: str | None = None, description: str | None = None) -> None:
-        """Give it another name or description; its value stays.
+    async def change(
+        self, name: str, *, new_name: str | None = None, value: str | None = None, description: str | None = None
+    ) -> None:
+        """Give it another name, value or description; what is not given stays.
 
         Raises:
             NotFoundError: there is none of this name.
         """
-        body = {"name": new_name or name, **({} if description is None else {"description": description})}
+        given = {"name": new_name or name, "value": value, "description": description}
+        body = {key: text for key, text in given.items() if text is not None}
         await self._http.json("PUT", f"/api/secrets/{segment(name)}", body=body)
 
     async def delete(self, name: str) -> None:
