@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import cache, partial
 
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
@@ -14,7 +15,6 @@ from agent_core.errors import DrydockError
 from agent_core.events.masking import SecretMasker
 from agent_core.llm.client import aclose as close_model_clients
 from agent_core.runtime.selection import choose_provider
-from agent_core.version import VERSION
 from server.auth.identity import Authenticator, OneTokenAuthenticator
 from server.auth.origin import OriginPolicy, check_bind
 from server.auth.tokens import resolve_token
@@ -28,6 +28,7 @@ from server.gate import Gate
 from server.git_providers.accounts import GitAccess
 from server.mcp_doors.http_door import HttpDoor
 from server.mcp_doors.provider_door import provider_offer
+from server.openapi.document import openapi_document, operation_id
 from server.page import page_of
 from server.preview.access import Passes
 from server.preview.addresses import PreviewAddresses
@@ -210,7 +211,13 @@ def create_app(
 
 
 def _make_api(settings: Settings, lifespan: Callable[[FastAPI], object]) -> FastAPI:
-    api = FastAPI(title="Drydock", version=VERSION, lifespan=lifespan, docs_url=None, redoc_url=None)  # type: ignore[arg-type]
+    api = FastAPI(
+        lifespan=lifespan,  # type: ignore[arg-type]
+        docs_url=None,
+        redoc_url=None,
+        generate_unique_id_function=operation_id,
+    )
+    api.openapi = cache(partial(openapi_document, api))  # type: ignore[method-assign] # as the library says to do it
     install_error_replies(api)
     for module in (
         *(health, options, settings_routes, secrets, git_providers, git_accounts, microagent_management),

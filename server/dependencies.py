@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from fastapi import Depends, Header, Request
+from fastapi import Depends, Header, Path, Request
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
@@ -62,7 +62,9 @@ def _identity(request: Request, services: ServicesDependency) -> Identity:
 IdentityDependency = Annotated[Identity, Depends(_identity)]
 
 
-def _conversation_id(conversation_id: str) -> str:
+def checked_conversation_id(
+    conversation_id: Annotated[str, Path(json_schema_extra={"minLength": 1, "maxLength": MAX_ID_LENGTH})],
+) -> str:
     """The id in the path, if it can be one (wire-protocol 4.3)."""
     problem = id_problem(conversation_id)
     if problem is not None:
@@ -70,7 +72,7 @@ def _conversation_id(conversation_id: str) -> str:
     return conversation_id
 
 
-ConversationId = Annotated[str, Depends(_conversation_id)]
+ConversationId = Annotated[str, Depends(checked_conversation_id)]
 
 
 def id_problem(conversation_id: str) -> str | None:
@@ -94,9 +96,10 @@ async def find_conversation(services: Services, identity: Identity, conversation
     return record if record is not None and record.user_id == identity.user_id else None
 
 
-async def _own_conversation(
+async def own_conversation(
     conversation_id: ConversationId, services: ServicesDependency, identity: IdentityDependency
 ) -> ConversationRecord:
+    """The record of the conversation in the path, if it is this user's."""
     record = await find_conversation(services, identity, conversation_id)
     if record is None:
         raise ConversationNotFoundError(conversation_id)
@@ -115,7 +118,7 @@ IdempotencyKey = Annotated[
 ]
 """The client's name for this request; an addition (see `server.db.idempotency_keys`)."""
 
-OwnConversation = Annotated[ConversationRecord, Depends(_own_conversation)]
+OwnConversation = Annotated[ConversationRecord, Depends(own_conversation)]
 """The record of the conversation in the path; 404 ``{"detail": …}`` when there is none."""
 
 

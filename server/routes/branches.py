@@ -13,6 +13,7 @@ from agent_core.events.branches import Rewind
 from server.conversation_manager.conversation_manager import ConversationStatus
 from server.dependencies import OwnConversation, ServicesDependency
 from server.errors import ReplyError
+from server.replies.conversations import ForkReply, RewindReply
 from server.routes.json_route import JsonRoute
 from server.session.forks import fork_conversation
 
@@ -37,7 +38,7 @@ class ForkWish(BaseModel):
     copy_files: bool = True
 
 
-@router.post("/rewind")
+@router.post("/rewind", response_model=RewindReply, response_model_exclude_unset=True)
 async def rewind_conversation(
     record: OwnConversation, services: ServicesDependency, body: RewindWish
 ) -> dict[str, Any]:
@@ -52,7 +53,7 @@ async def rewind_conversation(
     return {"status": "ok", "conversation_id": record.id, "id": rewind.id, "event_id": body.event_id, **facts}
 
 
-@router.post("/fork")
+@router.post("/fork", response_model=ForkReply)
 async def fork(record: OwnConversation, services: ServicesDependency, body: ForkWish | None = None) -> dict[str, Any]:
     """Make a new conversation that begins as this one did up to an event; this one is left as it is."""
     wish = body or ForkWish()

@@ -29,27 +29,36 @@ from server.db.chat_turns import ChatTurn
 from server.db.conversations import ConversationRecord
 from server.dependencies import IdentityDependency, Services, ServicesDependency, find_conversation, id_problem
 from server.errors import ConversationNotFoundError, ReplyError
+from server.replies.chat import Completion, Model, ModelList
+from server.replies.errors import OpenAIError, errors
 from server.routes.new_conversation import NewConversation, begin_conversation
 from server.routes.openai_route import OpenAIRoute
 from server.session.forks import fork_conversation
 from server.wire.errors import WireError
 from server.wire.incoming import from_wire
 
-router = APIRouter(prefix="/v1", route_class=OpenAIRoute)
+router = APIRouter(prefix="/v1", route_class=OpenAIRoute, responses=errors(404, model=OpenAIError))
 
 CONVERSATION_HEADER = "X-Conversation-Id"
 SILENCE_SECONDS = 15.0
+_ANSWERS: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The answer: whole, or with `stream` as server-sent events (`chat.completion.chunk`)",
+        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+        "headers": {CONVERSATION_HEADER: {"description": "The conversation behind.", "schema": {"type": "string"}}},
+    }
+}
 _LOOK_BEHIND = 100
 _DECISIONS = {APPROVE: AgentState.USER_CONFIRMED, REJECT: AgentState.USER_REJECTED}
 
 
-@router.get("/models")
+@router.get("/models", response_model=ModelList)
 async def list_models(identity: IdentityDependency) -> dict[str, Any]:
     """The models of this door."""
     return {"object": "list", "data": [_model()]}
 
 
-@router.get("/models/{model}")
+@router.get("/models/{model}", response_model=Model)
 async def get_model(model: str, identity: IdentityDependency) -> dict[str, Any]:
     """One of them."""
     if model != MODEL:
@@ -61,7 +70,7 @@ def _model() -> dict[str, Any]:
     return {"id": MODEL, "object": "model", "created": 0, "owned_by": MODEL}
 
 
-@router.post("/chat/completions", response_model=None)
+@router.post("/chat/completions", response_model=Completion, responses=_ANSWERS)
 async def complete_chat(
     request: Request,
     body: ChatRequest,

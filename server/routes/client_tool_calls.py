@@ -8,6 +8,8 @@ from fastapi import APIRouter, Path
 
 from server.dependencies import OwnConversation, ServicesDependency
 from server.errors import ReplyError
+from server.replies.errors import errors
+from server.replies.events import Done
 from server.routes.json_route import JsonRoute
 from server.wire.client_calls import ResultArgs, result_event
 from server.wire.errors import WireError
@@ -15,7 +17,7 @@ from server.wire.errors import WireError
 router = APIRouter(prefix="/api/conversations/{conversation_id}/tool-calls", route_class=JsonRoute)
 
 
-@router.post("/{call_id}")
+@router.post("/{call_id}", response_model=Done, responses=errors(409, 503))
 async def answer_call(
     record: OwnConversation, services: ServicesDependency, call_id: Annotated[int, Path(ge=0)], body: ResultArgs
 ) -> dict[str, Any]:

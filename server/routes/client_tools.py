@@ -10,6 +10,8 @@ from pydantic import BaseModel, ConfigDict
 from server.client_tools import CLIENT_TOOLS, ClientTools
 from server.dependencies import OwnConversation, ServicesDependency, conversation_not_found
 from server.errors import ReplyError
+from server.replies.conversations import ClientToolsReply
+from server.replies.errors import errors
 from server.routes.json_route import JsonRoute
 
 router = APIRouter(prefix="/api/conversations/{conversation_id}/client-tools", route_class=JsonRoute)
@@ -23,13 +25,13 @@ class ToolsChange(BaseModel):
     client_tools: ClientTools
 
 
-@router.get("")
+@router.get("", response_model=ClientToolsReply)
 async def list_tools(record: OwnConversation) -> dict[str, Any]:
     """Those that are declared."""
     return {"client_tools": list(record.options.get(CLIENT_TOOLS) or ())}
 
 
-@router.put("")
+@router.put("", response_model=ClientToolsReply, responses=errors(409))
 async def replace_tools(record: OwnConversation, services: ServicesDependency, body: ToolsChange) -> dict[str, Any]:
     """Declare others in their place; a call that is being carried out goes on."""
     try:

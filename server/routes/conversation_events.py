@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Query
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, WithJsonSchema
 from starlette.responses import Response, StreamingResponse
 
 from agent_core.errors import ClientToolError, DrydockError
@@ -14,16 +14,23 @@ from agent_core.events.serialization import from_payload
 from agent_core.events.store import EventStore
 from server.dependencies import OwnConversation, Services, ServicesDependency
 from server.errors import ReplyError
+from server.replies.errors import errors
+from server.replies.events import Done, EventsPage, Trajectory
 from server.routes.event_filter import EventFilter, is_hidden
 from server.routes.json_route import JsonRoute
+from server.routes.query import EventId
 from server.wire.encoding import to_json
 from server.wire.envelope import to_record
 from server.wire.errors import WireError
 from server.wire.incoming import from_wire
+from server.wire.incoming_schema import event_schema
 
 router = APIRouter(prefix="/api/conversations/{conversation_id}", route_class=JsonRoute)
 
 MAX_LIMIT = 100
+Limit = Annotated[int, Query(json_schema_extra={"minimum": 0, "maximum": MAX_LIMIT})]
+"""Only shown: what is beyond has an answer of its own (wire-protocol 4.3)."""
+
 PAGE = 200
 EVENT_ID_HEADER = "X-Event-Id"
 """Names the event that was stored; an addition, for those who wait for what comes of it."""
@@ -42,6 +49,9 @@ _LEFT_OUT_OF_TRAJECTORIES = frozenset(
 )
 
 
+ClientEvent = Annotated[Any, Body(), WithJsonSchema(event_schema())]
+
+
 class NewMessage(BaseModel):
     """The body of ``POST …/message``."""
 
@@ -50,14 +60,14 @@ class NewMessage(BaseModel):
     message: str
 
 
-@router.get("/events")
+@router.get("/events", response_model=EventsPage)
 async def read_events(
     record: OwnConversation,
     services: ServicesDependency,
-    start_id: Annotated[int, Query()] = 0,
-    end_id: int | None = None,
+    start_id: EventId = 0,
+    end_id: EventId | None = None,
     reverse: bool = False,
-    limit: int = 20,
+    limit: Limit = 20,
     wanted: EventFilter | None = None,
 ) -> Response:
     """A part of the log, whether or not the conversation runs; the body may say which events are wanted."""
@@ -75,7 +85,7 @@ async def read_events(
     return _json({"events": found, "has_more": has_more})
 
 
-@router.get("/trajectory")
+@router.get("/trajectory", response_model=Trajectory)
 async def read_trajectory(record: OwnConversation, services: ServicesDependency) -> Response:
     """All events but hidden ones, without what only the browser view needs."""
 
@@ -94,15 +104,15 @@ async def read_trajectory(record: OwnConversation, services: ServicesDependency)
     return StreamingResponse(chunks(), media_type="application/json")
 
 
-@router.post("/events")
+@router.post("/events", response_model=Done, responses=errors(409))
 async def add_event(
-    record: OwnConversation, services: ServicesDependency, response: Response, body: Annotated[Any, Body()]
+    record: OwnConversation, services: ServicesDependency, response: Response, body: ClientEvent
 ) -> dict[str, Any]:
     """Take an event as a socket would; a conversation that does not run is started. A header names its id."""
     return await _send(services, record.id, body, response)
 
 
-@router.post("/message")
+@router.post("/message", response_model=Done)
 async def add_message(
     record: OwnConversation, services: ServicesDependency, response: Response, body: NewMessage
 ) -> dict[str, Any]:

@@ -18,8 +18,11 @@ from server.errors import ReplyError
 from server.etags import is_named
 from server.file_reply import FileReply, RangeError, Span, attachment, file_headers, span_of
 from server.form_files import Begin, Data, FormError, form_events
+from server.replies.errors import errors
+from server.replies.workspace import FileText, Folder, Uploaded
+from server.routes.query import FilePath
 
-router = APIRouter(prefix="/api/conversations/{conversation_id}")
+router = APIRouter(prefix="/api/conversations/{conversation_id}", responses=errors(403, 413, 503, 507))
 
 MAX_SHOWN_BYTES = 5 * 1024 * 1024
 MAX_PATH = 4096
@@ -49,6 +52,20 @@ _FORM = {
         },
     }
 }
+_BYTES: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
+_ARCHIVE: dict[int | str, dict[str, Any]] = {
+    200: {"description": "A ZIP file, made while it is sent", "content": {"application/zip": _BYTES}}
+}
+_FILE_HEADERS: dict[str, Any] = {
+    "ETag": {"description": "Differs whenever the file does.", "schema": {"type": "string"}},
+    "Content-Disposition": {"description": "The name to save it under.", "schema": {"type": "string"}},
+}
+_DOWNLOAD: dict[int | str, dict[str, Any]] = {
+    200: {"description": "A file, or a folder as a ZIP file", "content": {"*/*": _BYTES}},
+    206: {"description": "The bytes that `Range` asks for", "content": {"*/*": _BYTES}, "headers": _FILE_HEADERS},
+    304: {"description": "It is the one that `If-None-Match` names", "headers": _FILE_HEADERS},
+    **errors(416),
+}
 
 
 def workspace_of(services: Services, conversation_id: str) -> SandboxAccess:
@@ -71,7 +88,7 @@ def refusal(error: DrydockError) -> ReplyError:
 
 
 @router.get("/list-files")
-async def list_files(record: OwnConversation, services: ServicesDependency, path: str = "") -> list[str]:
+async def list_files(record: OwnConversation, services: ServicesDependency, path: FilePath = "") -> list[str]:
     """The names in a folder, those of folders with a slash behind them; with `path` each begins with it."""
     sandbox = workspace_of(services, record.id)
     try:
@@ -83,8 +100,8 @@ async def list_files(record: OwnConversation, services: ServicesDependency, path
     return [f"{prefix}{one['name']}{'/' if one['kind'] == 'folder' else ''}" for one in shown]
 
 
-@router.get("/files")
-async def folder_entries(record: OwnConversation, services: ServicesDependency, path: str = "") -> dict[str, Any]:
+@router.get("/files", response_model=Folder)
+async def folder_entries(record: OwnConversation, services: ServicesDependency, path: FilePath = "") -> dict[str, Any]:
     """All that is in a folder, with kinds, sizes and times (see `agent_core.runtime.transfers.list_folder`)."""
     sandbox = workspace_of(services, record.id)
     try:
@@ -93,8 +110,8 @@ async def folder_entries(record: OwnConversation, services: ServicesDependency, 
         raise refusal(error) from error
 
 
-@router.get("/select-file")
-async def select_file(record: OwnConversation, services: ServicesDependency, file: str) -> dict[str, str]:
+@router.get("/select-file", response_model=FileText, responses=errors(415))
+async def select_file(record: OwnConversation, services: ServicesDependency, file: FilePath) -> dict[str, str]:
     """The text of a file."""
     sandbox = workspace_of(services, record.id)
     try:
@@ -117,15 +134,15 @@ async def select_file(record: OwnConversation, services: ServicesDependency, fil
         raise ReplyError(415, {"error": f"Unable to open binary file: {file}"}) from None
 
 
-@router.get("/download", response_class=Response)
-async def download(request: Request, record: OwnConversation, services: ServicesDependency, path: str) -> Response:
+@router.get("/download", response_class=Response, responses=_DOWNLOAD)
+async def download(request: Request, record: OwnConversation, services: ServicesDependency, path: FilePath) -> Response:
     """The bytes of a file, or a folder as a ZIP file. Ranges and tags are understood."""
     return await _reply(request, services, record.id, path, only_folders=False)
 
 
-@router.get("/zip-directory", response_class=Response)
+@router.get("/zip-directory", response_class=Response, responses=_ARCHIVE)
 async def zip_directory(
-    request: Request, record: OwnConversation, services: ServicesDependency, path: str = ""
+    request: Request, record: OwnConversation, services: ServicesDependency, path: FilePath = ""
 ) -> Response:
     """The workspace, or a folder of it, as a ZIP file."""
     return await _reply(request, services, record.id, path, only_folders=True)
@@ -170,9 +187,9 @@ async def _reply(
     raise AssertionError  # pragma: no cover - the block above always returns or raises
 
 
-@router.post("/upload-files", openapi_extra=_FORM)
+@router.post("/upload-files", openapi_extra=_FORM, response_model=Uploaded)
 async def upload_files(
-    request: Request, record: OwnConversation, services: ServicesDependency, path: str = ""
+    request: Request, record: OwnConversation, services: ServicesDependency, path: FilePath = ""
 ) -> dict[str, Any]:
     """Take files byte for byte; names may have folders in them, and `path` says below which one. Each is stored whole.
 

@@ -12,10 +12,13 @@ from agent_core.session.repository import folder_of
 from server.db.conversations import ConversationRecord
 from server.dependencies import OwnConversation, Services, ServicesDependency
 from server.errors import ReplyError
+from server.replies.errors import errors
+from server.replies.workspace import Change, Diff, GitStatus, History
 from server.routes.conversation_files import refusal
 from server.routes.json_route import JsonRoute
+from server.routes.query import FilePath
 
-router = APIRouter(prefix="/api/conversations/{conversation_id}/git", route_class=JsonRoute)
+router = APIRouter(prefix="/api/conversations/{conversation_id}/git", route_class=JsonRoute, responses=errors(403))
 
 GIT_SECONDS = 40.0
 Since = Literal["commit", "base"]
@@ -31,7 +34,7 @@ _STATUS = {
 }
 
 
-@router.get("/changes")
+@router.get("/changes", response_model=list[Change])
 async def read_git_changes(
     record: OwnConversation, services: ServicesDependency, since: Since = "commit"
 ) -> list[dict[str, str]]:
@@ -40,7 +43,7 @@ async def read_git_changes(
     return [change for repository in found["repositories"] for change in repository["changes"]]
 
 
-@router.get("/status")
+@router.get("/status", response_model=GitStatus)
 async def read_git_status(
     record: OwnConversation, services: ServicesDependency, since: Since = "commit"
 ) -> dict[str, Any]:
@@ -53,9 +56,9 @@ async def read_git_status(
     return {"folder": folder, **found}
 
 
-@router.get("/diff")
+@router.get("/diff", response_model=Diff, responses=errors(413, 415))
 async def read_git_diff(
-    record: OwnConversation, services: ServicesDependency, path: str, since: Since = "commit"
+    record: OwnConversation, services: ServicesDependency, path: FilePath, since: Since = "commit"
 ) -> dict[str, str]:
     """A file as it was in the last commit (or where its branch was begun), and as it is."""
     args = {"directory": repository_folder(record), "path": path, "since": since}
@@ -63,12 +66,12 @@ async def read_git_diff(
     return {"modified": str(found["modified"]), "original": str(found["original"])}
 
 
-@router.get("/log")
+@router.get("/log", response_model=History)
 async def read_git_log(
     record: OwnConversation,
     services: ServicesDependency,
-    repository: str = "",
-    path: str = "",
+    repository: FilePath = "",
+    path: FilePath = "",
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
     skip: Annotated[int, Query(ge=0, le=2**31)] = 0,
 ) -> dict[str, Any]:

@@ -20,8 +20,11 @@ from server.dependencies import (
 )
 from server.errors import ReplyError
 from server.git_hosts import Provider
+from server.replies.conversations import ConversationInfo, ConversationList, ConversationReply
+from server.replies.errors import errors
 from server.routes.conversation_pages import MAX_PAGE, conversation_page
 from server.routes.json_route import JsonRoute
+from server.routes.query import PageId, Repository
 from server.session.conversation_info import conversation_info
 
 logger = logging.getLogger(__name__)
@@ -44,14 +47,14 @@ class StartOptions(BaseModel):
     providers_set: list[Provider] | None = None
 
 
-@router.get("")
+@router.get("", response_model=ConversationList, responses=errors(400))
 async def list_conversations(
     services: ServicesDependency,
     identity: IdentityDependency,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 20,
-    page_id: str | None = None,
-    selected_repository: str | None = None,
-    conversation_trigger: str | None = None,
+    page_id: PageId = None,
+    selected_repository: Repository = None,
+    conversation_trigger: Annotated[str | None, Query(max_length=100)] = None,
     include_sub_conversations: bool = False,
 ) -> dict[str, Any]:
     """A page of conversations, newest first."""
@@ -67,7 +70,7 @@ async def list_conversations(
     return {"results": results, "next_page_id": page.next_page_id}
 
 
-@router.get("/{conversation_id}")
+@router.get("/{conversation_id}", response_model=ConversationInfo | None)
 async def get_conversation(
     conversation_id: ConversationId, services: ServicesDependency, identity: IdentityDependency
 ) -> dict[str, Any] | None:
@@ -76,7 +79,7 @@ async def get_conversation(
     return None if record is None else conversation_info(record, services.manager.live(record.id))
 
 
-@router.patch("/{conversation_id}")
+@router.patch("/{conversation_id}", responses=errors(404))
 async def rename_conversation(
     conversation_id: ConversationId, body: TitleChange, services: ServicesDependency, identity: IdentityDependency
 ) -> bool:
@@ -99,7 +102,7 @@ async def delete_conversation(
     return await asyncio.shield(asyncio.ensure_future(services.manager.delete(conversation_id)))
 
 
-@router.post("/{conversation_id}/start")
+@router.post("/{conversation_id}/start", response_model=ConversationReply, responses=errors(404))
 async def start_conversation(
     conversation_id: ConversationId,
     services: ServicesDependency,
@@ -121,7 +124,7 @@ async def start_conversation(
     }
 
 
-@router.post("/{conversation_id}/stop")
+@router.post("/{conversation_id}/stop", response_model=ConversationReply, responses=errors(404))
 async def stop_conversation(
     conversation_id: ConversationId, services: ServicesDependency, identity: IdentityDependency
 ) -> dict[str, Any]:

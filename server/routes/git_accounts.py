@@ -15,6 +15,7 @@ from server.git_providers.accounts import GitAccounts
 from server.git_providers.errors import TokenMissingError
 from server.git_providers.microagents import Microagent, list_microagents, read_microagent
 from server.git_providers.model import Branch, PageWish, Repository, SuggestedTask, User
+from server.replies.errors import ErrorReply
 from server.routes.json_route import JsonRoute
 from server.wire.envelope import wire_time
 
@@ -22,8 +23,14 @@ router = APIRouter(
     prefix="/api/user",
     route_class=JsonRoute,
     responses={
-        401: {"model": str, "description": "No token, one that its provider does not take, or no access with it"},
-        500: {"model": str, "description": "A provider that fails, or that wants to be left alone for a while"},
+        401: {
+            "model": str | ErrorReply,
+            "description": "No token, one that its provider does not take, or no access with it",
+        },
+        500: {
+            "model": str | ErrorReply,
+            "description": "A provider that fails, or that wants to be left alone for a while",
+        },
     },
 )
 

@@ -13,6 +13,8 @@ from server.db.user_settings import ProviderToken, StoredSettings
 from server.dependencies import IdentityDependency, Services, ServicesDependency
 from server.errors import ReplyError
 from server.git_hosts import Provider, host_problem
+from server.replies.errors import errors
+from server.replies.server import Confirmation
 from server.routes.json_route import JsonRoute
 
 router = APIRouter(prefix="/api", route_class=JsonRoute)
@@ -47,7 +49,7 @@ class GivenTokens(BaseModel):
     provider_tokens: dict[Provider, GivenToken]
 
 
-@router.post("/add-git-providers")
+@router.post("/add-git-providers", response_model=Confirmation, responses=errors(401))
 async def add_git_providers(
     body: GivenTokens, services: ServicesDependency, identity: IdentityDependency
 ) -> dict[str, str]:
@@ -94,7 +96,7 @@ def _merged(stored: Mapping[str, ProviderToken], body: GivenTokens) -> dict[str,
     return tokens
 
 
-@router.post("/unset-provider-tokens")
+@router.post("/unset-provider-tokens", response_model=Confirmation)
 async def unset_provider_tokens(services: ServicesDependency, identity: IdentityDependency) -> dict[str, str]:
     """Forget all of them."""
     repository = services.database.settings

@@ -9,11 +9,12 @@ from fastapi import APIRouter
 
 from server.dependencies import ServicesDependency
 from server.process_facts import read_process_facts
+from server.replies.server import Alive, ServerInfo
 
 router = APIRouter()
 
 
-@router.get("/alive")
+@router.get("/alive", response_model=Alive)
 async def alive() -> dict[str, str]:
     """Whether the process answers."""
     return {"status": "ok"}
@@ -25,7 +26,7 @@ async def health() -> str:
     return "OK"
 
 
-@router.get("/server_info")
+@router.get("/server_info", response_model=ServerInfo)
 async def server_info(services: ServicesDependency) -> dict[str, Any]:
     """For how long the process runs and rests, and what it uses."""
     facts = await asyncio.to_thread(read_process_facts, services.settings.data_dir)

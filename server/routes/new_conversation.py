@@ -26,6 +26,8 @@ from server.dependencies import IdempotencyKey, IdentityDependency, Services, Se
 from server.errors import PlainError, ReplyError
 from server.git_hosts import Provider
 from server.mcp_config import McpConfig
+from server.replies.conversations import ConversationReply
+from server.replies.errors import ErrorReply, errors
 from server.routes.json_route import JsonRoute
 from server.session.agent_choice import AGENT_OPTIONS
 from server.session.own_servers import OWN_SERVERS, sealed_servers
@@ -37,6 +39,7 @@ from server.wire.trajectory import read_trajectory
 
 router = APIRouter(prefix="/api/conversations", route_class=JsonRoute)
 
+_ERRORS = {**errors(400, 409), **errors(401, model=str | ErrorReply)}
 CHOSEN_ID = r"(?!task-)[A-Za-z0-9_-]{1,100}"
 """Ids that work everywhere; those with the prefix mean something else to the protocol's client."""
 
@@ -85,7 +88,7 @@ class NewConversation(BaseModel):
         return self.model_copy(update=values)
 
 
-@router.post("")
+@router.post("", response_model=ConversationReply, responses=_ERRORS)
 async def create_conversation(
     services: ServicesDependency,
     identity: IdentityDependency,

@@ -10,6 +10,7 @@ from agent_core.agent.base import AgentBase
 from agent_core.security.presets import ANALYZERS
 from agent_core.version import VERSION
 from server.dependencies import IdentityDependency, ServicesDependency
+from server.replies.server import ClientConfig
 from server.routes.json_route import JsonRoute
 from server.session.settings_merge import choose_model
 from server.settings import DEMO_MODEL
@@ -30,7 +31,7 @@ SUGGESTED_MODELS = (
 """Names to begin with; any other model of a provider that is known works as well."""
 
 
-@router.get("/config")
+@router.get("/config", response_model=ClientConfig)
 async def read_config(services: ServicesDependency, identity: IdentityDependency) -> dict[str, Any]:
     """What the page needs to know before anything else; ``DRYDOCK`` is an addition to the protocol."""
     user = await services.database.settings.get(identity.user_id)

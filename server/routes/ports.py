@@ -11,11 +11,12 @@ from agent_core.runtime.listening import listening
 from server.db.conversations import ConversationRecord
 from server.dependencies import OwnConversation, Services, ServicesDependency
 from server.errors import ReplyError
+from server.replies.workspace import Ports, WebHosts
 
 router = APIRouter(prefix="/api/conversations/{conversation_id}")
 
 
-@router.get("/ports")
+@router.get("/ports", response_model=Ports)
 async def read_ports(record: OwnConversation, services: ServicesDependency, request: Request) -> dict[str, Any]:
     """What listens, lowest port first, each with the address of its preview, which counts for some minutes.
 
@@ -32,7 +33,7 @@ async def read_ports(record: OwnConversation, services: ServicesDependency, requ
     return {"running": found is not None, "mode": previews.addresses.mode(host), "ports": ports}
 
 
-@router.get("/web-hosts")
+@router.get("/web-hosts", response_model=WebHosts)
 async def read_web_hosts(record: OwnConversation, services: ServicesDependency, request: Request) -> dict[str, Any]:
     """The same as older clients know it (wire-protocol 4.3): addresses that they poll and show, with their ports."""
     host = request.headers.get("host", "")

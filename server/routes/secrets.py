@@ -18,6 +18,9 @@ from server.auth.secrets import SecretUnreadableError
 from server.db.user_secrets import SecretExistsError, TooManySecretsError
 from server.dependencies import IdentityDependency, Services, ServicesDependency
 from server.errors import ReplyError
+from server.replies.errors import errors
+from server.replies.server import Confirmation
+from server.replies.settings import SecretNames
 from server.routes.json_route import JsonRoute
 
 logger = logging.getLogger(__name__)
@@ -50,7 +53,7 @@ class SecretChange(BaseModel):
     value: Value | None = None
 
 
-@router.get("/secrets")
+@router.get("/secrets", response_model=SecretNames)
 async def list_secrets(services: ServicesDependency, identity: IdentityDependency) -> dict[str, Any]:
     """Names and descriptions, by name."""
     try:
@@ -61,7 +64,7 @@ async def list_secrets(services: ServicesDependency, identity: IdentityDependenc
     return {"custom_secrets": [one._asdict() for one in names]}
 
 
-@router.post("/secrets", status_code=201)
+@router.post("/secrets", status_code=201, response_model=Confirmation, responses=errors(400, 409))
 async def create_secret(body: NewSecret, services: ServicesDependency, identity: IdentityDependency) -> dict[str, str]:
     """Store a secret and give it to the conversations that run."""
     _check(body.name, body.value)
@@ -70,7 +73,7 @@ async def create_secret(body: NewSecret, services: ServicesDependency, identity:
     return {"message": "Secret created successfully"}
 
 
-@router.put("/secrets/{secret_id}")
+@router.put("/secrets/{secret_id}", response_model=Confirmation, responses=errors(400, 404, 409))
 async def update_secret(
     secret_id: str, body: SecretChange, services: ServicesDependency, identity: IdentityDependency
 ) -> dict[str, str]:
@@ -91,7 +94,7 @@ async def update_secret(
     return {"message": "Secret updated successfully"}
 
 
-@router.delete("/secrets/{secret_id}")
+@router.delete("/secrets/{secret_id}", response_model=Confirmation, responses=errors(404, 409))
 async def delete_secret(secret_id: str, services: ServicesDependency, identity: IdentityDependency) -> dict[str, str]:
     """Forget it; no command gets it any more, and what is known of its value stays hidden."""
     async with _changing(services, identity):

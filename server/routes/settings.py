@@ -10,6 +10,9 @@ from fastapi import APIRouter
 from agent_core.errors import DrydockError
 from server.dependencies import IdentityDependency, ServicesDependency
 from server.errors import ReplyError
+from server.replies.errors import MEANINGS, ErrorReply, errors
+from server.replies.server import Confirmation
+from server.replies.settings import PublicSettings
 from server.routes.json_route import JsonRoute
 from server.user_settings import SettingsChange, merged, public_form
 
@@ -17,7 +20,7 @@ logger = logging.getLogger(__name__)
 router = APIRouter(prefix="/api", route_class=JsonRoute)
 
 
-@router.get("/settings")
+@router.get("/settings", response_model=PublicSettings, responses=errors(404))
 async def read_settings(services: ServicesDependency, identity: IdentityDependency) -> dict[str, Any]:
     """What is stored, without secrets; 404 when nothing is."""
     stored = await services.database.settings.get(identity.user_id)
@@ -26,7 +29,7 @@ async def read_settings(services: ServicesDependency, identity: IdentityDependen
     return public_form(stored, services.settings.mcp_config)
 
 
-@router.post("/settings")
+@router.post("/settings", response_model=Confirmation)
 async def store_settings(
     body: SettingsChange, services: ServicesDependency, identity: IdentityDependency
 ) -> dict[str, str]:
@@ -39,7 +42,7 @@ async def store_settings(
     return {"message": "Settings stored"}
 
 
-@router.post("/reset-settings")
+@router.post("/reset-settings", status_code=410, response_model=ErrorReply, response_description=MEANINGS[410])
 async def reset_settings() -> None:
     """Gone; it was never more than a way to lose one's settings."""
     raise ReplyError(410, {"error": "Resetting settings is no longer possible; change them one by one."})

@@ -1,0 +1,138 @@
+"""The OpenAPI document: the library's, and what the library cannot know of the routes.
+
+The gate stands before every route and the dependencies before every handler; what they answer is added here, so that
+no route has to say it and a new one cannot forget it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from fastapi import FastAPI
+from fastapi.dependencies.models import Dependant
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute, RouteContext, iter_route_contexts
+from pydantic.json_schema import models_json_schema
+
+from agent_core.version import VERSION
+from server.dependencies import checked_conversation_id, own_conversation
+from server.gate import API_PREFIXES
+from server.replies.errors import MEANINGS, ErrorReply, OpenAIError
+from server.routes.openai_route import OpenAIRoute
+
+_REF: Final = "#/components/schemas/"
+_JSON: Final = "application/json"
+_DESCRIPTION: Final = """\
+Conversations with agents that work in sandboxes of their own: the REST part of the protocol. Live events go over
+Socket.IO (`/socket.io`, event `oh_event`).
+
+Fields may be added to answers, and optional ones to requests, at any time: ignore what you do not know."""
+_SCHEMES: Final = {
+    "SessionApiKey": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "X-Session-API-Key",
+        "description": "The access token, where the server has one.",
+    },
+    "Bearer": {"type": "http", "scheme": "bearer", "description": "The same token."},
+}
+_RETRY_AFTER: Final = {
+    "Retry-After": {"description": "Seconds until the next try.", "required": True, "schema": {"type": "integer"}}
+}
+_TAGS: Final = {
+    "/v1/": "chat completions",
+    "/api/conversations/{conversation_id}/git": "git",
+    "/api/conversations": "conversations",
+    "/api/microagent-management": "conversations",
+    "/api/user": "git providers",
+    "/api/add-git-providers": "git providers",
+    "/api/unset-provider-tokens": "git providers",
+    "/api/options": "options",
+    "/api/": "settings",
+    "/api/secrets": "secrets",
+    "/": "server",
+}
+"""The group of a route, by the longest of these that its path begins with."""
+
+
+def operation_id(route: APIRoute | RouteContext) -> str:
+    """The stable name of a route, from which clients make the names of their functions: that of its handler."""
+    return f"chat_{route.name}" if str(route.path).startswith("/v1/") else str(route.name)
+
+
+def openapi_document(api: FastAPI) -> dict[str, Any]:
+    """The document of all routes of `api`."""
+    document = get_openapi(
+        title="Drydock",
+        version=VERSION,
+        summary="A self-hosted agent server",
+        description=_DESCRIPTION,
+        routes=api.routes,
+        license_info={"name": "MIT", "identifier": "MIT"},
+        separate_input_output_schemas=api.separate_input_output_schemas,
+    )
+    schemas = document.setdefault("components", {}).setdefault("schemas", {})
+    schemas.update(_error_schemas())
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
+    document["components"]["securitySchemes"] = _SCHEMES
+    for route in iter_route_contexts(api.routes):
+        if isinstance(route.original_route, APIRoute) and route.include_in_schema:
+            for method in route.methods or ():
+                _complete(document["paths"][route.path_format][method.lower()], route)
+    return document
+
+
+def _complete(operation: dict[str, Any], route: RouteContext) -> None:
+    operation["tags"] = [_tag(str(route.path))]
+    is_openai = isinstance(route.original_route, OpenAIRoute)
+    responses: dict[str, Any] = operation["responses"]
+    for status, extra in _common(operation, route):
+        name = "OpenAIError" if is_openai else "ErrorReply"
+        content = {_JSON: {"schema": {"$ref": _REF + name}}}
+        responses.setdefault(str(status), {"description": MEANINGS[status], "content": content, **extra})
+    if str(route.path).startswith(API_PREFIXES):
+        operation["security"] = [{name: []} for name in _SCHEMES]
+    operation["responses"] = {status: responses[status] for status in sorted(responses)}
+
+
+def _common(operation: dict[str, Any], route: RouteContext) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The statuses that a route answers with besides its own, each with what else there is to say of it."""
+    called = set(_calls(route.dependant))
+    takes_input = operation["responses"].pop("422", None) is not None or "requestBody" in operation
+    if isinstance(route.original_route, OpenAIRoute):
+        yield 400, {}
+    elif takes_input:
+        yield 422, {}
+    if checked_conversation_id in called:
+        yield 400, {}
+    if own_conversation in called:
+        yield 404, {}
+    yield 403, {}
+    if "requestBody" in operation:
+        yield 413, {}
+    if str(route.path).startswith(API_PREFIXES):
+        yield 401, {"headers": {"WWW-Authenticate": {"required": True, "schema": {"type": "string"}}}}
+        yield 429, {"headers": _RETRY_AFTER}
+    yield 500, {}
+    yield 503, {}
+
+
+def _calls(dependant: Dependant) -> Iterator[Callable[..., Any]]:
+    for one in dependant.dependencies:
+        if one.call is not None:
+            yield one.call
+        yield from _calls(one)
+
+
+def _tag(path: str) -> str:
+    return _TAGS[max((prefix for prefix in _TAGS if path.startswith(prefix)), key=len)]
+
+
+def _error_schemas() -> Mapping[str, Any]:
+    _, definitions = models_json_schema(
+        [(ErrorReply, "serialization"), (OpenAIError, "serialization")], ref_template=_REF + "{model}"
+    )
+    found: Mapping[str, Any] = definitions["$defs"]
+    return found

@@ -1,0 +1,75 @@
+"""What a request that failed is answered (wire-protocol 4.0), and how routes say which failures they have."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Problem(BaseModel):
+    """What is wrong with one part of a request, and what to send instead."""
+
+    type: str = Field(description="The kind of problem, for programs.")
+    loc: list[str | int] = Field(description="Where it is: body, query, path or header, and then the names in it.")
+    msg: str = Field(description="The problem and the fix, for people.")
+
+
+class ErrorReply(BaseModel):
+    """An error. The original's routes differ in which field has the text: `detail`, `error` or `message`.
+
+    At least one of the three is there.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={"anyOf": [{"required": ["detail"]}, {"required": ["error"]}, {"required": ["message"]}]}
+    )
+
+    detail: str | list[Problem] = Field("", description="What is wrong; a list where parts of the request are.")
+    error: str = Field("", description="What is wrong.")
+    message: str = Field("", description="What is wrong.")
+    status: str = Field("", description="`error`, where the answer would have a status otherwise.")
+    msg_id: str = Field("", description="The id of the message, for translations.")
+    code: str = Field("", description="The kind of error, for programs.")
+    conversation_id: str = Field("", description="The conversation that it is about.")
+    success: bool = Field(False, description="False, where the answer would have it otherwise.")
+
+
+class OpenAIProblem(BaseModel):
+    """What OpenAI's clients read of an error."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class OpenAIError(BaseModel):
+    """An error of the routes for OpenAI's clients."""
+
+    error: OpenAIProblem
+
+
+MEANINGS: Final = {
+    400: "Something in the request cannot be so",
+    401: "The access token is missing or wrong",
+    403: "Not allowed: another origin's page, or outside of the workspace",
+    404: "It is not there",
+    405: "This address has no such method",
+    409: "It contradicts what is there",
+    410: "Gone for good",
+    413: "Larger than this server takes",
+    415: "Not of a form that can be shown",
+    416: "The file has no such bytes",
+    422: "The request has another form than it must have",
+    429: "Too many requests; `Retry-After` says when to come again",
+    500: "The server failed",
+    503: "Not now; try again",
+    507: "The sandbox's disk is full",
+}
+"""What a status means on every route."""
+
+
+def errors(*statuses: int, model: Any = ErrorReply) -> dict[int | str, dict[str, Any]]:
+    """The entries of a route's ``responses`` for these statuses."""
+    return {status: {"model": model, "description": MEANINGS[status]} for status in statuses}
