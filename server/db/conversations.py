@@ -21,7 +21,7 @@ from server.db.blobs import BlobStore, drop_blobs
 from server.db.columns import from_microseconds, to_microseconds
 from server.db.engine import Engines
 from server.db.errors import ConversationExistsError, InvalidPageError
-from server.db.tables import chat_turns, conversations
+from server.db.tables import chat_turns, conversations, webhook_positions
 from server.db.touches import Touches
 from server.db.writer import Writer
 
@@ -223,7 +223,8 @@ class ConversationRepository:
 
         async def apply(connection: AsyncConnection) -> tuple[bool, list[str]]:
             logs = await event_rows.delete_log(connection, conversation_id)
-            await connection.execute(delete(chat_turns).where(chat_turns.c.conversation_id == conversation_id))
+            for table in (chat_turns, webhook_positions):
+                await connection.execute(delete(table).where(table.c.conversation_id == conversation_id))
             deleted = await connection.execute(delete(conversations).where(conversations.c.id == conversation_id))
             return deleted.rowcount > 0, logs
 

@@ -23,6 +23,7 @@ from server.db.sealing_keys import check_key
 from server.db.upgrade import upgrade
 from server.db.user_secrets import SecretRepository
 from server.db.user_settings import SettingsRepository
+from server.db.webhooks import WebhookRepository
 from server.db.writer import Writer
 
 DATABASE_FILE = "drydock.db"
@@ -52,6 +53,7 @@ class Database:
     settings: SettingsRepository
     chat_turns: ChatTurnRepository
     idempotency_keys: IdempotencyKeys
+    webhooks: WebhookRepository
     user_secrets: SecretRepository
     blobs: BlobStore
     secrets: SecretBox
@@ -103,6 +105,7 @@ async def open_database(data_dir: Path, settings: DatabaseSettings | None = None
             settings=SettingsRepository(engines, writer, box),
             chat_turns=ChatTurnRepository(engines, writer),
             idempotency_keys=IdempotencyKeys(writer),
+            webhooks=WebhookRepository(engines, writer, box),
             user_secrets=SecretRepository(engines, writer, box),
             blobs=blobs,
             secrets=box,

@@ -39,3 +39,7 @@ class KeyReusedError(DrydockError):
 
 class KeyInUseError(DrydockError):
     """The first request with this idempotency key is still being carried out."""
+
+
+class TooManyWebhooksError(DrydockError):
+    """A user has as many webhooks as one may have."""

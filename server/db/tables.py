@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlalchemy import (
     JSON,
     BigInteger,
+    Boolean,
     Column,
     Float,
     Index,
@@ -163,3 +164,31 @@ sealing_keys = Table(
     Column("key_id", String(32), primary_key=True),
     Column("first_used_at", UtcMoment, nullable=False),
 )
+
+webhooks = Table(
+    "webhooks",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("user_id", Text, nullable=False),
+    Column("url", Text, nullable=False),
+    Column("events", JSON, nullable=False),
+    Column("conversation_id", Text),
+    Column("secret", Text, nullable=False),
+    Column("active", Boolean, nullable=False),
+    Column("created_at", UtcMoment, nullable=False),
+    Column("delivered_at", UtcMoment),
+    Column("failing_since", UtcMoment),
+    Column("problem", Text, nullable=False),
+)
+Index("ix_webhooks_user_id", webhooks.c.user_id, webhooks.c.created_at)
+
+# Up to which event of a conversation the receiver has acknowledged; no row: it is told from the webhook's beginning on.
+webhook_positions = Table(
+    "webhook_positions",
+    metadata,
+    Column("webhook_id", Text, nullable=False),
+    Column("conversation_id", Text, nullable=False),
+    Column("position", BigInteger, nullable=False),
+    PrimaryKeyConstraint("webhook_id", "conversation_id"),
+)
+Index("ix_webhook_positions_conversation_id", webhook_positions.c.conversation_id)

@@ -1,0 +1,185 @@
+"""Users' webhooks, and how far the receiver of each has acknowledged the logs of conversations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, TypedDict, Unpack
+
+from pydantic import SecretStr
+from sqlalchemy import Row, delete, func, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from agent_core.events.event import utc_now
+from server.auth.secrets import SecretBox, SecretUnreadableError
+from server.db.columns import to_microseconds
+from server.db.engine import Engines
+from server.db.errors import TooManyWebhooksError
+from server.db.tables import webhook_positions, webhooks
+from server.db.writer import Writer
+
+MAX_PER_USER = 20
+MAX_BEHIND = 10_000
+
+# What a new webhook has no position for begins at its creation; the ids of a log are in the order of its times.
+_POSITION = """
+    SELECT coalesce(
+        (SELECT position FROM webhook_positions WHERE webhook_id = :webhook AND conversation_id = :log),
+        (SELECT min(id) - 1 FROM events WHERE conversation_id = :log AND timestamp >= :since),
+        (SELECT max(id) FROM events WHERE conversation_id = :log),
+        -1
+    )
+"""
+_BEHIND = """
+    SELECT c.id FROM conversations c
+    LEFT JOIN webhook_positions p ON p.webhook_id = :webhook AND p.conversation_id = c.id
+    WHERE c.user_id = :user
+    AND coalesce(p.position, -1) < (SELECT max(e.id) FROM events e WHERE e.conversation_id = c.id)
+    AND (p.position IS NOT NULL OR :since <= (
+        SELECT e.timestamp FROM events e WHERE e.conversation_id = c.id ORDER BY e.id DESC LIMIT 1
+    ))
+    ORDER BY c.created_at LIMIT :limit
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Webhook:
+    """An address that is told what happens in a user's conversations.
+
+    Attributes:
+        events: the public types of the events that it is told of; empty for all.
+        conversation_id: the only conversation that it is told of; None for all of its user's.
+        secret: signs what is sent.
+        active: whether it is told of anything; while it is not, its positions stay.
+        delivered_at: when the receiver last acknowledged something.
+        failing_since: since when it has acknowledged nothing that was sent; None while all is well.
+        problem: what was wrong with the last attempt; empty while all is well.
+    """
+
+    id: str
+    user_id: str
+    url: str
+    secret: SecretStr
+    events: tuple[str, ...] = ()
+    conversation_id: str | None = None
+    active: bool = True
+    created_at: datetime = field(default_factory=utc_now)
+    delivered_at: datetime | None = None
+    failing_since: datetime | None = None
+    problem: str = ""
+
+
+class WebhookChanges(TypedDict, total=False):
+    """What may change of a webhook."""
+
+    url: str
+    events: tuple[str, ...]
+    secret: SecretStr
+    active: bool
+    delivered_at: datetime | None
+    failing_since: datetime | None
+    problem: str
+
+
+class WebhookRepository:
+    """Keeps `Webhook`s, their secrets encrypted. Every method raises `DatabaseError` when the database fails."""
+
+    def __init__(self, engines: Engines, writer: Writer, box: SecretBox) -> None:
+        self._engines = engines
+        self._writer = writer
+        self._box = box
+
+    async def all(self) -> list[Webhook]:
+        """Those of all users, oldest first."""
+        rows = await self._engines.select(select(webhooks).order_by(webhooks.c.created_at, webhooks.c.id))
+        return [self._webhook(row) for row in rows]
+
+    async def create(self, webhook: Webhook) -> None:
+        """Keep a new one, durably.
+
+        Raises:
+            TooManyWebhooksError: its user has `MAX_PER_USER` already.
+        """
+        values = {column.name: getattr(webhook, column.name) for column in webhooks.c}
+        values |= {"secret": self._sealed(webhook.id, webhook.secret), "events": list(webhook.events)}
+
+        async def apply(connection: AsyncConnection) -> None:
+            owned = select(func.count()).select_from(webhooks).where(webhooks.c.user_id == webhook.user_id)
+            if (await connection.execute(owned)).scalar_one() >= MAX_PER_USER:
+                raise TooManyWebhooksError(f"there are {MAX_PER_USER} webhooks already; delete one that is not needed")
+            await connection.execute(insert(webhooks), values)
+
+        await self._writer.change(apply)
+
+    async def update(self, webhook_id: str, **changes: Unpack[WebhookChanges]) -> bool:
+        """Change these facts, durably; False when there is no such webhook."""
+        values: dict[str, Any] = dict(changes)
+        if "events" in changes:
+            values["events"] = list(changes["events"])
+        if "secret" in changes:
+            values["secret"] = self._sealed(webhook_id, changes["secret"])
+
+        async def apply(connection: AsyncConnection) -> bool:
+            statement = update(webhooks).where(webhooks.c.id == webhook_id).values(values)
+            return (await connection.execute(statement)).rowcount > 0
+
+        return await self._writer.change(apply)
+
+    async def delete(self, webhook_id: str) -> None:
+        """Forget it and its positions."""
+
+        async def apply(connection: AsyncConnection) -> None:
+            await connection.execute(delete(webhook_positions).where(webhook_positions.c.webhook_id == webhook_id))
+            await connection.execute(delete(webhooks).where(webhooks.c.id == webhook_id))
+
+        await self._writer.change(apply)
+
+    async def position(self, webhook: Webhook, conversation_id: str) -> int:
+        """The last event of this conversation that need not be sent: acknowledged, or from before the webhook."""
+        since = to_microseconds(webhook.created_at)
+        rows = await self._engines.fetch(_POSITION, webhook=webhook.id, log=conversation_id, since=since)
+        return int(rows[0][0])
+
+    async def move(
+        self, webhook_id: str, conversation_id: str, position: int, **changes: Unpack[WebhookChanges]
+    ) -> None:
+        """Note, durably, up to which event need not be sent any more, and these facts."""
+        row = {"webhook_id": webhook_id, "conversation_id": conversation_id}
+
+        async def apply(connection: AsyncConnection) -> None:
+            if not (await connection.execute(select(webhooks.c.id).where(webhooks.c.id == webhook_id))).first():
+                return  # it was deleted meanwhile
+            same = (webhook_positions.c.webhook_id == webhook_id) & (
+                webhook_positions.c.conversation_id == conversation_id
+            )
+            moved = await connection.execute(update(webhook_positions).where(same).values(position=position))
+            if moved.rowcount == 0:
+                await connection.execute(insert(webhook_positions), {**row, "position": position})
+            if changes:
+                await connection.execute(update(webhooks).where(webhooks.c.id == webhook_id).values(dict(changes)))
+
+        await self._writer.change(apply)
+
+    async def behind(self, webhook: Webhook) -> list[str]:
+        """Conversations whose log may hold what this webhook has not been told, oldest first; at most `MAX_BEHIND`."""
+        since = to_microseconds(webhook.created_at)
+        rows = await self._engines.fetch(
+            _BEHIND, webhook=webhook.id, user=webhook.user_id, since=since, limit=MAX_BEHIND
+        )
+        found = [str(row[0]) for row in rows]
+        return [one for one in found if webhook.conversation_id in (None, one)]
+
+    def _sealed(self, webhook_id: str, secret: SecretStr) -> str:
+        return self._box.encrypt(secret.get_secret_value(), purpose=_purpose(webhook_id))
+
+    def _webhook(self, row: Row[Any]) -> Webhook:
+        values = dict(row._mapping)
+        try:
+            secret = self._box.decrypt(values["secret"], purpose=_purpose(values["id"]))
+        except SecretUnreadableError as error:
+            secret, values["active"], values["problem"] = "", False, f"secret: {error}"
+        return Webhook(**{**values, "secret": SecretStr(secret), "events": tuple(values["events"])})
+
+
+def _purpose(webhook_id: str) -> str:
+    return f"webhook/{webhook_id}"

@@ -1,0 +1,1 @@
+"""Webhooks: what happens in conversations, sent to addresses that users chose."""
