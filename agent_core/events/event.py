@@ -24,6 +24,10 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
+def _is_none(value: object) -> bool:
+    return value is None
+
+
 class Event(Kindred):
     """One entry of a conversation's log; never changed once it is stored.
 
@@ -32,12 +36,14 @@ class Event(Kindred):
         timestamp: aware UTC time at which the event was handed to the stream.
         source: who caused it.
         cause: id of the event that this one answers, if it answers one.
+        client_key: the name that a client gave what it sent, so that it can tell whether it is here; None: none.
     """
 
     id: int = UNSTORED
     timestamp: AwareDatetime = Field(default_factory=utc_now)
     source: Source = "environment"
     cause: int | None = None
+    client_key: str | None = Field(default=None, exclude_if=_is_none)
 
     kinds: ClassVar[dict[str, type[Event]]] = {}
 

@@ -210,13 +210,13 @@ class AgentSession(SessionFacts):
             ClientToolError: it answers a call that does not wait for it.
         """
         if isinstance(event, Rewind):
-            return await self.rewind(event.to)
+            return await self._going_back.rewind(event.to, client_key=event.client_key)
         if isinstance(event, ClientToolResult):
             if self._parts is None:
                 raise ClientToolError("the conversation is being loaded; send the answer again", code="loading")
             return await self._parts.runtime.client_calls.accept(event)
         if isinstance(event, LoopRecovery):
-            return await self._going_back.recover(event.option)
+            return await self._going_back.recover(event.option, client_key=event.client_key)
         return await self.stream.add_event(as_sent(event, self.agent), "user")
 
     async def rewind(self, to: int | None) -> AnyEvent:

@@ -43,7 +43,7 @@ class GoingBack:
         self._branches = Branches()
         self.lock = asyncio.Lock()
 
-    async def rewind(self, to: int | None) -> Rewind:
+    async def rewind(self, to: int | None, *, client_key: str | None = None) -> Rewind:
         """Go on behind event `to` (None: before the first one), as if nothing had come after it.
 
         What the agent does is ended first; then it waits for its user. Returns the `Rewind` as stored, and with what
@@ -59,18 +59,18 @@ class GoingBack:
         place = checked_place(to, last)
         name = f"rewind:{self._stream.conversation_id}"
         # Shielded: an agent that went on between the two halves would find the files of before.
-        return await asyncio.shield(asyncio.create_task(self._rewind(place, place < last), name=name))
+        return await asyncio.shield(asyncio.create_task(self._rewind(place, place < last, client_key), name=name))
 
-    async def _rewind(self, place: int, is_back: bool) -> Rewind:
+    async def _rewind(self, place: int, is_back: bool, client_key: str | None) -> Rewind:
         async with self.lock, self._at_rest():
             await self.bring_back_files()
             state = await self._state(place)
-            rewind = Rewind(to=place)
+            rewind = Rewind(to=place, client_key=client_key)
             if is_back and await has_files(self._sandbox):
                 # Kept first, so that the rewind can be taken back; brought back last, so that what the log says is
                 # always done in the end: a process that is killed in between leaves it to the next one.
                 problem = await keep(self._sandbox, self._stream.conversation_id, self._stream.last_id)
-                rewind = Rewind(to=place, restores=not problem, note=problem)
+                rewind = rewind.model_copy(update={"restores": not problem, "note": problem})
             opening = opening_of(rewind, state, self._prompt())
             if self.controller is None:  # the session goes on to load
                 opening.append(AgentStateChanged(agent_state=AgentState.LOADING))
@@ -101,7 +101,7 @@ class GoingBack:
         await self._stream.add_event(FilesRestored(cause=rewind.id, files_of=files.event_id, note=files.note))
         return files
 
-    async def recover(self, option: Literal[1, 2, 3]) -> AnyEvent:
+    async def recover(self, option: Literal[1, 2, 3], *, client_key: str | None = None) -> AnyEvent:
         """Do what the user wants of an agent that was found in a loop; see `LoopRecovery`, which is returned as stored.
 
         Raises:
@@ -112,7 +112,7 @@ class GoingBack:
         loop = (await self._state(None)).loop
         if loop is None:
             raise NotStuckError("loop_recovery: the agent was not found in a loop; send a message to go on")
-        stored = await self._stream.add_event(LoopRecovery(option=option))
+        stored = await self._stream.add_event(LoopRecovery(option=option, client_key=client_key))
         if option == 3:
             stopped = AgentState.STOPPED
             asked: list[AnyEvent] = [ChangeAgentState(agent_state=stopped, source="user")]
@@ -122,7 +122,7 @@ class GoingBack:
         said = await self._last_said(loop.start)
         await self.rewind(loop.start - 1)
         if option == 2 and said is not None:
-            changes = {"id": UNSTORED, "timestamp": utc_now()}
+            changes = {"id": UNSTORED, "timestamp": utc_now(), "client_key": None}
             await self._stream.add_events([said.model_copy(update=changes)])
         return stored
 

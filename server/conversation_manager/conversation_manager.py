@@ -14,9 +14,11 @@ from agent_core.runtime.tunnels import PortAccess
 from server.auth.identity import Identity
 from server.client_tools import ClientToolSpec
 from server.db.database import Database
+from server.errors import ConversationNotFoundError
 from server.session.agents import AgentFactory
 from server.session.announcements import Announcements
 from server.session.sandboxes import Sandboxes
+from server.session.sending import take_once
 from server.session.titles import TitleWriter
 from server.settings import Settings
 from server.sockets.ports import JoinedConversation
@@ -78,9 +80,26 @@ class ConversationManager(ABC):
     async def leave(self, connection_id: str) -> None:
         """See `server.sockets.ports.Conversations.leave`."""
 
-    @abstractmethod
     async def send(self, conversation_id: str, event: AnyEvent) -> AnyEvent:
         """See `server.sockets.ports.Conversations.send`; a conversation that does not run is started."""
+        if event.client_key is None:
+            return await self.deliver(conversation_id, event)
+        database = self.parts.database
+        record = await database.conversations.get(conversation_id)
+        if record is None:
+            raise ConversationNotFoundError(conversation_id)
+        return await take_once(
+            event,
+            conversation_id=conversation_id,
+            user_id=record.user_id,
+            keys=database.idempotency_keys,
+            store=database.events,
+            deliver=self.deliver,
+        )
+
+    @abstractmethod
+    async def deliver(self, conversation_id: str, event: AnyEvent) -> AnyEvent:
+        """Take an event of the user, whatever was taken before; returns it as stored. Raises as `send` does."""
 
     @abstractmethod
     async def rewind(self, conversation_id: str, to: int | None) -> AnyEvent:

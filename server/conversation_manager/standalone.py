@@ -102,7 +102,7 @@ class StandaloneConversationManager(ConversationManager):
             session.last_activity = time.monotonic()
             self._forget_if_unused(session)
 
-    async def send(self, conversation_id: str, event: AnyEvent) -> AnyEvent:
+    async def deliver(self, conversation_id: str, event: AnyEvent) -> AnyEvent:
         with self._using(conversation_id) as session:
             return await session.send(event)
 

@@ -28,6 +28,7 @@ class WireEvent(BaseModel):
     timeout: float = Field(0.0, description="Seconds.")
     tool_call_metadata: dict[str, Any] = {}
     llm_metrics: dict[str, Any] = {}
+    idempotency_key: str = Field("", description="What its sender named it by.")
 
 
 class EventsPage(BaseModel):

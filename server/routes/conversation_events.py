@@ -9,16 +9,18 @@ from fastapi import APIRouter, Body, Query
 from pydantic import BaseModel, ConfigDict, WithJsonSchema
 from starlette.responses import Response, StreamingResponse
 
-from agent_core.errors import ClientToolError, DrydockError
+from agent_core.errors import ClientToolError, DrydockError, NoSuchEventError, NotStuckError
 from agent_core.events.serialization import from_payload
 from agent_core.events.store import EventStore
-from server.dependencies import OwnConversation, Services, ServicesDependency
-from server.errors import ReplyError
+from server.db.errors import KeyInUseError, KeyReusedError
+from server.dependencies import IdempotencyKey, OwnConversation, Services, ServicesDependency
+from server.errors import ConversationNotFoundError, ReplyError
 from server.replies.errors import errors
 from server.replies.events import Done, EventsPage, Trajectory
 from server.routes.event_filter import EventFilter, is_hidden
 from server.routes.json_route import JsonRoute
 from server.routes.query import EventId
+from server.session.images import ImagesRefusedError
 from server.wire.encoding import to_json
 from server.wire.envelope import to_record
 from server.wire.errors import WireError
@@ -106,31 +108,45 @@ async def read_trajectory(record: OwnConversation, services: ServicesDependency)
 
 @router.post("/events", response_model=Done, responses=errors(409))
 async def add_event(
-    record: OwnConversation, services: ServicesDependency, response: Response, body: ClientEvent
+    record: OwnConversation,
+    services: ServicesDependency,
+    response: Response,
+    body: ClientEvent,
+    key: IdempotencyKey = None,
 ) -> dict[str, Any]:
     """Take an event as a socket would; a conversation that does not run is started. A header names its id."""
-    return await _send(services, record.id, body, response)
+    return await _send(services, record.id, body, response, key)
 
 
-@router.post("/message", response_model=Done)
+@router.post("/message", response_model=Done, responses=errors(409))
 async def add_message(
-    record: OwnConversation, services: ServicesDependency, response: Response, body: NewMessage
+    record: OwnConversation,
+    services: ServicesDependency,
+    response: Response,
+    body: NewMessage,
+    key: IdempotencyKey = None,
 ) -> dict[str, Any]:
     """Say something to the agent. A header names the event's id."""
     if not body.message.strip():
         raise ReplyError(400, {"success": False, "error": "message: is empty; write something"})
-    return await _send(services, record.id, {"action": "message", "args": {"content": body.message}}, response)
+    data = {"action": "message", "args": {"content": body.message}}
+    return await _send(services, record.id, data, response, key)
 
 
-async def _send(services: Services, conversation_id: str, data: object, response: Response) -> dict[str, Any]:
+async def _send(
+    services: Services, conversation_id: str, data: object, response: Response, key: str | None
+) -> dict[str, Any]:
     try:
         event = from_wire(data, max_chars=services.settings.max_message_bytes)
-    except WireError as error:
+        if key is not None and event.client_key not in (None, key):
+            raise WireError("idempotency_key is another one than the header's; send one of them")
+        stored = await services.manager.send(
+            conversation_id, event if key is None else event.model_copy(update={"client_key": key})
+        )
+    except (ClientToolError, ConversationNotFoundError, KeyReusedError, KeyInUseError):
+        raise  # they have statuses of their own
+    except (WireError, ImagesRefusedError, NoSuchEventError, NotStuckError) as error:
         raise ReplyError(400, {"success": False, "error": str(error), "detail": str(error)}) from error
-    try:
-        stored = await services.manager.send(conversation_id, event)
-    except ClientToolError:
-        raise  # it has statuses of its own
     except DrydockError as error:
         raise ReplyError(500, {"success": False, "error": str(error)}) from error
     response.headers[EVENT_ID_HEADER] = str(stored.id)

@@ -127,14 +127,14 @@ class SocketGateway:
         except Exception:
             logger.exception("connection %s did not end cleanly", connection_id)
 
-    async def _on_event(self, event: str, connection_id: str, *args: object) -> None:
+    async def _on_event(self, event: str, connection_id: str, *args: object) -> dict[str, Any] | None:
+        """Take what a client sends; what is returned is the acknowledgement, for those who ask for one."""
         connection = self._connections.get(connection_id)
         if connection is None:
-            return
+            return None
         try:
             async with asyncio.timeout(self.limits.send_seconds):
-                await self._take(connection, event, args)
-            return
+                return {"success": True, "id": await self._take(connection, event, args)}
         except DrydockError as error:
             problem = str(error)
         except TimeoutError:
@@ -143,6 +143,7 @@ class SocketGateway:
             logger.exception("a message to conversation %s could not be taken", connection.conversation_id)
             problem = "The server failed to take the message; its log says why."
         await send_error(connection.outlet, problem, self._clock())
+        return {"success": False, "error": problem}
 
     async def _connect(self, connection_id: str, environ: Mapping[str, Any]) -> None:
         handshake = read_handshake(environ, self._authenticator)
@@ -164,7 +165,7 @@ class SocketGateway:
                 connection.line = line
                 line.joined()
 
-    async def _take(self, connection: Connection, event: str, args: tuple[object, ...]) -> None:
+    async def _take(self, connection: Connection, event: str, args: tuple[object, ...]) -> int:
         if event not in USER_EVENTS:
             raise WireError(f"event {event[:80]!r} is unknown; send {USER_EVENTS[0]}")
         if len(args) != 1:
@@ -172,7 +173,7 @@ class SocketGateway:
         if isinstance(args[0], Malformed):
             raise WireError(args[0].problem)
         taken = from_wire(args[0], max_chars=self.limits.max_message_bytes)
-        await self._conversations.send(connection.conversation_id, taken)
+        return (await self._conversations.send(connection.conversation_id, taken)).id
 
     async def _run_feed(self, connection_id: str, feed: Feed, outlet: Outlet) -> None:
         try:

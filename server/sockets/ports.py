@@ -60,7 +60,8 @@ class Conversations(Protocol):
     async def send(self, conversation_id: str, event: AnyEvent) -> AnyEvent:
         """Take what a client of the conversation sent: an event without an id, source ``user``, already validated.
 
-        Returns it as stored, once it is durable. Events of one connection arrive one after the other, in their order.
+        Returns it as stored, once it is durable. What comes again with the same `client_key` is not taken again, and
+        what was stored the first time is returned. Events of one connection arrive one after the other, in their order.
 
         Raises:
             DrydockError: it was not taken; the client gets the message.

@@ -102,7 +102,14 @@ def wire_time(moment: datetime) -> str:
 
 
 def _envelope(event: AnyEvent, form: Form, source: str) -> dict[str, Any]:
-    """All keys in the protocol's order; those without a value are left out."""
+    """All keys in the protocol's order, then the additions; those without a value are left out."""
+    wire = _protocol_keys(event, form, source)
+    if event.client_key is not None:
+        wire["idempotency_key"] = event.client_key
+    return wire
+
+
+def _protocol_keys(event: AnyEvent, form: Form, source: str) -> dict[str, Any]:
     wire: dict[str, Any] = {"id": event.id} if event.id >= 0 else {}
     wire["timestamp"] = wire_time(event.timestamp)
     wire["source"] = source

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -36,9 +35,9 @@ from server.wire.fields import Fields, NoFields
 from server.wire.forms import RISK_NUMBERS
 from server.wire.ipython import user_cell
 from server.wire.json_data import MAX_CHARS, check_json, json_type
+from server.wire.message_keys import client_key, hard_timeout
 from server.wire.observation_fields import OBSERVATIONS
 
-MAX_TIMEOUT_SECONDS: Final = 24 * 3600.0
 EDIT_COMMANDS: Final = ("view", "create", "str_replace", "insert", "undo_edit")
 
 _RISKS: Final[dict[int, SecurityRisk]] = {number: risk for risk, number in RISK_NUMBERS.items()}
@@ -50,7 +49,8 @@ def from_wire(data: object, *, max_chars: int = MAX_CHARS) -> AnyEvent:
     """The event that a client's message stands for: without an id, source ``user``.
 
     Every public type is accepted. What has a meaning inside becomes the typed event; the rest is kept as it is, with
-    its defaults filled in, and echoed. Keys at the top that the protocol does not read are ignored.
+    its defaults filled in, and echoed. An `idempotency_key` (an addition) becomes its `client_key`; other keys at the
+    top that the protocol does not read are ignored.
 
     Raises:
         WireError: it cannot be taken; whatever the data is, nothing else is raised.
@@ -62,17 +62,20 @@ def from_wire(data: object, *, max_chars: int = MAX_CHARS) -> AnyEvent:
         raise WireError("id is set, but the server numbers the events; leave it out")
     if "action" in data and "observation" in data:
         raise WireError("the message has both `action` and `observation`; send one of them")
+    key = client_key(data)
     if "observation" in data:
-        return _observation(data)
-    if "action" in data:
-        return _action(data)
-    raise WireError("the message has no `action`; send for example `message` with args.content")
+        event = _observation(data)
+    elif "action" in data:
+        event = _action(data)
+    else:
+        raise WireError("the message has no `action`; send for example `message` with args.content")
+    return event if key is None else event.model_copy(update={"client_key": key})
 
 
 def _action(data: dict[str, Any]) -> AnyEvent:
     known = {**args_of.ACTIONS, **args_of.ADDITIONS}
     name = _type_name(data, "action", known)
-    timeout = _timeout(data)
+    timeout = hard_timeout(data)
     args = _checked(known[name], _modern_args(_object(data, "args")), name=name, where="args")
     translate = _TRANSLATIONS.get(name)
     if translate is not None:
@@ -126,17 +129,6 @@ def _modern_args(args: dict[str, Any]) -> dict[str, Any]:
     if "security_risk" in modern and (isinstance(risk, bool) or not isinstance(risk, int) or risk not in _RISKS):
         del modern["security_risk"]
     return modern
-
-
-def _timeout(data: dict[str, Any]) -> float | None:
-    value = data.get("timeout")
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise WireError(f"timeout is {json_type(value)}; send seconds as a number, or leave it out")
-    if not 0 < value <= MAX_TIMEOUT_SECONDS:
-        raise WireError(f"timeout is {value:g}; send more than 0 and at most {MAX_TIMEOUT_SECONDS:g} seconds")
-    return float(value)
 
 
 def _checked(model: type[Fields], value: dict[str, Any], *, name: str, where: str) -> Any:

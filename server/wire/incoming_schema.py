@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from server.wire.action_fields import ACTIONS, ADDITIONS
-from server.wire.incoming import MAX_TIMEOUT_SECONDS
+from server.wire.message_keys import CLIENT_KEY, MAX_KEY_CHARS, MAX_TIMEOUT_SECONDS
 from server.wire.observation_fields import OBSERVATIONS
 
 
@@ -31,6 +31,13 @@ def event_schema() -> dict[str, Any]:
             "content": {"type": "string", "description": "The text of an observation."},
             "extras": {**fields, "description": "The fields of an observation."},
             "cause": {"description": "The id of the action that an observation is about."},
+            CLIENT_KEY: {
+                "anyOf": [
+                    {"type": "string", "minLength": 1, "maxLength": MAX_KEY_CHARS, "pattern": "^[!-~]+$"},
+                    {"type": "null"},
+                ],
+                "description": "The same once more is not stored again, like `Idempotency-Key`.",
+            },
         },
         "oneOf": [{"required": ["action"]}, {"required": ["observation"]}],
     }

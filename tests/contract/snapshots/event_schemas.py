@@ -138,7 +138,7 @@ def sent_schema(name: str, *, is_action: bool) -> Schema:
     family = "action" if is_action else "observation"
     known = ACTIONS if is_action else OBSERVATIONS
     fields = SENT_ADDITIONS.get(f"{family} {name}") or _as_sent(known[name], LEFT_OUT.get(f"{family} {name}"))
-    optional = {"tool_call_metadata", "llm_metrics", "timeout", "cause"}
+    optional = {"tool_call_metadata", "llm_metrics", "timeout", "cause", "idempotency_key"}
     envelope: Schema = {
         "id": INTEGER,
         "timestamp": STRING,
@@ -156,7 +156,7 @@ def sent_schema(name: str, *, is_action: bool) -> Schema:
     if name == "agent_state_changed":
         fields["properties"]["agent_state"] = STATE
         optional.add("id")  # the state that ends a replay
-    return record(envelope, optional=frozenset(optional))
+    return record({**envelope, "idempotency_key": STRING}, optional=frozenset(optional))
 
 
 def sent_schemas() -> dict[str, Schema]:
@@ -200,6 +200,7 @@ def taken_schemas() -> dict[str, Schema]:
 def _taken(properties: Schema, kind: str, *, has_fields: bool, where: str) -> Schema:
     # Keys at the top that nobody reads are ignored.
     required = [kind, where] if has_fields else [kind]
+    properties = {**properties, "idempotency_key": maybe(STRING)}
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": True}
 
 

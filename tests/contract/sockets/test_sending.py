@@ -161,8 +161,20 @@ async def test_a_message_that_cannot_be_taken_is_not_silently_lost(error: Except
 async def test_an_acknowledgement_is_given_to_whoever_asks_for_one() -> None:
     async with serving() as loopback, loopback.client() as client:
         async with asyncio.timeout(5):
-            assert await client.socket.call("oh_user_action", message("hi")) is None
+            taken = await client.socket.call("oh_user_action", message("hi"))
+            refused = await client.socket.call("oh_user_action", {"action": "initialize"})
+        assert taken == {"success": True, "id": 0}
+        assert refused == {"success": False, "error": client.problems[0]}
         assert len(loopback.conversations.sent) == 1
+
+
+async def test_what_is_sent_under_a_key_is_echoed_with_it() -> None:
+    async with serving() as loopback, loopback.client() as client:
+        await client.send({**message("hi"), "idempotency_key": "k-1"})
+        await client.send(message("ho"))
+        await client.until_id(1)
+        assert [frame.get("idempotency_key") for frame in client.frames] == ["k-1", None]
+        assert [event.client_key for event in loopback.conversations.sent] == ["k-1", None]
 
 
 async def test_a_client_that_left_can_say_nothing_more() -> None:
