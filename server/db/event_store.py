@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from agent_core.events.store import NewEvent, StoredEvent
 from server.db import event_rows
@@ -46,8 +46,19 @@ class SqlEventStore:
         self._writer = writer
         self._blobs = blobs
         self._inline_payload_bytes = inline_payload_bytes
+        self._watcher: Callable[[str], None] | None = None
+
+    def watch(self, watcher: Callable[[str], None] | None) -> None:
+        """Have `watcher`, the only one, told the id of each log in which something was stored; it must not block."""
+        self._watcher = watcher
 
     async def append(self, conversation_id: str, events: Sequence[NewEvent], *, epoch: int = 0) -> int:
+        first = await self._append(conversation_id, events, epoch=epoch)
+        if self._watcher is not None:
+            self._watcher(conversation_id)
+        return first
+
+    async def _append(self, conversation_id: str, events: Sequence[NewEvent], *, epoch: int) -> int:
         limit = self._inline_payload_bytes
         records: list[Record] = []
         for kind, source, cause, timestamp, payload in events:

@@ -75,7 +75,9 @@ class Destinations:
         try:
             found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
-            raise DestinationError(f"the host {name} is not known: {getattr(error, 'strerror', None) or error}") from error
+            raise DestinationError(
+                f"the host {name} is not known: {getattr(error, 'strerror', None) or error}"
+            ) from error
         addresses = [ipaddress.ip_address(entry[4][0]) for entry in found]
         for address in addresses:
             if not self._may_be(name, address):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 LIMIT_SECONDS: Final = 15.0
 MAX_WISHED_SECONDS: Final = 3600.0
 _MAX_CONNECTIONS: Final = 20
+_SHORT_BYTES: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,6 @@ class Sender:
                     **signed_headers(webhook.secret, message_id, int(time.time()), body),
                 }
                 client = await self._connections()
-                # Only the head of an answer is read: what a receiver says beyond its status is of no use.
                 async with client.stream(
                     "POST",
                     destination.url,
@@ -66,6 +66,7 @@ class Sender:
                     headers=headers,
                     extensions={"sni_hostname": destination.name},
                 ) as answer:
+                    await _skip(answer)
                     return _outcome(answer.status_code, answer.headers.get("retry-after", ""))
         except DestinationError as error:
             return Outcome(f"url: {error}")
@@ -96,6 +97,15 @@ def _new_client(limit_seconds: float) -> httpx.AsyncClient:
         follow_redirects=False,
         trust_env=False,
     )
+
+
+async def _skip(answer: httpx.Response) -> None:
+    """Let a short answer pass, so that its connection can be used again; a long one is of no use."""
+    passed = 0
+    async for piece in answer.aiter_raw():
+        passed += len(piece)
+        if passed > _SHORT_BYTES:
+            return
 
 
 def _outcome(status: int, retry_after: str) -> Outcome:

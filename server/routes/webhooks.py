@@ -1,0 +1,196 @@
+"""Webhooks: addresses that are told what happens in a user's conversations (an addition to the protocol)."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import datetime
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from server.db.errors import TooManyWebhooksError
+from server.db.webhooks import MAX_PER_USER, Webhook, WebhookChanges
+from server.dependencies import IdentityDependency, ServicesDependency, find_conversation
+from server.errors import ConversationNotFoundError
+from server.routes.json_route import JsonRoute
+from server.webhooks.batch import EVENT_TYPES
+from server.webhooks.destination import MAX_URL_CHARS, url_problem
+from server.webhooks.signing import new_secret, secret_problem
+
+router = APIRouter(prefix="/api/webhooks", route_class=JsonRoute, tags=["webhooks"])
+
+
+def _is_url(value: str) -> str:
+    if (problem := url_problem(value)) is not None:
+        raise ValueError(problem)
+    return value
+
+
+def _is_event_type(value: str) -> str:
+    if value not in EVENT_TYPES:
+        raise ValueError(f"{value!r} is no type of events; there are {', '.join(sorted(EVENT_TYPES))}")
+    return value
+
+
+def _is_secret(value: SecretStr) -> SecretStr:
+    if (problem := secret_problem(value.get_secret_value())) is not None:
+        raise ValueError(problem)
+    return value
+
+
+Url = Annotated[str, Field(max_length=MAX_URL_CHARS), AfterValidator(_is_url)]
+EventTypes = Annotated[list[Annotated[str, AfterValidator(_is_event_type)]], Field(max_length=len(EVENT_TYPES))]
+Secret = Annotated[SecretStr, Field(max_length=200), AfterValidator(_is_secret)]
+
+
+class NewWebhook(BaseModel):
+    """The body of a creation."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    url: Url = Field(description="Where events are sent, by POST.")
+    events: EventTypes = Field([], description="The public types of events to send; empty for all.")
+    conversation_id: str | None = Field(None, description="The only conversation to tell of; null for all.")
+    secret: Secret | None = Field(None, description="Signs what is sent; left out, the server makes one.")
+
+
+class WebhookChange(BaseModel):
+    """The body of a change; what is left out stays."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    url: Url | None = None
+    events: EventTypes | None = None
+    secret: Secret | None = None
+    active: bool | None = Field(None, strict=True)
+
+
+class Replay(BaseModel):
+    """The body of a replay."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    conversation_id: str
+    after_event_id: int = Field(ge=-1, le=2**53, strict=True, description="-1 sends the log from its beginning.")
+
+
+class WebhookInfo(BaseModel):
+    """A webhook as its user sees it."""
+
+    id: str
+    url: str
+    events: list[str]
+    conversation_id: str | None
+    active: bool
+    created_at: datetime
+    delivered_at: datetime | None = Field(description="When the receiver last acknowledged something.")
+    failing_since: datetime | None = Field(description="Since when nothing was acknowledged; null while all is well.")
+    problem: str = Field(description="What was wrong with the last attempt; empty while all is well.")
+
+
+class CreatedWebhook(WebhookInfo):
+    """A new webhook; its secret is shown only here."""
+
+    secret: str
+
+
+class WebhookList(BaseModel):
+    """All webhooks of a user; there are few, so there is one page."""
+
+    results: list[WebhookInfo] = Field(max_length=MAX_PER_USER)
+    next_page_id: Literal[None] = None
+
+
+def _own_webhook(webhook_id: str, services: ServicesDependency, identity: IdentityDependency) -> Webhook:
+    webhook = services.webhooks.get(identity.user_id, webhook_id)
+    if webhook is None:
+        raise HTTPException(404, f"There is no webhook {webhook_id[:64]!r}")
+    return webhook
+
+
+OwnWebhook = Annotated[Webhook, Depends(_own_webhook)]
+
+
+@router.get("")
+async def list_webhooks(services: ServicesDependency, identity: IdentityDependency) -> WebhookList:
+    """The user's webhooks, oldest first."""
+    return WebhookList(results=[_info(one) for one in services.webhooks.of_user(identity.user_id)])
+
+
+@router.post("", status_code=201)
+async def create_webhook(services: ServicesDependency, identity: IdentityDependency, body: NewWebhook) -> CreatedWebhook:
+    """Have an address told of what is stored from now on. The answer is the only one that shows the secret."""
+    if body.conversation_id is not None and await find_conversation(services, identity, body.conversation_id) is None:
+        raise ConversationNotFoundError(body.conversation_id)
+    webhook = Webhook(
+        id=f"wh_{uuid.uuid4().hex}",
+        user_id=identity.user_id,
+        url=body.url,
+        secret=body.secret or new_secret(),
+        events=tuple(dict.fromkeys(body.events)),
+        conversation_id=body.conversation_id,
+    )
+    try:
+        await services.webhooks.create(webhook)
+    except TooManyWebhooksError as error:
+        raise HTTPException(409, str(error)) from error
+    return CreatedWebhook(**_info(webhook).model_dump(), secret=webhook.secret.get_secret_value())
+
+
+@router.get("/{webhook_id}")
+async def read_webhook(webhook: OwnWebhook) -> WebhookInfo:
+    """One webhook, and how it fares."""
+    return _info(webhook)
+
+
+@router.patch("/{webhook_id}")
+async def change_webhook(webhook: OwnWebhook, services: ServicesDependency, body: WebhookChange) -> WebhookInfo:
+    """Change it. One that is made active, or whose address changes, is tried again at once, from where it was."""
+    changes: WebhookChanges = {}
+    if body.url is not None:
+        changes["url"] = body.url
+    if body.events is not None:
+        changes["events"] = tuple(dict.fromkeys(body.events))
+    if body.secret is not None:
+        changes["secret"] = body.secret
+    if body.active is not None:
+        changes["active"] = body.active
+    if body.active or body.url is not None:
+        changes |= {"failing_since": None, "problem": ""}
+    return _info(await services.webhooks.update(webhook.id, **changes) if changes else webhook)
+
+
+@router.delete("/{webhook_id}", status_code=204)
+async def delete_webhook(webhook: OwnWebhook, services: ServicesDependency) -> Response:
+    """Send it nothing more."""
+    await services.webhooks.delete(webhook.id)
+    return Response(status_code=204)
+
+
+@router.post("/{webhook_id}/replay", status_code=202)
+async def replay_events(
+    webhook: OwnWebhook, services: ServicesDependency, identity: IdentityDependency, body: Replay
+) -> WebhookInfo:
+    """Send what a conversation's log holds behind an event once more: for a receiver that has lost it."""
+    wanted = webhook.conversation_id in (None, body.conversation_id)
+    if not wanted or await find_conversation(services, identity, body.conversation_id) is None:
+        raise ConversationNotFoundError(body.conversation_id)
+    await services.webhooks.replay(webhook.id, body.conversation_id, body.after_event_id)
+    return _info(webhook)
+
+
+def _info(webhook: Webhook) -> WebhookInfo:
+    return WebhookInfo(
+        id=webhook.id,
+        url=webhook.url,
+        events=list(webhook.events),
+        conversation_id=webhook.conversation_id,
+        active=webhook.active,
+        created_at=webhook.created_at,
+        delivered_at=webhook.delivered_at,
+        failing_since=webhook.failing_since,
+        problem=webhook.problem,
+    )
