@@ -16,7 +16,7 @@ from agent_core.events.masking import SecretMasker
 from agent_core.llm.client import aclose as close_model_clients
 from agent_core.runtime.selection import choose_provider
 from server.auth.identity import Authenticator, OneTokenAuthenticator
-from server.auth.origin import OriginPolicy, check_bind
+from server.auth.origin import OriginPolicy, check_bind, is_loopback
 from server.auth.tokens import resolve_token
 from server.conversation_manager.conversation_manager import ConversationManager, ManagerParts
 from server.db.database import open_database
@@ -54,6 +54,7 @@ from server.routes import (
     options,
     ports,
     secrets,
+    webhooks,
 )
 from server.routes import (
     settings as settings_routes,
@@ -67,6 +68,9 @@ from server.session.unfinished_forks import remove_unfinished_forks
 from server.settings import Settings
 from server.sockets.gateway import SocketGateway
 from server.sockets.limits import SocketLimits
+from server.webhooks.destination import Destinations
+from server.webhooks.dispatcher import Webhooks
+from server.webhooks.sender import Sender
 
 ChooseProvider = Callable[[], Awaitable[Choice]]
 
@@ -191,7 +195,9 @@ class Application:
         previews = PreviewLinks(addresses, Passes(database.secrets, self.token))
         offer = provider_offer(requests, authenticator)
         door = await stack.enter_async_context(HttpDoor(offer, max_bytes=settings.max_request_bytes))
-        return Services(settings, authenticator, database, sandboxes, manager, previews, git, door), gateway
+        destinations = Destinations(hosts=settings.webhook_hosts, loopback=is_loopback(settings.host))
+        hooks = await stack.enter_async_context(Webhooks(database, Sender(destinations)))
+        return Services(settings, authenticator, database, sandboxes, manager, previews, git, door, hooks), gateway
 
 
 def create_app(
@@ -223,7 +229,7 @@ def _make_api(settings: Settings, lifespan: Callable[[FastAPI], object]) -> Fast
         *(health, options, settings_routes, secrets, git_providers, git_accounts, microagent_management),
         *(new_conversation, conversations, conversation_events, client_tools, client_tool_calls, branches),
         *(conversation_files, conversation_git, conversation_workspace, ports),
-        chat_completions,
+        *(chat_completions, webhooks),
     ):
         api.include_router(module.router)
     api.router.routes.extend(mcp_door.routes)

@@ -20,6 +20,7 @@ from server.git_providers.accounts import GitAccess
 from server.preview.links import PreviewLinks
 from server.session.sandboxes import Sandboxes
 from server.settings import Settings
+from server.webhooks.dispatcher import Webhooks
 
 MAX_ID_LENGTH = 100
 
@@ -36,6 +37,7 @@ class Services:
     previews: PreviewLinks
     git: GitAccess
     provider_door: ASGIApp
+    webhooks: Webhooks
     started_at: float = field(default_factory=time.monotonic)
 
     def uptime_seconds(self) -> float:

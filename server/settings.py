@@ -95,6 +95,11 @@ class Settings(BaseModel):
         description="Further origins (such as `https://tools.example.com`) whose pages may use the server; a page "
         "that the server delivered itself always may.",
     )
+    webhook_hosts: Words = Field(
+        (),
+        description="Hosts without a public address that webhooks may be sent to; `*` allows all. Where the server "
+        "listens on loopback, so may this machine.",
+    )
     preview_domain: str = Field(
         "localhost",
         description="Domain whose names below it (`*.localhost`) all lead to this server: each preview of a sandbox's "

@@ -121,7 +121,9 @@ async def list_webhooks(services: ServicesDependency, identity: IdentityDependen
 
 
 @router.post("", status_code=201)
-async def create_webhook(services: ServicesDependency, identity: IdentityDependency, body: NewWebhook) -> CreatedWebhook:
+async def create_webhook(
+    services: ServicesDependency, identity: IdentityDependency, body: NewWebhook
+) -> CreatedWebhook:
     """Have an address told of what is stored from now on. The answer is the only one that shows the secret."""
     if body.conversation_id is not None and await find_conversation(services, identity, body.conversation_id) is None:
         raise ConversationNotFoundError(body.conversation_id)
