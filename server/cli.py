@@ -1,4 +1,4 @@
-"""The command line: ``drydock serve``, ``drydock doctor``, ``drydock version``; options alone mean ``serve``."""
+"""The command line: ``drydock serve``, ``doctor``, ``acp`` and ``version``; options alone mean ``serve``."""
 
 from __future__ import annotations
 
@@ -41,6 +41,10 @@ def _with_command(arguments: Sequence[str]) -> list[str]:
 
 
 def _run(options: argparse.Namespace) -> int:
+    if options.command == "acp":
+        with quick_imports():
+            serve_editor: Callable[..., int] = import_module("server.acp.command").acp
+        return serve_editor(options.url, options.key_file, os.environ)
     # Loaded when they are asked for: `version` and `--help` answer at once, and the server is loaded faster than usual.
     with quick_imports():
         load_settings = import_module("server.settings_loading").load_settings
@@ -49,6 +53,19 @@ def _run(options: argparse.Namespace) -> int:
     with quick_imports():
         command: Callable[..., int] = getattr(import_module(f"server.{options.command}"), options.command)
     return command(settings, sys.stdout)
+
+
+_ACP = """
+Talk the Agent Client Protocol over standard input and output: an editor starts this. Behind it are conversations of a
+running server (`drydock serve`). docs/doors.md says how to set it up.
+"""
+
+
+def _add_acp(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--url", help="the server (default: DRYDOCK_URL, or else http://127.0.0.1:3000)")
+    command.add_argument(
+        "--key-file", type=Path, help="file with the server's access token (default: the value of DRYDOCK_API_KEY)"
+    )
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -68,5 +85,6 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument(
             "--config", type=Path, help="TOML file with settings; docs/configuration.md lists them all"
         )
+    _add_acp(commands.add_parser("acp", help="talk to an editor over standard input and output", description=_ACP))
     commands.add_parser("version", help="print the version")
     return parser

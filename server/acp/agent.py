@@ -1,0 +1,243 @@
+"""The agent's side of the protocol: what each method of it does with conversations of a Drydock server."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from acp import PROTOCOL_VERSION
+from acp.exceptions import RequestError
+from acp.helpers import update_available_commands, update_current_mode
+from acp.schema import (
+    AgentCapabilities,
+    AuthenticateRequest,
+    AuthMethodAgent,
+    CancelNotification,
+    CloseSessionRequest,
+    DeleteSessionRequest,
+    Implementation,
+    InitializeRequest,
+    InitializeResponse,
+    ListSessionsRequest,
+    ListSessionsResponse,
+    LoadSessionRequest,
+    LoadSessionResponse,
+    McpCapabilities,
+    NewSessionRequest,
+    NewSessionResponse,
+    PromptCapabilities,
+    PromptRequest,
+    PromptResponse,
+    ResumeSessionRequest,
+    ResumeSessionResponse,
+    SessionCapabilities,
+    SessionCloseCapabilities,
+    SessionDeleteCapabilities,
+    SessionInfo,
+    SessionListCapabilities,
+    SessionResumeCapabilities,
+    SetSessionModeRequest,
+)
+
+from agent_core.version import VERSION
+from drydock_client import DrydockClient, NotFoundError
+from server.acp.commands import COMMANDS, Commands
+from server.acp.dispatch import NOT_FOUND, Method, invalid
+from server.acp.editor import Editor
+from server.acp.editor_files import EditorFiles, instructions_for, tools_for
+from server.acp.mcp_servers import mcp_config
+from server.acp.permissions import ASK, MODES, Permissions
+from server.acp.prompts import message_from
+from server.acp.session import Session
+
+KEY_METHOD: Final = "drydock-key"
+PAGE: Final = 50
+MAX_SESSIONS: Final = 100
+
+
+class EditorsAgent:
+    """Answers the requests of one editor. `aclose` it at the end; the conversations go on."""
+
+    def __init__(self, client: DrydockClient, editor: Editor) -> None:
+        self._client = client
+        self._editor = editor
+        self._sessions: dict[str, Session] = {}
+
+    @property
+    def requests(self) -> Mapping[str, Method]:
+        """What the editor may ask for."""
+        return {
+            "initialize": Method(InitializeRequest, self._initialize),
+            "authenticate": Method(AuthenticateRequest, self._authenticate),
+            "session/new": Method(NewSessionRequest, self._new),
+            "session/load": Method(LoadSessionRequest, self._load),
+            "session/resume": Method(ResumeSessionRequest, self._resume),
+            "session/list": Method(ListSessionsRequest, self._list),
+            "session/close": Method(CloseSessionRequest, self._close),
+            "session/delete": Method(DeleteSessionRequest, self._delete),
+            "session/set_mode": Method(SetSessionModeRequest, self._set_mode),
+            "session/prompt": Method(PromptRequest, self._prompt),
+        }
+
+    @property
+    def notifications(self) -> Mapping[str, Method]:
+        """What the editor may tell."""
+        return {"session/cancel": Method(CancelNotification, self._cancel)}
+
+    async def aclose(self) -> None:
+        """Follow no conversation any more."""
+        while self._sessions:
+            await self._sessions.popitem()[1].aclose()
+
+    async def _initialize(self, wish: InitializeRequest) -> InitializeResponse:
+        if wish.client_capabilities is not None:
+            self._editor.abilities = wish.client_capabilities
+        return InitializeResponse(
+            protocol_version=PROTOCOL_VERSION,
+            agent_info=Implementation(name="drydock", title="Drydock", version=VERSION),
+            agent_capabilities=AgentCapabilities(
+                load_session=True,
+                prompt_capabilities=PromptCapabilities(image=True, audio=False, embedded_context=True),
+                mcp_capabilities=McpCapabilities(http=True, sse=True),
+                session_capabilities=SessionCapabilities(
+                    list=SessionListCapabilities(),
+                    resume=SessionResumeCapabilities(),
+                    close=SessionCloseCapabilities(),
+                    delete=SessionDeleteCapabilities(),
+                ),
+            ),
+            auth_methods=[
+                AuthMethodAgent(
+                    id=KEY_METHOD,
+                    name="Access token of the Drydock server",
+                    description="Set DRYDOCK_API_KEY in this agent's environment to the server's token.",
+                )
+            ],
+        )
+
+    async def _authenticate(self, wish: AuthenticateRequest) -> None:
+        if wish.method_id != KEY_METHOD:
+            raise invalid("methodId", f"there is no {wish.method_id!r}; the only one is {KEY_METHOD!r}")
+        await self._client.conversation_page(limit=1)
+
+    async def _new(self, wish: NewSessionRequest) -> NewSessionResponse:
+        folders = _folders(wish.cwd, wish.additional_directories)
+        self._room()
+        asks = await self._asks()
+        options: dict[str, Any] = {"mcp_config": mcp_config(wish.mcp_servers)} if wish.mcp_servers else {}
+        if tools := tools_for(self._editor):
+            options["client_tools"] = tools
+        made = await self._client.create_conversation(
+            instructions=instructions_for(self._editor, folders), options=options
+        )
+        session = self._session(made.id, folders)
+        self._begin(session)
+        return NewSessionResponse(session_id=made.id, modes=session.permissions.state() if asks else None)
+
+    async def _load(self, wish: LoadSessionRequest) -> LoadSessionResponse:
+        asks = await self._asks()
+        session = await self._known(wish.session_id, _folders(wish.cwd, wish.additional_directories))
+        await session.replay()
+        self._begin(session)
+        return LoadSessionResponse(modes=session.permissions.state() if asks else None)
+
+    async def _resume(self, wish: ResumeSessionRequest) -> ResumeSessionResponse:
+        asks = await self._asks()
+        session = await self._known(wish.session_id, _folders(wish.cwd, wish.additional_directories))
+        await session.replay(quietly=True)
+        self._begin(session)
+        return ResumeSessionResponse(modes=session.permissions.state() if asks else None)
+
+    async def _list(self, wish: ListSessionsRequest) -> ListSessionsResponse:
+        page = await self._client.conversation_page(limit=PAGE, page_id=wish.cursor)
+        cwd = wish.cwd or os.getcwd()
+        sessions = [
+            SessionInfo(
+                session_id=one.id,
+                cwd=cwd,
+                title=one.title or None,
+                updated_at=None if one.last_updated_at is None else one.last_updated_at.isoformat(),
+            )
+            for one in page.results
+        ]
+        return ListSessionsResponse(sessions=sessions, next_cursor=page.next_page_id)
+
+    async def _close(self, wish: CloseSessionRequest) -> None:
+        session = self._sessions.pop(wish.session_id, None)
+        if session is not None:
+            await session.cancel()
+            await session.aclose()
+
+    async def _delete(self, wish: DeleteSessionRequest) -> None:
+        session = self._sessions.pop(wish.session_id, None)
+        if session is not None:
+            await session.aclose()
+        await self._client.delete(wish.session_id)
+
+    async def _set_mode(self, wish: SetSessionModeRequest) -> None:
+        permissions = self._open(wish.session_id).permissions
+        if wish.mode_id not in (modes := [mode.id for mode in MODES]):
+            raise invalid("modeId", f"there is no {wish.mode_id!r}; there are {', '.join(modes)}")
+        if wish.mode_id == ASK and permissions.is_remembered:
+            raise invalid("modeId", "everything was allowed for the rest of this session; begin another to be asked")
+        permissions.mode = wish.mode_id
+
+    async def _prompt(self, wish: PromptRequest) -> PromptResponse:
+        session = self._open(wish.session_id)
+        message = message_from(wish.prompt)
+        if await Commands(self._client, self._editor, session.id, session.home).run(message.text):
+            return PromptResponse(stop_reason="end_turn")
+        return PromptResponse(stop_reason=await session.prompt(message))
+
+    async def _cancel(self, wish: CancelNotification) -> None:
+        if (session := self._sessions.get(wish.session_id)) is not None:
+            await session.cancel()
+
+    def _open(self, session_id: str) -> Session:
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise RequestError(
+                NOT_FOUND, f"sessionId: {session_id[:100]!r} is not open; call session/new or session/load first"
+            )
+        return session
+
+    async def _known(self, session_id: str, folders: Sequence[str]) -> Session:
+        """A session of a conversation that exists, opened anew."""
+        try:
+            await self._client.conversation(session_id)
+        except NotFoundError as error:
+            raise RequestError(NOT_FOUND, f"sessionId: {error}; session/list names those that there are") from error
+        if (open_one := self._sessions.pop(session_id, None)) is not None:
+            await open_one.aclose()
+        self._room()
+        return self._session(session_id, folders)
+
+    def _session(self, session_id: str, folders: Sequence[str]) -> Session:
+        async def changed(mode: str) -> None:
+            await self._editor.show(session_id, update_current_mode(mode))
+
+        permissions = Permissions(session_id, self._client, self._editor, changed)
+        files = EditorFiles(self._editor, session_id, folders)
+        return Session(session_id, self._client, self._editor, permissions, files)
+
+    def _begin(self, session: Session) -> None:
+        """Follow it, from behind the answer to the request."""
+        self._sessions[session.id] = session
+        session.start(update_available_commands(COMMANDS))
+
+    async def _asks(self) -> bool:
+        """Whether this user's agents wait to be allowed things at all."""
+        settings = await self._client.settings.get()
+        return settings is not None and settings.confirmation_mode is True
+
+    def _room(self) -> None:
+        if len(self._sessions) >= MAX_SESSIONS:
+            raise RequestError(-32600, f"{MAX_SESSIONS} sessions are open; close one (session/close) first")
+
+
+def _folders(cwd: str, more: Sequence[str] | None) -> list[str]:
+    for field, folder in (("cwd", cwd), *(("additionalDirectories", one) for one in more or ())):
+        if not os.path.isabs(folder) or "\0" in folder:
+            raise invalid(field, f"{folder[:200]!r} is no absolute path; give one, such as /home/me/project")
+    return [cwd, *(more or ())]
