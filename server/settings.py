@@ -75,7 +75,7 @@ class Settings(BaseModel):
     data_dir: Folder = Field(Path("data"), description="Folder of the database, the keys and whatever else is kept.")
     page: OptionalFolder = Field(
         None,
-        description="Folder of a built page to serve in place of Drydock's own, such as another client of the protocol. "
+        description="Folder of a built page to serve in place of our own, such as another client of the protocol. "
         "It has an `index.html`; its scripts are not restricted.",
     )
 
