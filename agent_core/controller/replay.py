@@ -16,6 +16,7 @@ from agent_core.events.control import Trajectory
 from agent_core.events.event import UNSTORED, Event
 from agent_core.events.llm_events import ActionEvent, MessageEvent, TokenUsage
 from agent_core.events.messages import Message, MessageToolCall, TextContent
+from agent_core.events.recorded import Recorded
 from agent_core.events.schema import Action
 from agent_core.events.serialization import AnyEvent, from_data
 from agent_core.llm.response import LLMResponse
@@ -44,7 +45,8 @@ class ReplayManager:
         if not isinstance(trajectory, list):
             raise ValueError(f"trajectory: is a {type(trajectory).__name__}; give a list of events")
         events = [_event_of(one, place) for place, one in enumerate(trajectory)]
-        stored: list[AnyEvent] = active_branch(events)  # type: ignore[arg-type] # all of them are of the union
+        branch: list[AnyEvent] = active_branch(events)  # type: ignore[arg-type] # all of them are of the union
+        stored = [one for event in branch for one in (event.told if isinstance(event, Recorded) else [event])]
         return [
             event.model_copy(update={"id": UNSTORED})
             for event in stored

@@ -36,6 +36,7 @@ from agent_core.events.llm_events import (
     SystemPromptEvent,
     UserRejectObservation,
 )
+from agent_core.events.recorded import Recorded
 
 AnyEvent = (
     SystemPromptEvent
@@ -63,6 +64,7 @@ AnyEvent = (
     | HookExecutionEvent
     | ClientToolResult
     | ForeignEvent
+    | Recorded
 )
 
 UNREADABLE = "null"

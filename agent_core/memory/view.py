@@ -24,6 +24,7 @@ from agent_core.events.llm_events import (
     UserRejectObservation,
 )
 from agent_core.events.messages import Message
+from agent_core.events.recorded import Recorded
 from agent_core.events.serialization import AnyEvent
 from agent_core.memory.digest import CHARACTERS_PER_TOKEN, weight
 from agent_core.memory.sharing import shared
@@ -69,6 +70,7 @@ class View:
         self._typed: dict[int, ActionEvent] = {}
         self._batch: list[ActionEvent] = []
         self._waiting: set[int] = set()
+        self._recorded: list[Recorded] = []
         self._weighed = self._weight = 0
         self._read()
 
@@ -115,6 +117,9 @@ class View:
                 self._show(event)
             case SystemPromptEvent():
                 self._show(shared(event))
+                self._tell_recorded()
+            case Recorded():
+                self._recorded.append(event)  # until the prompt, which stands behind them in the log
             case _ if is_view_event(event):
                 self._show(event)  # type: ignore[arg-type] # which is what the line above asks
 
@@ -139,6 +144,12 @@ class View:
     def _show(self, event: ViewEvent) -> None:
         self.events.append(event)
         self.transcript.add(event)
+
+    def _tell_recorded(self) -> None:
+        recorded, self._recorded = self._recorded, []
+        for event in recorded:
+            for told in event.told:
+                self.add(told)
 
     def _hide(self, message_id: int) -> None:
         """Hooks refused a message of the user: it is not shown."""

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Callable, Iterable
 
 from agent_core.agent.base import AgentBase
-from agent_core.agent.prompted import FIRST_EVENTS
 from agent_core.controller.remarks import answers_to_invalid_calls
 from agent_core.errors import ClientToolError, DrydockError, EventStoreError, StreamClosedError
 from agent_core.events.branches import Rewind
@@ -35,6 +34,7 @@ from agent_core.security.secrets import SecretRegistry
 from agent_core.session.after_close import AfterClose, let_go
 from agent_core.session.going_back import GoingBack
 from agent_core.session.making import as_sent, make_agent, make_secrets, make_step, prepare_tools
+from agent_core.session.own_beginning import own_beginning
 from agent_core.session.parts import Parts, make_hooks, make_parts
 from agent_core.session.repository import set_up
 from agent_core.session.session_facts import SessionFacts
@@ -125,7 +125,7 @@ class AgentSession(SessionFacts):
             self.stream, self.sandbox, lambda: self._step.system_prompt(self.secrets.descriptions())
         )
         opening: list[AnyEvent] = [AgentStateChanged(agent_state=AgentState.LOADING)]
-        prompt = self._step.init_state(await self.stream.page(limit=FIRST_EVENTS), self.secrets.descriptions())
+        prompt = self._step.init_state(await own_beginning(self.stream), self.secrets.descriptions())
         opening.extend([prompt] if prompt is not None else [])
         self._opened_at = (await self.stream.add_events(opening))[-1].id
 

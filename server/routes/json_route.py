@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from email.message import Message
-from typing import Any
+from typing import Any, ClassVar
 
 import orjson
 from fastapi import Request
@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from server.etags import IN_DOCUMENT, tagged
 from server.wire.errors import WireError
-from server.wire.json_data import check_json
+from server.wire.json_data import MAX_VALUES, check_json
 
 
 class JsonRoute(APIRoute):
@@ -26,6 +26,9 @@ class JsonRoute(APIRoute):
     The answers to GET have an ``ETag``; a request that names it in ``If-None-Match`` is answered 304 as long as nothing
     has changed (an addition to the protocol).
     """
+
+    max_values: ClassVar[int] = MAX_VALUES
+    """How many values a body may hold."""
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         if options.get("methods") is not None and set(options["methods"]) == {"GET"}:
@@ -42,6 +45,7 @@ class JsonRoute(APIRoute):
 
         async def strictly(request: Request) -> Response:
             strict = _StrictRequest(request.scope, request.receive)
+            strict.max_values = self.max_values
             if takes_body and not _is_json(request.headers.get("content-type", "")) and await strict.body():
                 raise _refusal(["header", "content-type"], "send JSON with the header Content-Type: application/json")
             response = await handle(strict)
@@ -51,12 +55,14 @@ class JsonRoute(APIRoute):
 
 
 class _StrictRequest(Request):
+    max_values = MAX_VALUES
+
     async def json(self) -> Any:
         """The body's value; a body that is no JSON at all is left to the library to report."""
         body = await self.body()
         value = orjson.loads(body)
         try:
-            check_json(value, max_chars=len(body))  # its size is the gate's business
+            check_json(value, max_chars=len(body), max_values=self.max_values)  # its size is the gate's business
         except WireError as error:
             raise _refusal(["body"], str(error)) from error
         return value

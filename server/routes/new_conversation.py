@@ -193,7 +193,7 @@ async def _provider(services: Services, user: StoredSettings | None, wish: NewCo
 def _first_events(wish: NewConversation, max_chars: int) -> list[AnyEvent]:
     if wish.replay_json is not None:
         try:
-            return beginning_of(read_trajectory(wish.replay_json, max_chars=max_chars))
+            return beginning_of(read_trajectory(wish.replay_json))
         except WireError as error:
             raise ReplyError(400, _error(str(error))) from error
     text = wish.initial_user_msg or ""

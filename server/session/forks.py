@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from agent_core.errors import EventStoreError, SandboxError
+from agent_core.errors import SandboxError
 from agent_core.events.event import utc_now
 from agent_core.runtime.snapshots import packed
 from agent_core.session.forking import fork_log
@@ -21,7 +21,7 @@ from server.session.recovery import RESUMES
 from server.session.sandboxes import OTHER_SANDBOXES
 from server.session.seeds import seed_of
 from server.session.titles import default_title
-from server.session.unfinished_forks import note, strike
+from server.session.unfinished_forks import making
 
 START_SECONDS = 90.0
 LOOK_SECONDS = 0.05
@@ -64,23 +64,13 @@ async def fork_conversation(
     if reset_metrics:
         record = replace(record, accumulated_cost=0.0, prompt_tokens=0, completion_tokens=0)
     seed = seed_of(database.data_dir, new_id)
-    loop = asyncio.get_running_loop()
-    try:
-        await loop.run_in_executor(_writing, note, database.data_dir, new_id)
+    async with making(database, new_id):
         logs = (database.events, source.id), (database.events, new_id)
         moments = await fork_log(*logs, upto=upto, reset_metrics=reset_metrics)
         if copy_files and source.sandbox is not None:
             await _copy_files(manager, source, moments, seed)
         # Last, so that nobody ever sees a fork that is not whole, not even when this process is killed.
         await database.conversations.create(record)
-    except BaseException as error:
-        seed.unlink(missing_ok=True)
-        await database.conversations.delete(new_id)
-        strike(database.data_dir, new_id)
-        if isinstance(error, OSError):
-            raise EventStoreError(f"the data folder cannot be written: {error}; see to its disk") from error
-        raise
-    strike(database.data_dir, new_id)
 
 
 def _options(database: Database, source: ConversationRecord, new_id: str) -> dict[str, Any]:

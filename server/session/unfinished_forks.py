@@ -1,44 +1,51 @@
-"""Forks that a killed server left half made: each is noted before anything of it is written, and removed at a start."""
+"""Conversations that begin with a log from elsewhere, forks and imports: each is made whole, or nothing is left of it.
+
+It is noted before anything of it is written; what a killed server left half made is removed at the next start.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import os
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from pathlib import Path
 
-from agent_core.errors import DrydockError
+from agent_core.errors import DrydockError, EventStoreError
 from server.db.database import Database
 from server.session.seeds import seed_of
 
 logger = logging.getLogger(__name__)
 
 _SUFFIX = ".making"
+_writing = ThreadPoolExecutor(1, thread_name_prefix="unfinished")
 
 
-def note(data_dir: Path, conversation_id: str) -> None:
-    """Note, durably, that this fork is being made; blocks for as long as the disk does.
+@asynccontextmanager
+async def making(database: Database, conversation_id: str) -> AsyncIterator[None]:
+    """Within this the conversation's log and files are written, and at last its record; if that fails, all is removed.
 
     Raises:
-        OSError: it cannot be noted.
+        EventStoreError: the data folder cannot be written.
     """
-    place = _note_of(data_dir, conversation_id)
-    place.parent.mkdir(mode=0o700, exist_ok=True)
-    place.touch(mode=0o600)
-    folder = os.open(place.parent, os.O_RDONLY)
+    data_dir = database.data_dir
     try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
-def strike(data_dir: Path, conversation_id: str) -> None:
-    """It is whole, or nothing is left of it."""
-    _note_of(data_dir, conversation_id).unlink(missing_ok=True)
+        await asyncio.get_running_loop().run_in_executor(_writing, _note, data_dir, conversation_id)
+        yield
+    except BaseException as error:
+        seed_of(data_dir, conversation_id).unlink(missing_ok=True)
+        await database.conversations.delete(conversation_id)
+        _strike(data_dir, conversation_id)
+        if isinstance(error, OSError):
+            raise EventStoreError(f"the data folder cannot be written: {error}; see to its disk") from error
+        raise
+    _strike(data_dir, conversation_id)
 
 
 async def remove_unfinished_forks(database: Database) -> None:
-    """Remove the log and the files of each fork without a conversation; call it while no fork is being made.
+    """Remove the log and the files of each one without a record; call it while none is being made.
 
     What cannot be removed is logged, and left to the next start.
     """
@@ -49,10 +56,25 @@ async def remove_unfinished_forks(database: Database) -> None:
             if conversation_id not in known:
                 await database.conversations.delete(conversation_id)
                 seed_of(database.data_dir, conversation_id).unlink(missing_ok=True)
-                logger.info("removed the fork %s, which was not whole when the last server ended", conversation_id)
-            strike(database.data_dir, conversation_id)
+                logger.info("removed conversation %s, which was not whole when the last server ended", conversation_id)
+            _strike(database.data_dir, conversation_id)
     except (DrydockError, OSError) as error:
-        logger.warning("forks that were not whole could not be removed: %s", error)
+        logger.warning("conversations that were not whole could not be removed: %s", error)
+
+
+def _note(data_dir: Path, conversation_id: str) -> None:
+    place = _note_of(data_dir, conversation_id)
+    place.parent.mkdir(mode=0o700, exist_ok=True)
+    place.touch(mode=0o600)
+    folder = os.open(place.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _strike(data_dir: Path, conversation_id: str) -> None:
+    _note_of(data_dir, conversation_id).unlink(missing_ok=True)
 
 
 def _note_of(data_dir: Path, conversation_id: str) -> Path:
@@ -60,7 +82,7 @@ def _note_of(data_dir: Path, conversation_id: str) -> Path:
 
 
 def _names(data_dir: Path) -> list[str]:
-    """The ids of all forks that are noted, or that have files."""
+    """The ids of all that are noted, or that have files."""
     folder = _note_of(data_dir, "any").parent
     if not folder.is_dir():
         return []

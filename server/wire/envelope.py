@@ -30,6 +30,7 @@ from agent_core.events.llm_events import (
     SystemPromptEvent,
     UserRejectObservation,
 )
+from agent_core.events.recorded import Recorded
 from agent_core.events.serialization import AnyEvent
 from server.wire.actions import (
     change_agent_state_form,
@@ -69,8 +70,7 @@ def to_wire(event: AnyEvent, *, live: bool) -> dict[str, Any] | None:
     `live` says which rules hold: those for an event that happens now (wire-protocol 3.2), or those for history
     (1.4). Which state changes of a history are withheld is the reader's business: it depends on what follows.
     """
-    translate = _FORMS.get(type(event))
-    form = translate(event) if translate is not None else None
+    form = _form(event)
     if form is None or form.name == "null":
         return None
     source = _source(event)
@@ -88,9 +88,12 @@ def to_record(event: AnyEvent) -> dict[str, Any]:
 
     What clients are never sent, and the log has all the same, is the protocol's null.
     """
+    return _envelope(event, _form(event) or _NULL, _source(event))
+
+
+def _form(event: AnyEvent) -> Form | None:
     translate = _FORMS.get(type(event))
-    form = translate(event) if translate is not None else None
-    return _envelope(event, form or _NULL, _source(event))
+    return translate(event) if translate is not None else None
 
 
 def wire_time(moment: datetime) -> str:
@@ -113,6 +116,8 @@ def _protocol_keys(event: AnyEvent, form: Form, source: str) -> dict[str, Any]:
     wire: dict[str, Any] = {"id": event.id} if event.id >= 0 else {}
     wire["timestamp"] = wire_time(event.timestamp)
     wire["source"] = source
+    if isinstance(event, Recorded):
+        return wire | ({} if event.cause is None else {"cause": event.cause}) | event.record
     wire["message"] = form.message
     if isinstance(form, ObservationForm):
         if (cause := _cause(event)) is not None:
@@ -189,6 +194,13 @@ def _llm_metrics(metrics: MetricsSnapshot) -> dict[str, Any]:
     }
 
 
+def _recorded(event: Recorded) -> Form:
+    record = event.record
+    if "action" in record:
+        return ActionForm(record["action"], record["args"])
+    return ObservationForm(record["observation"], record["content"], record["extras"])
+
+
 def _foreign(event: ForeignEvent) -> Form:
     payload = event.payload
     if event.is_action:
@@ -217,5 +229,6 @@ _FORMS: Final[dict[type[Event], Callable[[Any], Form | None]]] = {
     LoopDetected: loop_form,
     LoopRecovery: loop_recovery_form,
     ForeignEvent: _foreign,
+    Recorded: _recorded,
     ToolServerFailed: tool_server_form,
 }

@@ -76,7 +76,7 @@ def _action(data: dict[str, Any]) -> AnyEvent:
     known = {**args_of.ACTIONS, **args_of.ADDITIONS}
     name = _type_name(data, "action", known)
     timeout = hard_timeout(data)
-    args = _checked(known[name], _modern_args(_object(data, "args")), name=name, where="args")
+    args = _checked(known[name], modern_args(_object(data, "args")), name=name, where="args")
     translate = _TRANSLATIONS.get(name)
     if translate is not None:
         return translate(args, timeout)
@@ -119,7 +119,7 @@ def _object(data: dict[str, Any], key: str) -> dict[str, Any]:
     return value
 
 
-def _modern_args(args: dict[str, Any]) -> dict[str, Any]:
+def modern_args(args: dict[str, Any]) -> dict[str, Any]:
     """Args with the old names replaced and what the protocol drops left out (wire-protocol 2.2)."""
     modern = {key: value for key, value in args.items() if key not in _RENAMED_ARGS and key not in _DROPPED_ARGS}
     for old, new in _RENAMED_ARGS.items():

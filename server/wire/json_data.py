@@ -16,7 +16,7 @@ MAX_INTEGER: Final = 2**53
 _Path: TypeAlias = "tuple[_Path, str | int] | None"
 
 
-def check_json(data: object, *, max_chars: int = MAX_CHARS) -> None:
+def check_json(data: object, *, max_chars: int = MAX_CHARS, max_values: int = MAX_VALUES) -> None:
     """Make sure that `data` is JSON data that can be stored and sent on as it is.
 
     Raises:
@@ -41,8 +41,8 @@ def check_json(data: object, *, max_chars: int = MAX_CHARS) -> None:
             _check_scalar(value, path)
         if depth > MAX_DEPTH:
             raise WireError(f"{_name(path)} lies deeper than {MAX_DEPTH} levels; send flatter data")
-        if values + len(waiting) > MAX_VALUES:
-            raise WireError(f"the message holds more than {MAX_VALUES} values; send fewer at a time")
+        if values + len(waiting) > max_values:
+            raise WireError(f"the message holds more than {max_values} values; send fewer at a time")
         if chars > max_chars:
             raise WireError(too_large(max_chars))
 

@@ -1,20 +1,26 @@
-"""Exported trajectories, back into the turns that an agent can do again (wire-protocol 4.3, agent-core 8.11)."""
+"""Exported trajectories, checked, and turned into what an agent can do again (wire-protocol 4.3, agent-core 8.11)."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Final
 
-from agent_core.controller.replay import Turns, call_of
+from agent_core.controller.replay import Turns
 from agent_core.events.branches import Branches, Rewind
 from agent_core.events.control import ForeignEvent
 from agent_core.events.event import Event
-from agent_core.events.llm_events import ActionEvent, MessageEvent
-from agent_core.events.messages import Message, MessageToolCall, TextContent
-from agent_core.tools.finish import FinishTool
+from agent_core.events.llm_events import MessageEvent
+from agent_core.events.messages import Message, TextContent
 from server.wire.errors import WireError
 from server.wire.incoming import from_wire
-from server.wire.json_data import check_json
+from server.wire.json_data import check_json, json_type
+from server.wire.recorded_calls import metadata_of, object_of, recorded_call, response_of, translated_call
+
+MAX_VALUES: Final = 1_000_000
+"""How many values a trajectory may hold."""
+
+_MAX_CHARS: Final = 64 * 1024 * 1024
+"""More than any request has: its size is the gate's business."""
 
 _UNDECIDED = frozenset({"awaiting_confirmation", "rejected"})
 _WITHOUT_EFFECT = frozenset({"system", "change_agent_state", "recall", "loop_recovery", "null", "rewind"}) | frozenset(
@@ -22,23 +28,41 @@ _WITHOUT_EFFECT = frozenset({"system", "change_agent_state", "recall", "loop_rec
 )
 
 
-def read_trajectory(text: str, *, max_chars: int) -> list[Message]:
+def trajectory_of(data: object) -> list[dict[str, Any]]:
+    """The events of an exported trajectory: of the list itself, or of the object around it.
+
+    Raises:
+        WireError: it is none, or holds what could not be stored and sent on; the message names the event and the field.
+    """
+    items = data.get("trajectory") if isinstance(data, dict) else data
+    if not isinstance(items, list):
+        raise WireError(f"is {json_type(items)}, not a list of events; send an exported trajectory")
+    if not items:
+        raise WireError("has no events; send an exported trajectory")
+    for place, item in enumerate(items):
+        if not isinstance(item, dict):
+            raise WireError(f"event {place} is {json_type(item)}; each event is an object")
+        try:
+            check_json(item, max_chars=_MAX_CHARS, max_values=MAX_VALUES)
+        except WireError as error:
+            raise WireError(f"event {place}: {error}") from error
+    return items
+
+
+def read_trajectory(text: str) -> list[Message]:
     """The turns of a trajectory: what the user said and what the agent answered, without what rewinds have undone.
 
     Raises:
         WireError: it is no list of events, or holds an action that cannot be done here; the message says which.
     """
     try:
-        items = json.loads(text)
+        items = trajectory_of(json.loads(text))
+    except WireError as error:
+        raise WireError(f"replay_json: {error}") from error
     except (ValueError, RecursionError) as error:
         raise WireError(f"replay_json: is no valid JSON ({error}); send an exported trajectory") from error
-    if isinstance(items, dict) and isinstance(items.get("trajectory"), list):
-        items = items["trajectory"]
-    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise WireError("replay_json: is no list of events; send an exported trajectory")
-    check_json(items, max_chars=max_chars)
     turns = Turns()
-    for place, (item, counts) in enumerate(zip(items, _counting(items), strict=True)):
+    for place, (item, counts) in enumerate(zip(items, counting(items), strict=True)):
         if "action" not in item or item.get("source") == "environment" or not counts:
             continue
         try:
@@ -50,7 +74,7 @@ def read_trajectory(text: str, *, max_chars: int) -> list[Message]:
     return turns.messages
 
 
-def _counting(items: list[dict[str, Any]]) -> list[bool]:
+def counting(items: list[dict[str, Any]]) -> list[bool]:
     """Which of the events no rewind has undone."""
     branches, last = Branches(), -1
     ids: list[int] = []
@@ -73,12 +97,9 @@ def _take(item: dict[str, Any], place: int, turns: Turns) -> None:
     if name == "message":
         turns.say(_message(item, args))
         return
-    metadata = item.get("tool_call_metadata")
-    metadata = metadata if isinstance(metadata, dict) else {}
-    response = metadata.get("model_response")
-    response = response if isinstance(response, dict) else {}
+    metadata, response = metadata_of(item), response_of(item)
     call_id = str(metadata.get("tool_call_id") or f"call_{place}")
-    call = _recorded_call(response, call_id) or _translated_call(name, args, call_id)
+    call = recorded_call(response, call_id) or translated_call(name, args, call_id)
     thought = args.get("thought")
     said = [TextContent(text=thought)] if isinstance(thought, str) and thought.strip() and name != "think" else []
     response_id = str(response.get("id") or "")
@@ -95,39 +116,5 @@ def _message(item: dict[str, Any], args: dict[str, Any]) -> Message:
     return Message.assistant(event.llm_message.text)
 
 
-def _recorded_call(response: dict[str, Any], call_id: str) -> MessageToolCall | None:
-    """The call as the model made it, where the trajectory has its whole answer."""
-    for choice in _list(response.get("choices")):
-        for call in _list(_object(choice.get("message")).get("tool_calls")):
-            function = _object(call.get("function"))
-            if call.get("id") == call_id and isinstance(function.get("name"), str):
-                arguments = function.get("arguments")
-                arguments = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
-                return MessageToolCall(id=call_id, name=function["name"], arguments=arguments)
-    return None
-
-
-def _translated_call(name: object, args: dict[str, Any], call_id: str) -> MessageToolCall:
-    if name == "finish":
-        message = str(args.get("final_thought") or args.get("thought") or "")
-        return MessageToolCall(id=call_id, name=FinishTool.tool_name, arguments=json.dumps({"message": message}))
-    if name == "call_tool_mcp":
-        return MessageToolCall(
-            id=call_id, name=str(args.get("name", "")), arguments=json.dumps(_object(args.get("arguments")))
-        )
-    event = from_wire({"action": name, "args": {key: args[key] for key in args if key != "cwd" or args[key]}})
-    if not isinstance(event, ActionEvent) or event.action is None:
-        raise WireError(f"action {name!r} cannot be done again by this server")
-    return call_of(call_id, event.tool_name, event.action)
-
-
 def _args(item: dict[str, Any]) -> dict[str, Any]:
-    return _object(item.get("args"))
-
-
-def _object(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: object) -> list[dict[str, Any]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    return object_of(item.get("args"))

@@ -1,0 +1,184 @@
+"""Recorded conversations of the protocol's own servers, event by event: what a log keeps of them, and shows again.
+
+Each event is kept as it was, under its own id, also where its type or some of its fields are not known here. What
+clients draw is checked first, so that no recording can break them (wire-protocol 0, row 10).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any, Final, cast
+
+from pydantic import ValidationError
+
+from agent_core.events.event import Source, utc_now
+from agent_core.events.recorded import Recorded
+from server.wire.action_fields import ACTIONS, ADDITIONS
+from server.wire.errors import WireError, problem_of
+from server.wire.fields import Fields, JsonObject
+from server.wire.forms import ActionForm, Form, ObservationForm
+from server.wire.incoming import modern_args
+from server.wire.json_data import json_type
+from server.wire.observation_fields import OBSERVATIONS
+
+MAX_EVENTS: Final = 100_000
+MAX_NAME: Final = 200
+_SOURCES: Final = ("agent", "user", "environment")
+_OF_THE_EVENT: Final = frozenset({"id", "timestamp", "source", "cause"})
+_TYPES: Final = {**ACTIONS, **ADDITIONS}
+_LEFT_OUT: Final[dict[str, Any]] = {"message": "", "action": "null", "args": {"hidden": True}}
+"""Stands for an event that the recording leaves out, so that all others keep their ids; it is in no export."""
+
+
+class Metrics(Fields):
+    """What clients read of ``llm_metrics`` (wire-protocol 3.5)."""
+
+    accumulated_cost: float = 0.0
+    max_budget_per_task: float | None = None
+    accumulated_token_usage: JsonObject | None = None
+
+
+def recorded_events(items: list[Any]) -> Iterator[Recorded]:
+    """The events of a trajectory as a log keeps them: the one at place n of the result has the id n there.
+
+    Times without a zone are UTC. Events without an id follow the one before them.
+
+    Raises:
+        WireError: one cannot be kept; the message names its place in the trajectory, and the field.
+    """
+    next_id = 0
+    for place, item in enumerate(items):
+        try:
+            event_id = _id(item, next_id)
+            if event_id >= MAX_EVENTS:
+                raise WireError(f"id: {event_id} is too large; at most {MAX_EVENTS} events can be imported")
+            event = _recorded(item, event_id)
+        except WireError as error:
+            raise WireError(f"event {place}: {error}") from error
+        while next_id < event_id:
+            yield Recorded(timestamp=event.timestamp, record=_LEFT_OUT)
+            next_id += 1
+        yield event
+        next_id += 1
+
+
+def _id(item: Any, next_id: int) -> int:
+    if not isinstance(item, dict):
+        raise WireError(f"is {json_type(item)}; each event is an object")
+    given = item.get("id")
+    if given is None:
+        return next_id
+    if not isinstance(given, int) or isinstance(given, bool):
+        raise WireError(f"id is {json_type(given)}; it is an integer")
+    if given < next_id:
+        raise WireError(f"id: {given} is not greater than that of the event before it; give them in their order")
+    return given
+
+
+def _recorded(item: dict[str, Any], event_id: int) -> Recorded:
+    source = item.get("source")
+    if source not in _SOURCES:
+        raise WireError(f"source: is {_shown(source)}; it is one of {', '.join(_SOURCES)}")
+    record = {key: value for key, value in item.items() if key not in _OF_THE_EVENT and value is not None}
+    if ("action" in record) == ("observation" in record):
+        raise WireError("action, observation: an event has one of them")
+    _object(record, "tool_call_metadata")
+    _checked(Metrics, _object(record, "llm_metrics"), name="llm_metrics", where="llm_metrics")
+    form = _action(record) if "action" in record else _observation(record)
+    message = record.setdefault("message", form.message)
+    if not isinstance(message, str):
+        raise WireError(f"message is {json_type(message)}; it is a text")
+    return Recorded(
+        timestamp=_time(item.get("timestamp")), source=cast(Source, source), cause=_cause(item, event_id), record=record
+    )
+
+
+def _action(record: dict[str, Any]) -> Form:
+    name, args = _name(record, "action"), _object(record, "args")
+    if name in _TYPES:
+        args = _checked(_TYPES[name], modern_args(args), name=name, where="args")
+    record["args"] = args
+    return ActionForm(name, args)
+
+
+def _observation(record: dict[str, Any]) -> Form:
+    name, extras = _name(record, "observation"), _object(record, "extras")
+    model = OBSERVATIONS.get(name)
+    content = record.setdefault("content", "") if model is None or name == "null" else record.get("content")
+    if not isinstance(content, str):
+        raise WireError(f"content is {json_type(content)}; it is a text")
+    if name == "run" and "metadata" not in extras and isinstance(extras.get("exit_code"), int):
+        extras = {**extras, "metadata": {"exit_code": extras["exit_code"]}}  # as the oldest servers wrote it
+    if model is not None:
+        extras = _checked(model, extras, name=name, where="extras")
+    record["extras"] = extras
+    form = ObservationForm(name, content, extras)
+    if form.success is not None:
+        record.setdefault("success", form.success)
+    return form
+
+
+def _checked(model: type[Fields], given: dict[str, Any], *, name: str, where: str) -> dict[str, Any]:
+    """The fields with the defaults of those that are missing; what is not known of them stays as it is."""
+    known = copy.deepcopy(given)
+    while True:
+        try:
+            return {**model.model_validate(known).model_dump(by_alias=True), **given}
+        except ValidationError as error:
+            if not any(_passed_over(known, one) for one in error.errors(include_url=False)):
+                raise WireError(problem_of(error, name=name, where=where)) from error
+
+
+def _passed_over(known: Any, problem: Any) -> bool:
+    """Take what another version may have written, a field or a word that is not known here, out of what is checked."""
+    is_other = problem["type"] == "literal_error" and isinstance(problem["input"], str)
+    if not is_other and problem["type"] != "extra_forbidden":
+        return False
+    *path, last = problem["loc"]
+    for part in path:
+        known = known[part]
+    del known[last]
+    return True
+
+
+def _name(record: dict[str, Any], key: str) -> str:
+    name = record[key]
+    if not isinstance(name, str) or not name or len(name) > MAX_NAME:
+        raise WireError(f"{key}: is {_shown(name)}; it is the name of a type, {MAX_NAME} characters at most")
+    return name
+
+
+def _object(record: dict[str, Any], key: str) -> dict[str, Any]:
+    value = record.get(key, {})
+    if not isinstance(value, dict):
+        raise WireError(f"{key} is {json_type(value)}; it is an object")
+    return value
+
+
+def _cause(item: dict[str, Any], event_id: int) -> int | None:
+    cause = item.get("cause")
+    if cause is None:
+        return None
+    if not isinstance(cause, int) or isinstance(cause, bool):
+        raise WireError(f"cause is {json_type(cause)}; it is the id of an event before this one")
+    if not 0 <= cause < event_id:
+        raise WireError(f"cause: {cause} is not the id of an event before this one")
+    return cause
+
+
+def _time(value: Any) -> datetime:
+    if value is None:
+        return utc_now()
+    try:
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else None
+        if moment is not None:
+            return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        pass
+    raise WireError(f"timestamp: is {_shown(value)}; it is a time such as 2025-11-15T09:43:21.123456")
+
+
+def _shown(value: Any) -> str:
+    return repr(value[:40]) if isinstance(value, str) else json_type(value)
