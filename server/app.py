@@ -48,6 +48,7 @@ from server.routes import (
     git_accounts,
     git_providers,
     health,
+    imports,
     mcp_door,
     microagent_management,
     new_conversation,
@@ -227,7 +228,7 @@ def _make_api(settings: Settings, lifespan: Callable[[FastAPI], object]) -> Fast
     install_error_replies(api)
     for module in (
         *(health, options, settings_routes, secrets, git_providers, git_accounts, microagent_management),
-        *(new_conversation, conversations, conversation_events, client_tools, client_tool_calls, branches),
+        *(new_conversation, imports, conversations, conversation_events, client_tools, client_tool_calls, branches),
         *(conversation_files, conversation_git, conversation_workspace, ports),
         *(chat_completions, webhooks),
     ):

@@ -116,9 +116,10 @@ def _protocol_keys(event: AnyEvent, form: Form, source: str) -> dict[str, Any]:
     wire: dict[str, Any] = {"id": event.id} if event.id >= 0 else {}
     wire["timestamp"] = wire_time(event.timestamp)
     wire["source"] = source
-    if isinstance(event, Recorded):
-        return wire | ({} if event.cause is None else {"cause": event.cause}) | event.record
     wire["message"] = form.message
+    if isinstance(event, Recorded):
+        wire["message"] = event.record["message"]
+        return wire | ({} if event.cause is None else {"cause": event.cause}) | event.record
     if isinstance(form, ObservationForm):
         if (cause := _cause(event)) is not None:
             wire["cause"] = cause

@@ -26,6 +26,10 @@ from server.wire.observation_fields import OBSERVATIONS
 MAX_EVENTS: Final = 100_000
 MAX_NAME: Final = 200
 _SOURCES: Final = ("agent", "user", "environment")
+_ORDER: Final = (
+    *("message", "action", "observation", "tool_call_metadata", "llm_metrics"),
+    *("args", "timeout", "content", "extras", "success"),
+)
 _OF_THE_EVENT: Final = frozenset({"id", "timestamp", "source", "cause"})
 _TYPES: Final = {**ACTIONS, **ADDITIONS}
 _LEFT_OUT: Final[dict[str, Any]] = {"message": "", "action": "null", "args": {"hidden": True}}
@@ -91,8 +95,15 @@ def _recorded(item: dict[str, Any], event_id: int) -> Recorded:
     if not isinstance(message, str):
         raise WireError(f"message is {json_type(message)}; it is a text")
     return Recorded(
-        timestamp=_time(item.get("timestamp")), source=cast(Source, source), cause=_cause(item, event_id), record=record
+        timestamp=_time(item.get("timestamp")),
+        source=cast(Source, source),
+        cause=_cause(item, event_id),
+        record={key: record[key] for key in sorted(record, key=_place)},
     )
+
+
+def _place(key: str) -> int:
+    return _ORDER.index(key) if key in _ORDER else len(_ORDER)
 
 
 def _action(record: dict[str, Any]) -> Form:

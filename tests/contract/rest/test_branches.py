@@ -279,7 +279,7 @@ RECORDED = [
 
 
 def test_a_trajectory_of_the_protocol_becomes_turns() -> None:
-    turns = read_trajectory(json.dumps({"trajectory": RECORDED}), max_chars=10_000)
+    turns = read_trajectory(json.dumps({"trajectory": RECORDED}))
     called = [(call.name, json.loads(call.arguments)) for turn in turns for call in turn.tool_calls or []]
     assert [turn.text for turn in turns[:2]] == ["go", "hm"]
     assert [name for name, _ in called] == ["terminal", "think", "finish"]
@@ -290,9 +290,9 @@ def test_a_trajectory_of_the_protocol_becomes_turns() -> None:
 @pytest.mark.parametrize(
     ("replay", "problem"),
     [
-        ("[]", "does not begin with a message"),
+        ("[]", "has no events"),
         ("{", "no valid JSON"),
-        ("5", "no list of events"),
+        ("5", "not a list of events"),
         (json.dumps(RECORDED[1:]), "does not begin with a message"),
         (json.dumps([RECORDED[0], {"source": "agent", "action": "reject", "args": {}}]), "event 1: action"),
         (json.dumps([{"source": "user", "action": "message", "args": {"content": 5}}]), "event 0: args.content"),

@@ -1,0 +1,122 @@
+"""Importing a recorded conversation: an addition to the protocol, whose own client can only export one."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Body
+
+from agent_core.events.event import utc_now
+from agent_core.events.recorded import Recorded
+from server.conversation_manager.conversation_manager import ConversationStatus
+from server.db.conversations import ConversationRecord
+from server.db.idempotency_keys import Attempt
+from server.dependencies import IdempotencyKey, IdentityDependency, ServicesDependency, find_conversation
+from server.errors import ReplyError
+from server.routes.json_route import JsonRoute
+from server.session.imports import import_conversation
+from server.session.settings_merge import choose_model
+from server.session.titles import title_from_message
+from server.user_settings import secret_values
+from server.wire.errors import WireError
+from server.wire.json_data import json_type
+from server.wire.recorded import recorded_events
+from server.wire.retelling import retold
+from server.wire.trajectory import MAX_VALUES, trajectory_of
+
+MAX_TITLE: Final = 200
+BREATH: Final = 100
+"""After so many events others have their turn: a long recording takes a while to read."""
+
+
+class LongJsonRoute(JsonRoute):
+    """A `JsonRoute` whose body may hold as many values as a trajectory."""
+
+    max_values = MAX_VALUES
+
+
+router = APIRouter(prefix="/api/conversations", route_class=LongJsonRoute)
+
+_EVENTS: Final = {"type": "array", "minItems": 1, "items": {"type": "object"}}
+_OBJECT: Final = {
+    "type": "object",
+    "required": ["trajectory"],
+    "properties": {"trajectory": _EVENTS, "title": {"type": "string", "minLength": 1, "maxLength": MAX_TITLE}},
+    "additionalProperties": False,
+}
+_BODY: Final = {
+    "requestBody": {"required": True, "content": {"application/json": {"schema": {"anyOf": [_EVENTS, _OBJECT]}}}}
+}
+
+
+@router.post("/import", openapi_extra=_BODY)
+async def import_trajectory(
+    services: ServicesDependency, identity: IdentityDependency, body: Annotated[Any, Body()], key: IdempotencyKey = None
+) -> dict[str, Any]:
+    """Make a stopped conversation of an exported trajectory: shown as it was, and able to go on from there."""
+    try:
+        title = _title(body)
+        events = await _events(body)
+    except WireError as error:
+        text = f"trajectory: {error}"
+        raise ReplyError(400, {"status": "error", "message": text, "detail": text}) from error
+    user = await services.database.settings.get(identity.user_id)
+
+    async def make(attempt: Attempt) -> dict[str, Any]:
+        if await find_conversation(services, identity, attempt.resource) is None:
+            now = utc_now()
+            record = ConversationRecord(
+                id=attempt.resource,
+                user_id=identity.user_id,
+                title=title or _first_words(events),
+                created_at=now,
+                last_updated_at=now,
+                trigger="gui",
+                llm_model=choose_model(user, services.settings).model,
+            )
+            secrets = secret_values(user) if user is not None else []
+            await import_conversation(services.database, record, events, secrets=secrets)
+        return {
+            "status": "ok",
+            "conversation_id": attempt.resource,
+            "message": None,
+            "conversation_status": ConversationStatus.STOPPED.value,
+        }
+
+    return await services.database.idempotency_keys.once(
+        key, make, user_id=identity.user_id, scope="import", asked=body, resource=uuid.uuid4().hex
+    )
+
+
+def _title(body: Any) -> str | None:
+    """The title that the body names; the first message's beginning stands in for one that it does not."""
+    if not isinstance(body, dict):
+        return None
+    unknown = sorted(body.keys() - {"trajectory", "title"})
+    if unknown:
+        raise WireError(f"{unknown[0][:80]!r} stands beside it; send `trajectory`, and `title` if you want")
+    title = body.get("title")
+    if title is None:
+        return None
+    if not isinstance(title, str) or not 0 < len(title.strip()) <= MAX_TITLE:
+        what = f"has {len(title.strip())} characters" if isinstance(title, str) else f"is {json_type(title)}"
+        raise WireError(f"title {what}; it is a text of 1 to {MAX_TITLE} characters")
+    return title.strip()
+
+
+async def _events(body: Any) -> list[Recorded]:
+    events: list[Recorded] = []
+    for event in recorded_events(trajectory_of(body)):
+        events.append(event)
+        if len(events) % BREATH == 0:
+            await asyncio.sleep(0)
+    return retold(events)
+
+
+def _first_words(events: list[Recorded]) -> str | None:
+    for event in events:
+        if event.source == "user" and event.record.get("action") == "message":
+            return title_from_message(event.record["args"]["content"])
+    return None
