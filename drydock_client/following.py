@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
-from drydock_client.errors import ClientError, KeyRefusedError, NotDrydockError, NotFoundError, UnreachableError
+from drydock_client.errors import BusyError, ClientError, KeyRefusedError, NotFoundError, UnreachableError
 from drydock_client.events import Action, Connected, Live, Observation, State, read_frame
 from drydock_client.line import Line, LineRefused
 from drydock_client.refusals import KEY_FIX
@@ -128,7 +128,7 @@ class Following:
             raise KeyRefusedError("The server does not take this key.", status=401, fix=KEY_FIX) from error
         if message == f"Conversation {self.conversation_id} not found":
             raise NotFoundError(message, status=404) from error
-        return NotDrydockError(f"The live connection was refused: {message}")
+        return BusyError(f"The live connection was refused: {message}", status=503)
 
     def _taken(self, item: Live) -> Live | None:
         """The item, if it is new and wanted; keeps account of the position.
