@@ -31,7 +31,12 @@ HOMES = {
     "litellm": {"agent_core/llm/client.py"},
     "mcp": {"agent_core/mcp", "server/mcp_doors/sdk.py"},
     "httpx2": {"agent_core/mcp"},
-    "httpx": {"server/git_providers/http.py", "agent_core/llm/client.py", "drydock_client/http.py"},
+    "httpx": {
+        "server/git_providers/http.py",
+        "server/webhooks/sender.py",
+        "agent_core/llm/client.py",
+        "drydock_client/http.py",
+    },
     "jsonschema": {"agent_core/mcp"},
     "docker": {"agent_core/runtime/docker.py", "agent_core/runtime/images.py"},
     "sqlalchemy": {"server/db", "migrations"},

@@ -112,11 +112,12 @@ async def test_everything_that_is_live_has_a_type_and_what_is_new_is_kept(
 
 
 async def test_a_wait_that_is_cancelled_loses_nothing(played: Played, client: DrydockClient) -> None:
-    played.lines = [[*UP]]
+    played.lines = [[*UP, event(0)]]
     async with client.follow("c1") as items:
-        for number in range(3):
+        await taken(items, 1)
+        for number in (1, 2, 3):
             waiting = asyncio.create_task(anext(items))
-            await until(lambda: played.open_lines == 1)
+            await asyncio.sleep(0)
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waiting
