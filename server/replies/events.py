@@ -36,6 +36,9 @@ class EventsPage(BaseModel):
 
     events: list[WireEvent]
     has_more: bool
+    next_page_id: str | None = Field(
+        description="`page_id` of the page that follows in the same direction; null: none."
+    )
 
 
 class Trajectory(BaseModel):

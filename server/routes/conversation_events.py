@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
@@ -19,7 +20,7 @@ from server.replies.errors import errors
 from server.replies.events import Done, EventsPage, Trajectory
 from server.routes.event_filter import EventFilter, is_hidden
 from server.routes.json_route import JsonRoute
-from server.routes.query import EventId
+from server.routes.query import EventId, PageId
 from server.session.images import ImagesRefusedError
 from server.wire.encoding import to_json
 from server.wire.envelope import to_record
@@ -34,6 +35,9 @@ Limit = Annotated[int, Query(json_schema_extra={"minimum": 0, "maximum": MAX_LIM
 """Only shown: what is beyond has an answer of its own (wire-protocol 4.3)."""
 
 PAGE = 200
+MAX_LOOKED_AT = 10_000
+"""How much of the log one request with a filter may look at."""
+_PAGE_ID = re.compile(r"[0-9]{1,15}")
 EVENT_ID_HEADER = "X-Event-Id"
 """Names the event that was stored; an addition, for those who wait for what comes of it."""
 _LEFT_OUT_OF_TRAJECTORIES = frozenset(
@@ -70,21 +74,36 @@ async def read_events(
     end_id: EventId | None = None,
     reverse: bool = False,
     limit: Limit = 20,
+    page_id: PageId = None,
     wanted: EventFilter | None = None,
 ) -> Response:
-    """A part of the log, whether or not the conversation runs; the body may say which events are wanted."""
+    """A part of the log, from either end, whether or not the conversation runs; the body may say what is wanted.
+
+    With a body, a page may have fewer events than `limit` and `has_more` all the same: it then ends where enough of the
+    log was looked at.
+    """
     if limit < 0 or limit > MAX_LIMIT:
         raise ReplyError(400, {"detail": "Invalid limit"})
+    if page_id is not None:
+        start_id, end_id = _continued(page_id, start_id, end_id, reverse=reverse)
     found: list[dict[str, Any]] = []
-    has_more = False
-    async for wire in _events(services.database.events, record.id, start_id, end_id, reverse=reverse):
-        if wanted is not None and not wanted.takes(wire):
-            continue
-        if len(found) == limit:
-            has_more = True
+    next_page_id = None
+    read = _events(
+        services.database.events,
+        record.id,
+        start_id,
+        end_id,
+        reverse=reverse,
+        page=PAGE if wanted is not None else limit + 1,
+    )
+    async for looked_at, wire in _counted(read):
+        takes = wanted is None or wanted.takes(wire)
+        if (takes and len(found) == limit) or (wanted is not None and looked_at > MAX_LOOKED_AT):
+            next_page_id = str(wire["id"])
             break
-        found.append(wire)
-    return _json({"events": found, "has_more": has_more})
+        if takes:
+            found.append(wire)
+    return _json({"events": found, "has_more": next_page_id is not None, "next_page_id": next_page_id})
 
 
 @router.get("/trajectory", response_model=Trajectory)
@@ -153,8 +172,25 @@ async def _send(
     return {"success": True}
 
 
+def _continued(page_id: str, start_id: int, end_id: int | None, *, reverse: bool) -> tuple[int, int | None]:
+    """The range that is left of one when a page begins with the event that `page_id` names."""
+    if not _PAGE_ID.fullmatch(page_id):
+        raise ReplyError(400, {"detail": "page_id is not valid; use the next_page_id of the page before, or none"})
+    place = int(page_id)
+    if not reverse:
+        return max(start_id, place), end_id
+    return start_id, place if end_id is None else min(end_id, place)
+
+
+async def _counted(read: AsyncIterator[dict[str, Any]]) -> AsyncIterator[tuple[int, dict[str, Any]]]:
+    count = 0
+    async for wire in read:
+        count += 1
+        yield count, wire
+
+
 async def _events(
-    store: EventStore, conversation_id: str, start_id: int, end_id: int | None, *, reverse: bool
+    store: EventStore, conversation_id: str, start_id: int, end_id: int | None, *, reverse: bool, page: int = PAGE
 ) -> AsyncIterator[dict[str, Any]]:
     """The public form of the events from `start_id` to `end_id` (both included), page by page."""
     first = max(start_id, 0)
@@ -162,19 +198,19 @@ async def _events(
     if end_id is not None:
         last = min(last, end_id)
     while first <= last:
-        size = min(PAGE, last - first + 1)
+        size = min(page, last - first + 1)
         if reverse:
-            page = await store.read_before(conversation_id, before=last + 1, limit=size)
+            events = await store.read_before(conversation_id, before=last + 1, limit=size)
         else:
-            page = await store.read(conversation_id, after=first - 1, limit=size)
-        if not page:
+            events = await store.read(conversation_id, after=first - 1, limit=size)
+        if not events:
             return
-        for stored in page:
+        for stored in events:
             yield to_record(from_payload(stored.payload, stored.id))
         if reverse:
-            last = page[-1].id - 1
+            last = events[-1].id - 1
         else:
-            first = page[-1].id + 1
+            first = events[-1].id + 1
 
 
 def _json(value: dict[str, Any]) -> Response:

@@ -22,11 +22,19 @@ from server.sockets.ports import JoinedConversation
 from server.sockets.replay import Replay, state_before
 from server.wire.encoding import to_json
 from server.wire.envelope import to_wire
-from server.wire.frames import client_call_frame, closed_frame, delta_frame, error_frames, notice_frames
+from server.wire.frames import (
+    client_call_frame,
+    closed_frame,
+    delta_frame,
+    error_frames,
+    notice_frames,
+    resync_frame,
+)
 
 EVENT: Final = "oh_event"
 DELTA: Final = "oh_delta"
 TOOL_CALL: Final = "oh_tool_call"
+RESYNC: Final = "oh_resync"
 YIELD_AFTER: Final = 64
 """Frames after which other tasks get their turn: a long history must not delay everybody's live events."""
 
@@ -40,6 +48,9 @@ class Feed:
 
     Each event is sent once and in order, whatever is appended meanwhile. When the conversation's session ends, the
     feed waits for the next one and goes on where it was.
+
+    A client that names a `replay_limit` and falls further behind than that is told to read what lies between
+    elsewhere (``oh_resync``), as is any client whose position is beyond the log.
     """
 
     def __init__(
@@ -48,6 +59,7 @@ class Feed:
         outlet: Outlet,
         *,
         after: int,
+        replay_limit: int | None = None,
         limits: SocketLimits,
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
@@ -56,6 +68,7 @@ class Feed:
         self._limits = limits
         self._clock = clock
         self._position = after
+        self._replay_limit = replay_limit
         self._replay: Replay | None = None
         self._replay_start = -1
         self._replay_end = -1
@@ -73,17 +86,37 @@ class Feed:
         if stream is not None:
             await self._begin(stream)
         while stream is not None:
-            await self._follow(stream)
+            while not await self._follow(stream):
+                await self._begin(stream)
             if self._was_stopped:
                 await self._send(EVENT, closed_frame())
             stream = await self._joined.next_stream(stream)
+            if stream is not None and self._has_to_resync(stream):
+                await self._begin(stream)
 
     async def _begin(self, stream: EventStream) -> None:
-        self._position = min(self._position, stream.last_id)
+        if self._has_to_resync(stream):
+            await self._resync(stream)
         self._replay = Replay()
         self._replay_start, self._replay_end = self._position, stream.last_id
         if self._position == stream.last_id:
             await self._end_replay(stream, self._replay)
+
+    def _has_to_resync(self, stream: EventStream) -> bool:
+        """Whether the client's position is beyond the log, or further behind than the client wants to be told of."""
+        behind = stream.last_id - self._position
+        return behind < 0 or (self._replay_limit is not None and behind > self._replay_limit)
+
+    async def _resync(self, stream: EventStream) -> None:
+        last, position = stream.last_id, self._position
+        if position > last:
+            frame = resync_frame("unknown_position", latest_event_id=position, start_id=0, end_id=last)
+        else:
+            end = last - (self._replay_limit or 0)
+            frame = resync_frame("too_far_behind", latest_event_id=position, start_id=position + 1, end_id=end)
+        self._position = frame["end_id"]
+        self._was_stopped = False
+        await self._send(RESYNC, frame)
 
     async def _end_replay(self, stream: EventStream, replay: Replay) -> None:
         # A client needs a state on every connection; one that comes back may have missed none and lost it all the same.
@@ -92,15 +125,17 @@ class Feed:
         for frame in replay.finish(earlier):
             await self._send(EVENT, frame)
 
-    async def _follow(self, stream: EventStream) -> None:
-        """Send what the stream holds, until it is closed and read to its end."""
-        after = min(self._position, stream.last_id)
-        async with stream.subscribe(after=after, transients=True) as items:
+    async def _follow(self, stream: EventStream) -> bool:
+        """Send what the stream holds, until it is closed and read to its end; False: the client is too far behind."""
+        async with stream.subscribe(after=self._position, transients=True) as items:
             while (item := await self._next(items)) is not None:
                 if isinstance(item, Notice):
                     await self._show_notice(item)
                 else:
                     await self._show_event(stream, item)
+                    if self._replay is None and self._has_to_resync(stream):
+                        return False
+        return True
 
     async def _next(self, items: Subscription) -> AnyEvent | Transient | None:
         for delay in (*self._limits.read_retry_seconds, None):

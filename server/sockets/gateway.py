@@ -151,7 +151,14 @@ class SocketGateway:
             joined = await self._conversations.join(handshake.conversation_id, connection_id, handshake.identity)
         outlet = Outlet(self._server, connection_id, max_buffer_bytes=self.limits.max_buffer_bytes)
         line = environ["asgi.scope"].get(SCOPE_KEY) or self._upgrades.get(outlet.transport_id)
-        feed = Feed(joined, outlet, after=handshake.after, limits=self.limits, clock=self._clock)
+        feed = Feed(
+            joined,
+            outlet,
+            after=handshake.after,
+            replay_limit=handshake.replay_limit,
+            limits=self.limits,
+            clock=self._clock,
+        )
         task = asyncio.create_task(self._run_feed(connection_id, feed, outlet), name=f"feed:{connection_id}")
         self._connections[connection_id] = Connection(handshake.conversation_id, outlet, line, task)
         if line is not None:

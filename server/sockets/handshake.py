@@ -21,10 +21,16 @@ _CONVERSATION_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 @dataclass(frozen=True, slots=True)
 class Handshake:
-    """A connection's wish. `after` is the last event that the client has, -1 for none."""
+    """A connection's wish.
+
+    Attributes:
+        after: the last event that the client has, -1 for none.
+        replay_limit: how many events it wants to be sent of what it has missed; None: all of them.
+    """
 
     conversation_id: str
     after: int
+    replay_limit: int | None
     identity: Identity
 
 
@@ -45,7 +51,7 @@ def read_handshake(environ: Mapping[str, Any], authenticator: Authenticator) -> 
         raise JoinRefusedError("invalid_session_api_key")
     if _CONVERSATION_ID.fullmatch(conversation_id) is None:
         raise JoinRefusedError(f"Conversation {conversation_id[:128]} not found")
-    return Handshake(conversation_id, after, identity)
+    return Handshake(conversation_id, after, _replay_limit(_first(query, "replay_limit")), identity)
 
 
 def _first(query: Mapping[str, list[str]], name: str) -> str:
@@ -54,6 +60,15 @@ def _first(query: Mapping[str, list[str]], name: str) -> str:
 
 def _latest_event_id(text: str) -> int:
     return max(int(text), -1) if _INTEGER.fullmatch(text.strip()) else -1
+
+
+def _replay_limit(text: str) -> int | None:
+    """An addition to the protocol, so garbage is told."""
+    if text in ABSENT:
+        return None
+    if not _INTEGER.fullmatch(text) or int(text) < 1:
+        raise JoinRefusedError("replay_limit is no number of events; send 1 or more, or leave it out")
+    return int(text)
 
 
 def _check_providers(values: list[str]) -> None:

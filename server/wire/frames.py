@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from agent_core.events.transient import ClientCall, OutputDelta, StatusNotice, TextDelta, TextDiscarded
 from server.wire.envelope import wire_time
@@ -11,6 +11,7 @@ from server.wire.envelope import wire_time
 GENERAL_ERROR: Final = "STATUS$ERROR"
 
 Frame = dict[str, Any]
+ResyncReason = Literal["too_far_behind", "unknown_position"]
 
 
 def notice_frames(notice: StatusNotice, now: datetime) -> list[Frame]:
@@ -57,6 +58,14 @@ def delta_frame(delta: TextDelta | TextDiscarded | OutputDelta) -> Frame:
             return {"kind": "discard", "response_id": delta.response_id}
         case OutputDelta():
             return {"kind": "output", "cause": delta.cause, "text": delta.text}
+
+
+def resync_frame(reason: ResyncReason, *, latest_event_id: int, start_id: int, end_id: int) -> Frame:
+    """The frame ``oh_resync``: the feed does not go on behind `latest_event_id`, but behind `end_id`.
+
+    What lies between is read with ``GET …/events``, whose parameters are called like the keys here.
+    """
+    return {"reason": reason, "latest_event_id": latest_event_id, "start_id": start_id, "end_id": end_id}
 
 
 def client_call_frame(call: ClientCall, call_id: int) -> Frame:

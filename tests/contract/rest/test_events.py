@@ -67,13 +67,64 @@ async def test_a_range_of_events_either_way(server: Server, conversation_id: str
         page: dict[str, Any] = (await server.get(path, params=query)).json()
         return page
 
-    assert await read(start_id=2, end_id=4) == {"events": every[2:5], "has_more": False}
-    assert await read(limit=2) == {"events": every[:2], "has_more": True}
-    assert await read(limit=2, reverse=True) == {"events": every[:-3:-1], "has_more": True}
-    assert await read(start_id=1, end_id=3, reverse=True) == {"events": every[3:0:-1], "has_more": False}
-    assert await read(start_id=10_000) == {"events": [], "has_more": False}
-    assert await read(start_id=-5, limit=1) == {"events": every[:1], "has_more": True}
-    assert await read(limit=0) == {"events": [], "has_more": True}
+    def page(events: list[dict[str, Any]], following: int | None) -> dict[str, Any]:
+        next_page_id = None if following is None else str(following)
+        return {"events": events, "has_more": following is not None, "next_page_id": next_page_id}
+
+    last = every[-1]["id"]
+    assert await read(start_id=2, end_id=4) == page(every[2:5], None)
+    assert await read(limit=2) == page(every[:2], 2)
+    assert await read(limit=2, reverse=True) == page(every[:-3:-1], last - 2)
+    assert await read(start_id=1, end_id=3, reverse=True) == page(every[3:0:-1], None)
+    assert await read(start_id=10_000) == page([], None)
+    assert await read(start_id=-5, limit=1) == page(every[:1], 1)
+    assert await read(limit=0) == page([], 0)
+
+
+async def pages(server: Server, conversation_id: str, wanted: Any = None, **query: Any) -> list[list[dict[str, Any]]]:
+    """All pages, one after the other."""
+    found = []
+    while True:
+        path = f"/api/conversations/{conversation_id}/events"
+        page = (await server.client.request("GET", path, params=query, json=wanted)).json()
+        found.append(page["events"])
+        if not page["has_more"]:
+            return found
+        query["page_id"] = page["next_page_id"]
+
+
+async def test_pages_follow_one_another_from_either_end(server: Server, conversation_id: str) -> None:
+    for number in range(3):
+        await say(server, conversation_id, f"echo {number}")
+    await answers(server, conversation_id, 3)
+    every = await server.events(conversation_id, end_id=9)
+    for limit in (1, 3, 7, 100):
+        for reverse in (False, True):
+            found = await pages(server, conversation_id, end_id=9, limit=limit, reverse=reverse)
+            assert [event for page in found for event in page] == (every[::-1] if reverse else every)
+            assert [len(page) for page in found[:-1]] == [limit] * (len(found) - 1)
+
+
+async def test_a_filter_ends_its_page_where_enough_was_looked_at_and_goes_on_there(
+    server: Server, conversation_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server.routes.conversation_events.MAX_LOOKED_AT", 3)
+    for number in range(3):
+        await say(server, conversation_id, f"echo {number}")
+    await answers(server, conversation_id, 3)
+    every = await server.events(conversation_id, end_id=9)
+    wanted = [event for event in every if event["source"] == "user"]
+    for reverse in (False, True):
+        found = await pages(server, conversation_id, {"source": "user"}, end_id=9, reverse=reverse)
+        assert [event for page in found for event in page] == (wanted[::-1] if reverse else wanted)
+        assert len(found) == 4  # ten events, three at a time
+
+
+async def test_a_page_that_was_never_handed_out_is_a_400(server: Server, conversation_id: str) -> None:
+    for page_id in ("x", "-1", "1.5", "", "9" * 16, "²"):
+        response = await server.get(f"/api/conversations/{conversation_id}/events", params={"page_id": page_id})
+        assert response.status_code == 400, page_id
+        assert response.json() == {"detail": "page_id is not valid; use the next_page_id of the page before, or none"}
 
 
 @pytest.mark.parametrize("limit", [-1, 101])

@@ -129,6 +129,14 @@ FRAMES: Final[dict[str, Schema]] = {
             "is_over": {"const": False},
         }
     ),
+    "oh_resync": record(
+        {
+            "reason": {"enum": ["too_far_behind", "unknown_position"]},
+            "latest_event_id": INTEGER,
+            "start_id": INTEGER,
+            "end_id": INTEGER,
+        }
+    ),
     "oh_tool_call over": record({"call_id": INTEGER, "name": STRING, "is_over": {"const": True}}),
 }
 

@@ -17,7 +17,15 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.events.transient import ClientCall, OutputDelta, StatusNotice, TextDelta, TextDiscarded
 from server.wire.envelope import to_wire
 from server.wire.errors import WireError
-from server.wire.frames import client_call_frame, closed_frame, delta_frame, error_frames, notice_frames, title_frame
+from server.wire.frames import (
+    client_call_frame,
+    closed_frame,
+    delta_frame,
+    error_frames,
+    notice_frames,
+    resync_frame,
+    title_frame,
+)
 from server.wire.incoming import from_wire
 from tests.contract.snapshots.compatibility import breaks
 from tests.contract.snapshots.event_schemas import sent_schemas, taken_schemas
@@ -100,6 +108,7 @@ def frames() -> list[tuple[str, dict[str, Any]]]:
         ("oh_event status", error_frames("no", NOW)[1]),
         ("oh_event title", title_frame("c1", "A title")),
         ("oh_event closed", closed_frame()),
+        ("oh_resync", resync_frame("unknown_position", latest_event_id=7, start_id=0, end_id=3)),
         ("oh_delta text", delta_frame(TextDelta("r", "x"))),
         ("oh_delta text", delta_frame(TextDelta("r", "x", "reasoning"))),
         ("oh_delta discard", delta_frame(TextDiscarded("r"))),

@@ -171,6 +171,8 @@ class Client:
         self.socket.on("oh_delta", self.deltas.append)
         self.calls: list[Frame] = []
         self.socket.on("oh_tool_call", self.calls.append)
+        self.resyncs: list[Frame] = []
+        self.socket.on("oh_resync", self.resyncs.append)
         self.socket.on("disconnect", self.goodbyes.append)
 
     async def __aenter__(self) -> Self:
