@@ -1,0 +1,94 @@
+"""A receiver of webhooks over real HTTP, and the real database with something in it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import uvicorn
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from server.db.database import Database
+
+LIMIT_SECONDS = 20.0
+
+
+@dataclass
+class Receiver:
+    """Notes what it is sent and answers by `answer`, which is given the number of the request, from 1 on.
+
+    Attributes:
+        requests: headers and body of each, acknowledged or not.
+    """
+
+    port: int
+    answer: Callable[[int], Response] = lambda number: Response(status_code=204)
+    requests: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
+    acknowledged: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/hook"
+
+    @property
+    def message_ids(self) -> list[str]:
+        return [headers["webhook-id"] for headers, _ in self.requests]
+
+    def events(self, conversation_id: str) -> list[int]:
+        """The ids of a conversation's events in the order in which they were acknowledged."""
+        told = [one["data"] for one in self.acknowledged if one["data"]["conversation_id"] == conversation_id]
+        return [event["id"] for data in told for event in data["events"]]
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until something is so."""
+        async with asyncio.timeout(LIMIT_SECONDS):
+            while not condition():  # noqa: ASYNC110 - it is another task that changes it
+                await asyncio.sleep(0.005)
+
+    async def until_position(self, database: Database, conversation_id: str, position: int) -> None:
+        """Wait until it is noted that this much need not be sent any more."""
+        stored = "SELECT 1 FROM webhook_positions WHERE conversation_id = :log AND position = :position"
+        async with asyncio.timeout(LIMIT_SECONDS):
+            while not await database.engines.fetch(stored, log=conversation_id, position=position):  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        request = Request(scope, receive)
+        body = await request.body()
+        self.requests.append((dict(request.headers), body))
+        response = self.answer(len(self.requests))
+        if response.status_code < 300:
+            self.acknowledged.append(json.loads(body))
+        await response(scope, receive, send)
+
+
+@asynccontextmanager
+async def receiving() -> AsyncIterator[Receiver]:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        receiver = Receiver(listening.getsockname()[1])
+        config = uvicorn.Config(receiver, log_level="critical", lifespan="off", timeout_graceful_shutdown=1)
+        server = uvicorn.Server(config)
+        serving = asyncio.create_task(server.serve(sockets=[listening]))
+        try:
+            await receiver.until(lambda: server.started)
+            yield receiver
+        finally:
+            server.should_exit = True
+            await serving
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    async with receiving() as made:
+        yield made

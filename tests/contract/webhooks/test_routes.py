@@ -1,0 +1,130 @@
+"""Webhooks over REST, in a real application with a real receiver."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from standardwebhooks.webhooks import Webhook as Verifier
+
+from server.db.webhooks import MAX_PER_USER
+from server.webhooks.signing import new_secret
+from tests.contract.rest.conftest import Server, serving
+from tests.contract.webhooks.conftest import Receiver
+
+URL = "https://example.com/hook"
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    async with serving(tmp_path / "data") as running:
+        yield running
+
+
+async def test_a_conversations_whole_log_arrives_as_clients_read_it(server: Server, receiver: Receiver) -> None:
+    made = (await server.post("/api/webhooks", json={"url": receiver.url})).json()
+    conversation_id = await server.create(initial_user_msg="hello")
+    await server.until_running(conversation_id)
+
+    async def is_told_all() -> bool:
+        return receiver.events(conversation_id) == [
+            event["id"] for event in await server.events(conversation_id) if event.get("action") != "null"
+        ]
+
+    await server.until(is_told_all)
+    for headers, body in receiver.requests:
+        Verifier(made["secret"]).verify(body.decode(), headers)
+    told = {event["id"]: event for one in receiver.acknowledged for event in one["data"]["events"]}
+    for event in await server.events(conversation_id):
+        assert told[event["id"]] == event
+    shown = (await server.get(f"/api/webhooks/{made['id']}")).json()
+    assert shown["delivered_at"] is not None
+    assert (shown["problem"], shown["failing_since"], shown["active"]) == ("", None, True)
+
+
+async def test_one_is_made_shown_changed_and_deleted_and_its_secret_is_shown_once(server: Server) -> None:
+    response = await server.post("/api/webhooks", json={"url": URL, "events": ["message", "message", "finish"]})
+    assert response.status_code == 201
+    made = response.json()
+    secret = made.pop("secret")
+    assert secret.startswith("whsec_")
+    assert made["events"] == ["message", "finish"]
+    listed = await server.get("/api/webhooks")
+    assert listed.json() == {"results": [made], "next_page_id": None}
+    assert secret not in listed.text
+    path = f"/api/webhooks/{made['id']}"
+    changed = await server.client.patch(path, json={"active": False, "events": []})
+    assert changed.json() == {**made, "active": False, "events": []}
+    own = new_secret().get_secret_value()
+    assert (await server.client.patch(path, json={"secret": own})).status_code == 200
+    stored = server.app.services.webhooks.get("", made["id"])
+    assert stored is not None
+    assert stored.secret.get_secret_value() == own
+    assert (await server.client.delete(path)).status_code == 204
+    assert (await server.get(path)).status_code == 404
+    assert (await server.client.delete(path)).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "problem"),
+    [
+        ({}, "url", "required"),
+        ({"url": 5}, "url", "string"),
+        ({"url": "ftp://example.com"}, "url", "no address for HTTP"),
+        ({"url": "example.com/hook"}, "url", "no address for HTTP"),
+        ({"url": "https://user:pass@example.com/"}, "url", "password"),
+        ({"url": "https://example.com:99999/"}, "url", "no address"),
+        ({"url": "https://example.com:0/"}, "url", "port 0"),
+        ({"url": "https://[::1/"}, "url", "no address"),
+        ({"url": "https://exam ple.com/"}, "url", "characters"),
+        ({"url": "https://exämple.com/"}, "url", "characters"),
+        ({"url": f"{URL}#part"}, "url", "fragment"),
+        ({"url": f"{URL}/{'x' * 3000}"}, "url", "2000"),
+        ({"url": URL, "events": ["mesage"]}, "events", "'mesage' is no type of events; there are"),
+        ({"url": URL, "events": "message"}, "events", "list"),
+        ({"url": URL, "secret": "short"}, "secret", "whsec_"),
+        ({"url": URL, "secret": "whsec_AAAA"}, "secret", "24 to 64 bytes"),
+        ({"url": URL, "color": "red"}, "color", "Extra"),
+    ],
+)
+async def test_what_cannot_be_is_refused_by_its_field(
+    server: Server, body: dict[str, Any], field: str, problem: str
+) -> None:
+    response = await server.post("/api/webhooks", json=body)
+    assert response.status_code == 422
+    (found,) = response.json()["detail"]
+    assert field in found["loc"]
+    assert problem.lower() in found["msg"].lower()
+    assert "short" not in response.text or field != "secret"
+    assert (await server.get("/api/webhooks")).json()["results"] == []
+
+
+async def test_only_ones_own_conversations_can_be_told_of(server: Server) -> None:
+    response = await server.post("/api/webhooks", json={"url": URL, "conversation_id": "nobody"})
+    assert response.status_code == 404
+    made = (await server.post("/api/webhooks", json={"url": URL})).json()
+    replay = {"conversation_id": "nobody", "after_event_id": -1}
+    assert (await server.post(f"/api/webhooks/{made['id']}/replay", json=replay)).status_code == 404
+    for after in (-2, "0", 1.5, 2**60, None):
+        body = {**replay, "after_event_id": after}
+        assert (await server.post(f"/api/webhooks/{made['id']}/replay", json=body)).status_code == 422
+
+
+async def test_a_log_is_sent_again_on_request(server: Server, receiver: Receiver) -> None:
+    made = (await server.post("/api/webhooks", json={"url": receiver.url})).json()
+    conversation_id = await server.create()
+    await receiver.until(lambda: receiver.events(conversation_id) != [])
+    body = {"conversation_id": conversation_id, "after_event_id": -1}
+    seen = len(receiver.acknowledged)
+    assert (await server.post(f"/api/webhooks/{made['id']}/replay", json=body)).status_code == 202
+    await receiver.until(lambda: any(one["data"]["first_event_id"] == 0 for one in receiver.acknowledged[seen:]))
+
+
+async def test_there_may_be_so_many_and_no_more(server: Server) -> None:
+    for _ in range(MAX_PER_USER):
+        assert (await server.post("/api/webhooks", json={"url": URL})).status_code == 201
+    response = await server.post("/api/webhooks", json={"url": URL})
+    assert response.status_code == 409
+    assert "delete one" in response.json()["detail"]

@@ -1,0 +1,283 @@
+"""What webhooks send: every event, in order, at least once, signed, and nothing to where they must not go."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+from standardwebhooks.webhooks import Webhook as Verifier
+from standardwebhooks.webhooks import WebhookVerificationError
+from starlette.responses import Response
+
+from agent_core.events.control import AgentState, AgentStateChanged
+from agent_core.events.event import utc_now
+from agent_core.events.llm_events import MessageEvent
+from agent_core.events.messages import Message
+from agent_core.events.serialization import AnyEvent
+from agent_core.events.stream import EventStream
+from server.db.conversations import ConversationRecord
+from server.db.database import Database, open_database
+from server.db.webhooks import Webhook
+from server.webhooks import lane
+from server.webhooks.destination import Destinations
+from server.webhooks.dispatcher import Webhooks
+from server.webhooks.sender import Sender
+from server.webhooks.signing import new_secret
+from tests.contract.webhooks.conftest import Receiver
+
+WAITS = (0.001, 0.002)
+
+
+@asynccontextmanager
+async def sending(
+    folder: Path, *, waits: tuple[float, ...] = WAITS, **allowed: Any
+) -> AsyncIterator[tuple[Database, Webhooks]]:
+    """A process's webhooks; opening the same folder again is the next process."""
+    sender = Sender(Destinations(**{"hosts": (), "loopback": True, **allowed}), limit_seconds=5)
+    async with open_database(folder) as database, Webhooks(database, sender, waits=waits) as webhooks:
+        yield database, webhooks
+
+
+def says(text: str) -> AnyEvent:
+    return MessageEvent(source="user", llm_message=Message.user(text))
+
+
+async def conversation(database: Database, name: str, user_id: str = "") -> EventStream:
+    if await database.conversations.get(name) is None:
+        await database.conversations.create(ConversationRecord(id=name, user_id=user_id))
+    return await EventStream.open(name, database.events)
+
+
+async def hook(webhooks: Webhooks, receiver: Receiver, **fields: Any) -> Webhook:
+    made = Webhook(**{"id": "wh", "user_id": "", "url": receiver.url, "secret": new_secret(), **fields})
+    await webhooks.create(made)
+    return made
+
+
+async def test_each_event_is_sent_signed_and_in_the_order_of_its_log(tmp_path: Path, receiver: Receiver) -> None:
+    async with sending(tmp_path) as (database, webhooks):
+        one, other = await conversation(database, "one"), await conversation(database, "other")
+        made = await hook(webhooks, receiver)
+        for number in range(150):
+            await one.add_event(says(f"one {number}"))
+            await other.add_events([says(f"other {number}"), says("again")])
+        await receiver.until(lambda: len(receiver.events("one")) + len(receiver.events("other")) == 450)
+    assert receiver.events("one") == list(range(150))
+    assert receiver.events("other") == list(range(300))
+    verifier = Verifier(made.secret.get_secret_value())
+    for headers, body in receiver.requests:
+        told = verifier.verify(body.decode(), headers)
+        assert told["type"] == "conversation.events"
+        assert told["webhook_id"] == "wh"
+        assert told["data"]["last_event_id"] == told["data"]["events"][-1]["id"]
+        assert told["data"]["first_event_id"] == told["data"]["events"][0]["id"]
+        assert len(told["data"]["events"]) <= 100
+    first = json.loads(receiver.requests[0][1])["data"]["events"][0]
+    assert (first["action"], first["source"]) == ("message", "user")
+    with pytest.raises(WebhookVerificationError):
+        verifier.verify((receiver.requests[0][1] + b" ").decode(), receiver.requests[0][0])
+
+
+async def test_what_is_not_acknowledged_is_sent_again_until_it_is_and_nothing_overtakes_it(
+    tmp_path: Path, receiver: Receiver
+) -> None:
+    receiver.answer = lambda number: Response(status_code=500 if number <= 5 else 200, content="x" * 10_000)
+    async with sending(tmp_path) as (database, webhooks):
+        log = await conversation(database, "one")
+        await hook(webhooks, receiver)
+        await log.add_event(says("first"))
+        await receiver.until(lambda: len(receiver.requests) >= 2)
+        await log.add_event(says("second"))
+        await receiver.until(lambda: len(receiver.events("one")) == 2)
+        assert receiver.events("one") == [0, 1]
+        assert len(set(receiver.message_ids[:6])) == 1
+        assert len({body for _, body in receiver.requests[:6]}) == 1
+        await receiver.until(lambda: webhooks.of_user("")[0].problem == "")
+
+
+async def test_what_a_process_did_not_get_acknowledged_the_next_one_sends(tmp_path: Path, receiver: Receiver) -> None:
+    receiver.answer = lambda number: Response(status_code=204 if number == 1 else 503)
+    async with sending(tmp_path) as (database, webhooks):
+        log = await conversation(database, "one")
+        await hook(webhooks, receiver)
+        await log.add_event(says("acknowledged"))
+        await receiver.until(lambda: receiver.events("one") == [0])
+        await receiver.until_position(database, "one", 0)
+        await log.add_event(says("refused"))
+        await receiver.until(lambda: len(receiver.requests) >= 2)
+    async with sending(tmp_path, waits=(60.0,)) as (database, webhooks):
+        late = await conversation(database, "late")
+        await late.add_event(says("while it fails"))
+    receiver.answer = lambda number: Response(status_code=204)
+    async with sending(tmp_path):
+        await receiver.until(lambda: receiver.events("one") == [0, 1] and receiver.events("late") == [0])
+
+
+async def test_an_acknowledgement_that_was_lost_leads_to_the_same_message_again(
+    tmp_path: Path, receiver: Receiver
+) -> None:
+    async with sending(tmp_path) as (database, webhooks):
+        log = await conversation(database, "one")
+        made = await hook(webhooks, receiver)
+        await log.add_event(says("hello"))
+        await receiver.until(lambda: receiver.events("one") == [0])
+        await receiver.until_position(database, "one", 0)
+        await database.webhooks.move(made.id, "one", -1)  # as if the process had died before it could note it
+    async with sending(tmp_path):
+        await receiver.until(lambda: receiver.events("one") == [0, 0])
+    assert receiver.message_ids[0] == receiver.message_ids[1]
+
+
+async def test_a_new_webhook_is_told_of_nothing_that_was_before_it(tmp_path: Path, receiver: Receiver) -> None:
+    async with sending(tmp_path) as (database, webhooks):
+        log, silent = await conversation(database, "one"), await conversation(database, "silent")
+        await log.add_events([says("old"), says("older")])
+        await silent.add_event(says("old"))
+        await hook(webhooks, receiver)
+        await log.add_event(says("new"))
+        await receiver.until(lambda: receiver.events("one") != [])
+        assert receiver.events("one") == [2]
+        await receiver.until_position(database, "one", 2)
+    async with sending(tmp_path) as (database, _):
+        log = await conversation(database, "one")
+        await log.add_event(says("newer"))
+        await receiver.until(lambda: receiver.events("one") == [2, 3])
+    assert receiver.events("silent") == []
+
+
+async def test_only_what_is_wanted_is_sent(tmp_path: Path, receiver: Receiver) -> None:
+    async with sending(tmp_path) as (database, webhooks):
+        for name, user_id in (("mine", ""), ("another", ""), ("theirs", "somebody")):
+            await conversation(database, name, user_id)
+        await hook(webhooks, receiver, events=("agent_state_changed",), conversation_id="mine")
+        for name in ("theirs", "another", "mine"):
+            log = await conversation(database, name)
+            await log.add_events([says("no"), AgentStateChanged(agent_state=AgentState.FINISHED), says("no")])
+        await receiver.until_position(database, "mine", 2)
+        await webhooks.update("wh", events=())
+        await (await conversation(database, "mine")).add_event(says("yes"))
+        await receiver.until(lambda: len(receiver.acknowledged) == 2)
+    assert receiver.events("mine") == [1, 3]
+    assert {one["data"]["conversation_id"] for one in receiver.acknowledged} == {"mine"}
+
+
+async def test_a_receiver_that_wants_no_more_is_sent_no_more_until_it_is_made_active(
+    tmp_path: Path, receiver: Receiver
+) -> None:
+    receiver.answer = lambda number: Response(status_code=410)
+    async with sending(tmp_path) as (database, webhooks):
+        log = await conversation(database, "one")
+        await hook(webhooks, receiver)
+        await log.add_event(says("hello"))
+        await receiver.until(lambda: not webhooks.of_user("")[0].active)
+        assert "410" in webhooks.of_user("")[0].problem
+    async with sending(tmp_path) as (database, webhooks):
+        receiver.answer = lambda number: Response(status_code=200)
+        assert not webhooks.of_user("")[0].active
+        await (await conversation(database, "one")).add_event(says("again"))
+        await webhooks.update("wh", active=True)
+        await receiver.until(lambda: receiver.events("one") == [0, 1])
+
+
+async def test_a_receiver_that_fails_for_days_is_given_up_and_nothing_is_lost(
+    tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lane, "GIVES_UP_AFTER", timedelta(0))
+    receiver.answer = lambda number: Response(status_code=302, headers={"location": receiver.url})
+    async with sending(tmp_path) as (database, webhooks):
+        await hook(webhooks, receiver)
+        await (await conversation(database, "one")).add_event(says("hello"))
+        await receiver.until(lambda: not webhooks.of_user("")[0].active)
+        assert "redirects are not followed" in webhooks.of_user("")[0].problem
+        assert len(receiver.requests) == 1
+        receiver.answer = lambda number: Response(status_code=200)
+        await webhooks.update("wh", active=True, failing_since=None, problem="")
+        await receiver.until(lambda: receiver.events("one") == [0])
+
+
+async def test_a_log_can_be_sent_again_from_an_event_on(tmp_path: Path, receiver: Receiver) -> None:
+    async with sending(tmp_path) as (database, webhooks):
+        log = await conversation(database, "one")
+        await hook(webhooks, receiver)
+        await log.add_events([says(f"{number}") for number in range(3)])
+        await receiver.until_position(database, "one", 2)
+        await webhooks.replay("wh", "one", 0)
+        await receiver.until(lambda: receiver.events("one") == [0, 1, 2, 1, 2])
+
+
+async def test_a_deleted_conversation_or_webhook_leaves_nothing_behind(tmp_path: Path, receiver: Receiver) -> None:
+    async with sending(tmp_path) as (database, webhooks):
+        await hook(webhooks, receiver)
+        await (await conversation(database, "one")).add_event(says("hello"))
+        await (await conversation(database, "two")).add_event(says("hello"))
+        await receiver.until(lambda: receiver.events("one") == receiver.events("two") == [0])
+        stored = "SELECT conversation_id FROM webhook_positions"
+        await receiver.until_position(database, "one", 0)
+        await receiver.until_position(database, "two", 0)
+        await database.conversations.delete("one")
+        assert await database.engines.fetch(f"{stored} WHERE conversation_id = 'one'") == []
+        await webhooks.delete("wh")
+        assert await database.engines.fetch(stored) == []
+        assert webhooks.of_user("") == await database.webhooks.all() == []
+
+
+async def test_an_event_that_is_too_big_for_a_batch_is_sent_alone(tmp_path: Path, receiver: Receiver) -> None:
+    async with sending(tmp_path) as (database, webhooks):
+        log = await conversation(database, "one")
+        await log.add_event(says("before"))
+        await hook(webhooks, receiver)
+        await log.add_events([says("small"), says("x" * 600_000), says("small")])
+        await receiver.until(lambda: receiver.events("one") == [1, 2, 3])
+    assert [len(one["data"]["events"]) for one in receiver.acknowledged] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        ("http://10.1.2.3/hook", "10.1.2.3, which is no public address; the setting webhook_hosts allows more"),
+        ("http://169.254.169.254/latest", "no public address"),
+        ("http://[::1]:9/", "no public address"),
+        ("http://[::ffff:127.0.0.1]:9/", "no public address"),
+        ("http://127.0.0.1:9/", "no public address"),
+        ("http://0.0.0.0:9/", "no public address"),
+        ("http://localhost:9/", "no public address"),
+        ("http://no-such-host.invalid/", "the host no-such-host.invalid is not known"),
+    ],
+)
+async def test_what_only_the_server_can_reach_is_not_sent_to(tmp_path: Path, url: str, problem: str) -> None:
+    async with sending(tmp_path, waits=(60.0,), loopback=False) as (database, webhooks):
+        await webhooks.create(Webhook(id="wh", user_id="", url=url, secret=new_secret()))
+        await (await conversation(database, "one")).add_event(says("hello"))
+        async with asyncio.timeout(10):
+            while not webhooks.of_user("")[0].problem:  # noqa: ASYNC110 - the sending changes it
+                await asyncio.sleep(0.01)
+        assert problem in webhooks.of_user("")[0].problem
+        assert webhooks.of_user("")[0].failing_since is not None
+
+
+async def test_a_host_that_the_settings_allow_is_sent_to(tmp_path: Path, receiver: Receiver) -> None:
+    async with sending(tmp_path, loopback=False, hosts=("localhost",)) as (database, webhooks):
+        await hook(webhooks, receiver, url=receiver.url.replace("127.0.0.1", "LOCALHOST"))
+        await (await conversation(database, "one")).add_event(says("hello"))
+        await receiver.until(lambda: receiver.events("one") == [0])
+    assert receiver.requests[0][0]["host"] == f"LOCALHOST:{receiver.port}"
+
+
+async def test_secrets_are_encrypted_and_survive(tmp_path: Path) -> None:
+    secret = new_secret()
+    async with sending(tmp_path) as (database, webhooks):
+        await webhooks.create(Webhook(id="wh", user_id="", url="http://127.0.0.1:9/", secret=secret))
+        (row,) = await database.engines.fetch("SELECT secret FROM webhooks")
+        assert secret.get_secret_value() not in row[0]
+    async with sending(tmp_path) as (_, webhooks):
+        (stored,) = webhooks.of_user("")
+        assert stored.secret == secret
+        assert replace(stored, secret=SecretStr("")).created_at <= utc_now()
