@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Literal, NamedTuple, Self
 from urllib.parse import urlsplit, urlunsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
+from agent_core.errors import DrydockError
 from agent_core.mcp.config import McpServer
+from agent_core.mcp.expansion import is_reference
 from agent_core.mcp.servers import McpRules
+
+HIDDEN = "**********"
+"""What clients are shown in the place of a stored secret, and may send back for it."""
 
 _MAX_TEXT = 4096
 _SCHEMES = ("http://", "https://", "ws://", "wss://")
 
+
+def one_line(value: str) -> str:
+    """A key as it is sent in a header, without the space around it; a validator."""
+    key = value.strip()
+    if not (key.isascii() and key.isprintable()):
+        raise ValueError("a key is one line of ASCII characters; copy it once more, without anything around it")
+    return key
+
+
 Text = Annotated[str, Field(max_length=_MAX_TEXT)]
+Key = Annotated[Text, AfterValidator(one_line)]
+
+
+class HiddenSecretError(DrydockError, ValueError):
+    """`HIDDEN` was sent for a secret that is not stored; the message names the place and the fix."""
 
 
 class _Strict(BaseModel):
@@ -35,7 +54,7 @@ class SseServer(_Strict):
     """An MCP server reached by server-sent events."""
 
     url: Text
-    api_key: Text | None = None
+    api_key: Key | None = None
 
     _check_url = field_validator("url")(_server_url)
 
@@ -72,15 +91,80 @@ class McpConfig(_Strict):
 
     def without_secrets(self) -> Self:
         """The same servers without keys and without the values of variables."""
-        return self.model_copy(
-            update={
-                "sse_servers": [one.model_copy(update={"api_key": None}) for one in self.sse_servers],
-                "stdio_servers": [
-                    one.model_copy(update={"env": dict.fromkeys(one.env, "")}) for one in self.stdio_servers
-                ],
-                "shttp_servers": [one.model_copy(update={"api_key": None}) for one in self.shttp_servers],
-            }
+        return self._changed(lambda place, secret: "")
+
+    def hidden(self) -> Self:
+        """The same servers with `HIDDEN` for each key and each value of a variable, but for references (``$NAME``)."""
+        return self._changed(lambda place, secret: secret if is_reference(secret) else HIDDEN)
+
+    def restored(self, stored: McpConfig) -> Self:
+        """The same servers with what is `stored` for the same server (by name, or by URL) wherever `HIDDEN` stands.
+
+        So a key goes along to no other address than the one that it was entered for.
+
+        Raises:
+            HiddenSecretError: nothing is stored there.
+        """
+        known: dict[tuple[str, ...], str] = {}
+
+        def note(place: _Place, secret: str) -> str:
+            known[place.identity] = secret
+            return secret
+
+        def look_up(place: _Place, secret: str) -> str:
+            found = known.get(place.identity) if secret == HIDDEN else secret
+            if found is None:
+                raise HiddenSecretError(
+                    f"mcp_config.{place.kind}.{place.number}.{place.field}: {HIDDEN} stands for a stored secret, and "
+                    "none is stored for this server; send the secret itself"
+                )
+            return found
+
+        stored._changed(note)
+        return self._changed(look_up)
+
+    def but_for(self, own: McpConfig) -> McpConfig:
+        """These servers without those that a client was shown of the whole server's `own`."""
+        shown = own.without_secrets()
+        return McpConfig(
+            sse_servers=[one for one in self.sse_servers if one not in shown.sse_servers],
+            stdio_servers=[one for one in self.stdio_servers if one not in shown.stdio_servers],
+            shttp_servers=[one for one in self.shttp_servers if one not in shown.shttp_servers],
         )
+
+    def _changed(self, change: Callable[[_Place, str], str]) -> Self:
+        """A copy with each secret as `change` makes it."""
+
+        def address(place: _Place, one: SseServer) -> SseServer:
+            key = change(place._replace(server=one.url, field="api_key"), one.api_key) if one.api_key else ""
+            return one.model_copy(update={"api_key": key or None})
+
+        def program(place: _Place, one: StdioServer) -> StdioServer:
+            named = place._replace(server=one.name)
+            env = {
+                name: value and change(named._replace(field=f"env.{name}"), value) for name, value in one.env.items()
+            }
+            return one.model_copy(update={"env": env})
+
+        update: dict[str, list[Any]] = {
+            kind: [make(_Place(kind, number), one) for number, one in enumerate(getattr(self, kind))]
+            for kind, make in (("sse_servers", address), ("stdio_servers", program), ("shttp_servers", address))
+        }
+        return self.model_copy(update=update)
+
+
+class _Place(NamedTuple):
+    """Where in a configuration a secret stands."""
+
+    kind: str
+    number: int
+    server: str = ""
+    field: str = ""
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """What makes it the same secret in another configuration."""
+        return (self.kind, self.server, self.field)
 
 
 class AgentServers(NamedTuple):

@@ -9,14 +9,15 @@ from pydantic import BaseModel, ConfigDict, Field
 from agent_core.session.agent_options import AgentOptions
 from server.db.user_settings import StoredSettings
 from server.git_providers.kinds import token_values
-from server.mcp_config import McpConfig, agent_servers, read_config
+from server.mcp_config import Key, McpConfig, agent_servers, read_config
 
 SECRET_FIELDS = ("llm_api_key", "search_api_key", "sandbox_api_key")
 KEPT_WHEN_NULL = frozenset({"llm_api_key", "llm_model", "llm_base_url", "search_api_key", "user_consents_to_analytics"})
 """A null for these means "as it is": the protocol's clients send null for what they do not know."""
 
 KEPT_WHEN_EMPTY = frozenset({"search_api_key"})
-"""The browser client sends "" for a key that it merely does not show; taking that for a wish would lose the key."""
+"""The browser client sends "" for a key that it merely does not show; taking that for a wish would lose the key. Sent
+alone it is a wish."""
 
 _MAX_TEXT = 4096
 Text = Annotated[str, Field(max_length=_MAX_TEXT)]
@@ -33,7 +34,7 @@ class SettingsChange(BaseModel):
     security_analyzer: Text | None = None
     confirmation_mode: bool | None = None
     llm_model: Text | None = None
-    llm_api_key: Text | None = None
+    llm_api_key: Key | None = None
     llm_base_url: Text | None = None
     remote_runtime_resource_factor: int | None = Field(None, ge=0, le=1000)
     enable_default_condenser: bool = True
@@ -44,8 +45,8 @@ class SettingsChange(BaseModel):
     sandbox_base_container_image: Text | None = None
     sandbox_runtime_container_image: Text | None = None
     mcp_config: McpConfig | None = None
-    search_api_key: Text | None = None
-    sandbox_api_key: Text | None = None
+    search_api_key: Key | None = None
+    sandbox_api_key: Key | None = None
     max_budget_per_task: float | None = Field(None, gt=0, allow_inf_nan=False)
     condenser_max_size: int | None = Field(None, ge=20, le=1_000_000)
     email: Text | None = None
@@ -55,13 +56,25 @@ class SettingsChange(BaseModel):
     agent_options: AgentOptions | None = None
 
 
-def merged(stored: StoredSettings | None, change: SettingsChange) -> StoredSettings:
-    """The stored settings with the named fields replaced; everything that `change` does not name stays."""
+def merged(
+    stored: StoredSettings | None, change: SettingsChange, own_servers: McpConfig | None = None
+) -> StoredSettings:
+    """The stored settings with the named fields replaced; everything that `change` does not name stays.
+
+    MCP servers are taken as `public_form` shows them: what stands for a stored secret is that secret, and the whole
+    server's `own_servers` are not the user's.
+
+    Raises:
+        HiddenSecretError: it stands for none.
+    """
     values: dict[str, Any] = {} if stored is None else dict(stored)
     for name in change.model_fields_set:
         value = getattr(change, name)
-        if (value is None and name in KEPT_WHEN_NULL) or (value == "" and name in KEPT_WHEN_EMPTY):
+        is_alone = len(change.model_fields_set) == 1
+        if (value is None and name in KEPT_WHEN_NULL) or (value == "" and name in KEPT_WHEN_EMPTY and not is_alone):
             continue
+        if isinstance(value, McpConfig):
+            value = value.restored(read_config(values.get("mcp_config"))).but_for(own_servers or McpConfig())
         values[name] = value.model_dump(exclude_none=name == "agent_options") if isinstance(value, BaseModel) else value
     return StoredSettings.model_validate(values)
 
@@ -72,12 +85,12 @@ def public_form(settings: StoredSettings, own_servers: McpConfig | None = None) 
     The MCP servers of the whole server, `own_servers`, stand before the user's; what is secret in them is left out.
     """
     data = settings.model_dump(mode="json", exclude={"provider_tokens"}) | dict.fromkeys(SECRET_FIELDS)
-    servers = data["mcp_config"]
+    shown = read_config(settings.mcp_config).hidden() if settings.mcp_config is not None else None
     if own_servers is not None:
-        servers = own_servers.without_secrets().followed_by(read_config(servers)).model_dump(mode="json")
+        shown = own_servers.without_secrets().followed_by(shown or McpConfig())
     return {
         **data,
-        "mcp_config": servers,
+        "mcp_config": None if shown is None else shown.model_dump(mode="json"),
         "secrets_store": {"provider_tokens": {}},
         "provider_tokens_set": {name: token.host for name, token in settings.provider_tokens.items()},
         "llm_api_key_set": bool(settings.llm_api_key),

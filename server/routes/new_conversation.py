@@ -25,7 +25,7 @@ from server.db.user_settings import StoredSettings
 from server.dependencies import IdempotencyKey, IdentityDependency, Services, ServicesDependency, find_conversation
 from server.errors import PlainError, ReplyError
 from server.git_hosts import Provider
-from server.mcp_config import McpConfig
+from server.mcp_config import HiddenSecretError, McpConfig, read_config
 from server.replies.conversations import ConversationReply
 from server.replies.errors import ErrorReply, errors
 from server.routes.json_route import JsonRoute
@@ -152,6 +152,7 @@ async def begin_conversation(
             },
         )
     provider = await _provider(services, user, wish)
+    wish = _with_servers(wish, user)
     record = await _store(services, identity, wish, conversation_id, model.model, provider)
     return await _begin_log(services, record, first)
 
@@ -176,6 +177,17 @@ def _refuse_what_contradicts(wish: NewConversation) -> None:
         raise ReplyError(400, _error(f"suggested_task: {task.task_type} stands for no work; send initial_user_msg"))
     if task is not None and wish.create_microagent is not None:
         raise ReplyError(400, _error("suggested_task, create_microagent: send one of them"))
+
+
+def _with_servers(wish: NewConversation, user: StoredSettings | None) -> NewConversation:
+    """Its MCP servers with the user's stored secrets wherever something stands for them."""
+    if wish.mcp_config is None:
+        return wish
+    stored = read_config(user.mcp_config if user is not None else None)
+    try:
+        return wish.model_copy(update={"mcp_config": wish.mcp_config.restored(stored)})
+    except HiddenSecretError as error:
+        raise ReplyError(422, _error(str(error))) from error
 
 
 async def _provider(services: Services, user: StoredSettings | None, wish: NewConversation) -> Provider | None:

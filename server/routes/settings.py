@@ -10,6 +10,7 @@ from fastapi import APIRouter
 from agent_core.errors import DrydockError
 from server.dependencies import IdentityDependency, ServicesDependency
 from server.errors import ReplyError
+from server.mcp_config import HiddenSecretError
 from server.replies.errors import MEANINGS, ErrorReply, errors
 from server.replies.server import Confirmation
 from server.replies.settings import PublicSettings
@@ -35,7 +36,10 @@ async def store_settings(
 ) -> dict[str, str]:
     """Change the named settings; conversations that run keep theirs until they are started again."""
     try:
-        await services.database.settings.change(lambda stored: merged(stored, body), identity.user_id)
+        own = services.settings.mcp_config
+        await services.database.settings.change(lambda stored: merged(stored, body, own), identity.user_id)
+    except HiddenSecretError as error:
+        raise ReplyError(422, {"error": str(error)}) from error
     except DrydockError as error:
         logger.error("the settings of user %r were not stored: %s", identity.user_id, error)
         raise ReplyError(500, {"error": "Something went wrong storing settings"}) from error

@@ -13,7 +13,7 @@ from sqlalchemy import text
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import call, finish
 from server.db.conversations import ConversationRecord
-from server.mcp_config import McpConfig, agent_servers
+from server.mcp_config import HIDDEN, McpConfig, agent_servers
 from tests.contract.rest.conftest import MakeServer, Server
 from tests.unit.mcp.conftest import fake
 
@@ -55,7 +55,7 @@ async def test_the_servers_of_a_user_serve_their_conversations(make_server: Make
         stored = await server.post("/api/settings", json={**settings, "mcp_config": servers})
         assert stored.status_code == 200
         found = (await server.get("/api/settings")).json()["mcp_config"]
-        assert found["stdio_servers"][0]["env"] == {"API_KEY": "key-of-the-server"}
+        assert found["stdio_servers"][0]["env"] == {"API_KEY": HIDDEN}
         conversation_id = await server.create(initial_user_msg="Look around.")
         result = await observed(server, conversation_id, "mcp")
         assert result["extras"] == {"name": "environment", "arguments": {}}

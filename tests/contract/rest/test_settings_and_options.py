@@ -11,6 +11,7 @@ from starlette.routing import Route
 from agent_core.session.settings import SessionSettings
 from server.session.experiments import ExperimentManager
 from tests.contract.rest.conftest import MakeServer, Server
+from tests.unit.db.test_writer import another_program
 
 
 async def test_before_anything_is_stored_there_are_no_settings(server: Server) -> None:
@@ -175,8 +176,8 @@ async def test_a_stored_key_is_hidden_in_the_log_from_the_next_start_of_a_conver
 
 
 async def test_a_database_that_fails_is_told_without_internals(server: Server) -> None:
-    await server.app.services.database.engines.dispose()
-    await server.app.services.database.writer.close()
+    with another_program(server.app.services.database) as other:
+        other.execute("DROP TABLE settings")
     response = await server.post("/api/settings", json={"language": "de"})
     assert response.status_code == 500
     assert response.json() == {"error": "Something went wrong storing settings"}

@@ -1,0 +1,117 @@
+"""No secret is readable in what is kept, whatever it went through before (architecture section 8)."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+from agent_core.testing.fake_runner import FakeAnswer, FakeCall
+from agent_core.testing.fake_sandbox import FakeProvider
+from agent_core.testing.model_server import ModelServer
+from agent_core.testing.model_turns import call, finish
+from tests.contract.rest.conftest import MakeServer, facts, kill, shell
+
+SENT_IN_HEADERS = ("llm", "search", "sandbox", "git", "sse", "shttp", "own-sse", "own-shttp")
+IN_VARIABLES = ("custom", "rotated", "renamed", "deleted", "env", "own-env")
+SECRETS = {name: f"{name}+/?%={number * 104729:08d}" for number, name in enumerate(SENT_IN_HEADERS, start=1)}
+SECRETS |= {name: f"{name}+/ä?% {number * 7919:08d}" for number, name in enumerate(IN_VARIABLES, start=1)}
+BIG = 1_200_000
+"""Characters of an output that is kept as a file of its own."""
+
+
+def shown(value: str) -> Iterator[str]:
+    """The ways in which a program may show a value: as it is, URL-encoded, in JSON, in base64 at any place."""
+    yield from (value, quote(value, safe=""), quote(value), quote_plus(value), quote(value, safe="").lower())
+    yield json.dumps(value)[1:-1]
+    for offset in range(3):
+        text = b"a" * offset + value.encode() + b"z" * 5
+        yield from (base64.b64encode(text).decode(), base64.urlsafe_b64encode(text).decode())
+
+
+def traces(value: str) -> Iterator[str]:
+    """What is looked for: the same, without the ends of base64, which depend on what stands around the value."""
+    for form in shown(value):
+        yield form if "%" in form or ("+" in form and form.startswith(value[:3])) else form[4:-12]
+    yield value.encode().hex()
+
+
+def readable(data_dir: Path) -> list[tuple[str, str, str]]:
+    """Which secrets show in which files."""
+    files = {file.relative_to(data_dir): file.read_bytes() for file in data_dir.rglob("*") if file.is_file()}
+    assert any(name.suffix == ".db" for name in files)
+    return [
+        (name, form, str(file))
+        for name, value in SECRETS.items()
+        for form in traces(value)
+        for file, content in files.items()
+        if form.encode() in content or form.encode() in str(file).encode()
+    ]
+
+
+async def telling(call: FakeCall) -> FakeAnswer:
+    """A shell whose commands print every secret in every form, and enough to be kept as a file of its own."""
+    answer = await shell(call)
+    assert isinstance(answer, dict)
+    told = "\n".join(form for value in SECRETS.values() for form in shown(value))
+    is_long = "long" in str(call.args.get("command"))
+    return {**answer, "output": told + "x" * BIG + told if is_long else told}
+
+
+def servers(prefix: str = "") -> dict[str, Any]:
+    return {
+        "sse_servers": [{"url": "http://127.0.0.1:9/sse", "api_key": SECRETS[f"{prefix}sse"]}],
+        "stdio_servers": [{"name": "p", "command": "false", "args": [], "env": {"TOKEN": SECRETS[f"{prefix}env"]}}],
+        "shttp_servers": [{"url": "http://127.0.0.1:9/mcp", "api_key": SECRETS[f"{prefix}shttp"]}],
+    }
+
+
+async def test_no_secret_can_be_read_in_the_database_or_anywhere_in_the_data_folder(
+    make_server: MakeServer, tmp_path: Path
+) -> None:
+    provider = FakeProvider(handlers={"shell.run": telling, "workspace.facts": facts, "shell.kill": kill})
+    turns = [call("terminal", {"command": f"echo {form}"}) for form in list(shown(SECRETS["custom"]))[:2]]
+    turns.append(finish(" ".join(SECRETS.values())))
+    async with (
+        ModelServer(turns) as model,
+        make_server(provider, verify_git_tokens=False, log_level="debug") as server,
+    ):
+        keys = {f"{name}_api_key": SECRETS[name] for name in ("llm", "search", "sandbox")}
+        settings = {"llm_model": "openai/x", "llm_base_url": model.url, **keys, "mcp_config": servers()}
+        assert (await server.post("/api/settings", json=settings)).status_code == 200
+        tokens = {"github": {"token": SECRETS["git"]}}
+        assert (await server.post("/api/add-git-providers", json={"provider_tokens": tokens})).status_code == 200
+        for name in ("custom", "rotated", "renamed", "deleted"):
+            body = {"name": name.upper(), "value": SECRETS[name]}
+            assert (await server.post("/api/secrets", json=body)).status_code == 201
+        told = " ".join(SECRETS.values())
+        conversation_id = await server.create(initial_user_msg=f"{told}: these", mcp_config=servers("own-"))
+
+        async def has_finished() -> bool:
+            return any(one.get("action") == "finish" for one in await server.events(conversation_id))
+
+        await server.until(has_finished)
+        for body in ({"name": "ROTATED", "value": "other"}, {"name": "NAMED"}):
+            path = "ROTATED" if "value" in body else "RENAMED"
+            assert (await server.client.put(f"/api/secrets/{path}", json=body)).status_code == 200
+        assert (await server.client.delete("/api/secrets/DELETED")).status_code == 200
+        run = {"action": "run", "args": {"command": f"long {told}", "hidden": True}}
+        assert (await server.post(f"/api/conversations/{conversation_id}/events", json=run)).status_code == 200
+
+        async def has_run() -> bool:
+            return any(len(str(one.get("content"))) > BIG for one in await server.events(conversation_id))
+
+        await server.until(has_run)
+        assert "<secret_hidden>" in str(await server.events(conversation_id))
+        assert any((tmp_path / "data" / "blobs").rglob("*")), "the long output is a file of its own"
+        assert readable(tmp_path / "data") == [], "while the server runs"
+    assert readable(tmp_path / "data") == []
+
+
+def test_what_looks_for_secrets_finds_them(tmp_path: Path) -> None:
+    for form in (*shown(SECRETS["custom"]), SECRETS["custom"].encode().hex()):
+        (tmp_path / "x.db").write_bytes(b"..." + form.encode() + b"...")
+        assert {name for name, *_ in readable(tmp_path)} == {"custom"}, form

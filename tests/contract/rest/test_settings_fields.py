@@ -1,0 +1,304 @@
+"""Settings field by field, as the tables of wire-protocol 7.1 to 7.3 have them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, NamedTuple
+
+import pytest
+
+from server.mcp_config import HIDDEN
+from tests.contract.rest.conftest import MakeServer, Server
+
+
+class Row(NamedTuple):
+    """A row of 7.1: the field's default, two values that it takes, and some that it does not."""
+
+    default: Any
+    values: tuple[Any, Any]
+    wrong: tuple[Any, ...]
+    takes_null: bool = True
+
+
+TEXT = (None, ("one", "two"), (7, True, ["one"], {"a": 1}, "x" * 5000, "a\0b"))
+MCP: dict[str, Any] = {"sse_servers": [], "stdio_servers": [], "shttp_servers": []}
+PROGRAM = {"name": "a-B_1", "command": "run", "args": ["x"], "env": {}}
+
+ROWS = {
+    "language": Row(*TEXT),
+    "agent": Row(*TEXT),
+    "max_iterations": Row(None, (1, 500), (0, -1, 1.5, "many", [1], 2**53 + 1)),
+    "security_analyzer": Row(*TEXT),
+    "confirmation_mode": Row(None, (True, False), ("perhaps", 2, [True], {})),
+    "llm_model": Row(*TEXT),
+    "llm_base_url": Row(*TEXT),
+    "remote_runtime_resource_factor": Row(None, (1, 8), (-1, 1.5, "much", [1])),
+    "enable_default_condenser": Row(True, (False, True), (None, "perhaps", 2, []), takes_null=False),
+    "enable_sound_notifications": Row(False, (True, False), (None, "perhaps", 2, []), takes_null=False),
+    "enable_proactive_conversation_starters": Row(True, (False, True), (None, "perhaps", 2, []), takes_null=False),
+    "enable_solvability_analysis": Row(True, (False, True), (None, "perhaps", 2, []), takes_null=False),
+    "user_consents_to_analytics": Row(None, (True, False), ("perhaps", 2, [])),
+    "sandbox_base_container_image": Row(*TEXT),
+    "sandbox_runtime_container_image": Row(*TEXT),
+    "max_budget_per_task": Row(None, (0.5, 20), (0, -1, "much", [1])),
+    "condenser_max_size": Row(None, (20, 240), (19, 0, -1, 20.5, "many", [20])),
+    "email": Row(*TEXT),
+    "email_verified": Row(None, (True, False), ("perhaps", 2, [])),
+    "git_user_name": Row(*TEXT),
+    "git_user_email": Row(*TEXT),
+    "mcp_config": Row(
+        None,
+        (
+            {
+                "sse_servers": [{"url": "https://a.example/sse", "api_key": None}],
+                "stdio_servers": [PROGRAM],
+                "shttp_servers": [{"url": "wss://b.example", "api_key": None, "timeout": 3600}],
+            },
+            MCP,
+        ),
+        (
+            7,
+            "text",
+            [],
+            {"other_servers": []},
+            {"sse_servers": {}},
+            {"sse_servers": [7]},
+            {"sse_servers": [{}]},
+            {"sse_servers": ["ftp://a.example"]},
+            {"sse_servers": [{"url": "https://a.example", "timeout": 60}]},
+            {"sse_servers": [{"url": "https://a.example", "other": 1}]},
+            {"shttp_servers": [{"url": "https://a.example", "timeout": 0}]},
+            {"shttp_servers": [{"url": "https://a.example", "timeout": 3601}]},
+            {"shttp_servers": [{"url": "https://a.example", "timeout": "soon"}]},
+            {"stdio_servers": [{**PROGRAM, "name": "a b"}]},
+            {"stdio_servers": [{**PROGRAM, "name": ""}]},
+            {"stdio_servers": [{**PROGRAM, "command": "run it"}]},
+            {"stdio_servers": [{**PROGRAM, "command": ""}]},
+            {"stdio_servers": [{**PROGRAM, "args": "x"}]},
+            {"stdio_servers": [{**PROGRAM, "env": ["A=B"]}]},
+            {"stdio_servers": [{**PROGRAM, "other": 1}]},
+            {"stdio_servers": [{"name": "a"}]},
+        ),
+    ),
+}
+"""All fields but the secret ones."""
+
+SECRETS = ("llm_api_key", "search_api_key", "sandbox_api_key")
+ADDED = {"agent_options"}
+TOLD: dict[str, Any] = {"secrets_store": {"provider_tokens": {}}, "provider_tokens_set": {}}
+FLAGS = {"llm_api_key_set": False, "search_api_key_set": False}
+KEPT_WHEN_NULL = {"llm_model", "llm_base_url", "user_consents_to_analytics"}
+
+
+async def settings(server: Server) -> dict[str, Any]:
+    response = await server.get("/api/settings")
+    assert response.status_code == 200
+    found: dict[str, Any] = response.json()
+    return found
+
+
+async def store(server: Server, **body: Any) -> None:
+    response = await server.post("/api/settings", json=body)
+    assert (response.status_code, response.json()) == (200, {"message": "Settings stored"})
+
+
+async def test_the_least_that_is_stored_gives_every_field_with_its_default(server: Server) -> None:
+    await store(server)
+    defaults = {name: row.default for name, row in ROWS.items()}
+    found = await settings(server)
+    assert {name: found.pop(name) for name in ADDED} == dict.fromkeys(ADDED)
+    assert found == {**defaults, **dict.fromkeys(SECRETS), **TOLD, **FLAGS}
+
+
+async def test_every_field_keeps_what_it_is_given_and_null_takes_it_back_where_that_is_a_value(server: Server) -> None:
+    for number in (0, 1):
+        given = {name: row.values[number] for name, row in ROWS.items()}
+        await store(server, **given)
+        found = await settings(server)
+        assert {name: found[name] for name in ROWS} == given
+    await store(server, **dict.fromkeys(name for name, row in ROWS.items() if row.takes_null))
+    found = await settings(server)
+    for name, row in ROWS.items():
+        kept = name in KEPT_WHEN_NULL or not row.takes_null
+        assert found[name] == (row.values[1] if kept else row.default), name
+
+
+@pytest.mark.parametrize("field", ROWS)
+async def test_a_field_alone_changes_no_other_one(server: Server, field: str) -> None:
+    await store(server, **{name: row.values[0] for name, row in ROWS.items()}, llm_api_key="key", search_api_key="key")
+    before = await settings(server)
+    await store(server, **{field: ROWS[field].values[1]})
+    assert await settings(server) == {**before, field: ROWS[field].values[1]}
+
+
+@pytest.mark.parametrize("field", ROWS)
+async def test_a_wrong_value_is_a_422_that_names_its_field_and_nothing_is_stored(server: Server, field: str) -> None:
+    await store(server, language="de")
+    before = await settings(server)
+    for wrong in ROWS[field].wrong:
+        response = await server.post("/api/settings", json={"language": "fr", field: wrong})
+        assert response.status_code == 422, wrong
+        assert field in response.text, wrong
+    assert await settings(server) == before
+
+
+@pytest.mark.parametrize("field", SECRETS)
+async def test_a_key_is_told_by_its_flag_only(server: Server, field: str) -> None:
+    flag = f"{field}_set"
+    await store(server, **{field: "  do-not-tell\n"})
+    found = await settings(server)
+    assert found[field] is None
+    assert "do-not-tell" not in str(found)
+    assert found.get(flag, True) is True
+    stored = await server.app.services.database.settings.get()
+    assert getattr(stored, field).get_secret_value() == "do-not-tell", "without the space around it"
+    for wrong in (7, ["do-not-tell"], {"a": 1}, "x" * 5000, "do-not-tell\0", "do-not\ntell", "do-not-téll"):
+        response = await server.post("/api/settings", json={field: wrong})
+        assert response.status_code == 422
+        assert field in response.text
+        assert "do-not" not in response.text
+    await store(server, **{field: ""})
+    assert (await settings(server)).get(flag, False) is False
+
+
+async def test_there_is_no_flag_for_the_key_of_sandboxes(server: Server) -> None:
+    await store(server, sandbox_api_key="key")
+    assert not any("sandbox_api_key" in name for name in (await settings(server)).keys() - {"sandbox_api_key"})
+
+
+@pytest.mark.parametrize("field", ["llm_api_key", "search_api_key"])
+async def test_null_keeps_a_key(server: Server, field: str) -> None:
+    await store(server, **{field: "key"})
+    await store(server, **{field: None, "language": "de"})
+    assert (await settings(server))[f"{field}_set"] is True
+
+
+async def test_the_empty_search_key_that_clients_send_along_keeps_it_and_an_empty_model_key_clears_that(
+    server: Server,
+) -> None:
+    await store(server, llm_api_key="key", search_api_key="key")
+    await store(server, language="de", llm_api_key="", search_api_key="")
+    found = await settings(server)
+    assert (found["llm_api_key_set"], found["search_api_key_set"]) == (False, True)
+
+
+async def test_what_is_only_told_and_what_is_unknown_is_ignored(server: Server) -> None:
+    told = {"provider_tokens_set": {"github": None}, "secrets_store": {"provider_tokens": {"github": "t"}}}
+    await store(server, language="de", llm_api_key_set=True, unknown={"a": [1]}, **told)
+    found = await settings(server)
+    assert {name: found[name] for name in TOLD} == TOLD
+    assert found["llm_api_key_set"] is False
+    assert "unknown" not in found
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b'"text"',
+        b"{",
+        b'{"language": "\xff\xfe"}',
+        b'{"language": "\\ud800"}',
+        b'{"max_budget_per_task": NaN}',
+        b'{"max_budget_per_task": 1e999}',
+        b'{"unknown": ' + b"[" * 200 + b"]" * 200 + b"}",
+    ],
+)
+async def test_what_is_no_sane_object_is_a_422_and_nothing_is_stored(server: Server, content: bytes) -> None:
+    response = await server.post("/api/settings", content=content, headers={"Content-Type": "application/json"})
+    assert response.status_code == 422, response.text
+    assert (await server.get("/api/settings")).status_code == 404
+
+
+async def test_changes_at_the_same_time_do_not_lose_each_other(make_server: MakeServer) -> None:
+    async with make_server(verify_git_tokens=False) as server:
+        texts = ["language", "agent", "email", "git_user_name", "git_user_email", "security_analyzer"]
+        tokens = [{"provider_tokens": {name: {"token": f"token of {name}"}}} for name in ("github", "gitlab")]
+        await asyncio.gather(
+            *(store(server, **{name: name}) for name in texts),
+            *(server.post("/api/add-git-providers", json=body) for body in tokens),
+        )
+        found = await settings(server)
+        assert {name: found[name] for name in texts} == {name: name for name in texts}
+        assert found["provider_tokens_set"] == {"github": None, "gitlab": None}
+
+
+# --- keys of MCP servers ---
+
+WITH_KEYS: dict[str, Any] = {
+    "sse_servers": [{"url": "https://a.example/sse", "api_key": "secret-sse"}],
+    "stdio_servers": [{**PROGRAM, "env": {"TOKEN": "secret-env", "MY.TOKEN": "secret-dot", "REF": "${API_KEY}"}}],
+    "shttp_servers": [{"url": "https://a.example/mcp", "api_key": "secret-shttp", "timeout": 60}],
+}
+AS_SHOWN: dict[str, Any] = {
+    "sse_servers": [{"url": "https://a.example/sse", "api_key": HIDDEN}],
+    "stdio_servers": [{**PROGRAM, "env": {"TOKEN": HIDDEN, "MY.TOKEN": HIDDEN, "REF": "${API_KEY}"}}],
+    "shttp_servers": [{"url": "https://a.example/mcp", "api_key": HIDDEN, "timeout": 60}],
+}
+
+
+async def stored_servers(server: Server) -> Any:
+    found = await server.app.services.database.settings.get()
+    assert found is not None
+    return found.mcp_config
+
+
+async def test_keys_of_mcp_servers_are_never_shown_and_what_is_shown_can_be_sent_back(server: Server) -> None:
+    await store(server, mcp_config=WITH_KEYS)
+    found = await settings(server)
+    assert found["mcp_config"] == AS_SHOWN
+    await store(server, **found)
+    assert await stored_servers(server) == WITH_KEYS
+    more = {**AS_SHOWN, "sse_servers": ["https://b.example", *AS_SHOWN["sse_servers"]]}
+    await store(server, mcp_config=more)
+    assert (await stored_servers(server))["sse_servers"] == [
+        {"url": "https://b.example", "api_key": None},
+        *WITH_KEYS["sse_servers"],
+    ]
+
+
+async def test_a_key_of_an_mcp_server_can_be_changed_and_taken_away(server: Server) -> None:
+    await store(server, mcp_config=WITH_KEYS)
+    other: dict[str, Any] = {
+        "sse_servers": [{"url": "https://a.example/sse", "api_key": "another"}],
+        "stdio_servers": [{**PROGRAM, "env": {"TOKEN": HIDDEN}}],
+        "shttp_servers": [{"url": "https://a.example/mcp"}],
+    }
+    await store(server, mcp_config=other)
+    assert await stored_servers(server) == {
+        "sse_servers": other["sse_servers"],
+        "stdio_servers": [{**PROGRAM, "env": {"TOKEN": "secret-env"}}],
+        "shttp_servers": [{"url": "https://a.example/mcp", "api_key": None, "timeout": 60}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("config", "place"),
+    [
+        ({"sse_servers": [{"url": "https://evil.example", "api_key": HIDDEN}]}, "sse_servers.0.api_key"),
+        ({"shttp_servers": [{"url": "https://a.example/sse", "api_key": HIDDEN}]}, "shttp_servers.0.api_key"),
+        ({"stdio_servers": [{**PROGRAM, "env": {"TOKEN": "x", "OTHER": HIDDEN}}]}, "stdio_servers.0.env.OTHER"),
+        ({"stdio_servers": [{**PROGRAM, "name": "other", "env": {"TOKEN": HIDDEN}}]}, "stdio_servers.0.env.TOKEN"),
+    ],
+)
+async def test_a_stored_key_goes_to_no_other_server(server: Server, config: dict[str, Any], place: str) -> None:
+    await store(server, mcp_config=WITH_KEYS)
+    for path in ("/api/settings", "/api/conversations"):
+        response = await server.post(path, json={"mcp_config": config})
+        assert response.status_code == 422
+        assert f"mcp_config.{place}: {HIDDEN} stands for a stored secret" in response.text
+    assert await stored_servers(server) == WITH_KEYS
+
+
+async def test_the_whole_servers_mcp_servers_do_not_become_the_users(make_server: MakeServer) -> None:
+    async with make_server(mcp_config=WITH_KEYS) as server:
+        await store(server, language="de")
+        shown = (await settings(server))["mcp_config"]
+        assert shown["sse_servers"] == [{"url": "https://a.example/sse", "api_key": None}]
+        mine = {"url": "https://mine.example", "api_key": "secret-mine"}
+        await store(server, mcp_config={**shown, "sse_servers": [*shown["sse_servers"], mine]})
+        assert await stored_servers(server) == {**MCP, "sse_servers": [mine]}
+        found = (await settings(server))["mcp_config"]["sse_servers"]
+        assert [one["url"] for one in found] == ["https://a.example/sse", "https://mine.example"]
