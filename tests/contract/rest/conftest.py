@@ -18,6 +18,7 @@ from server.session.sandboxes import Choice
 from server.settings import Settings
 
 WAIT_SECONDS = 10.0
+MODEL_SECONDS = 60.0
 
 
 class Server:
@@ -52,9 +53,9 @@ class Server:
         found: list[dict[str, Any]] = response.json()["events"]
         return found
 
-    async def until(self, condition: Callable[[], Awaitable[bool]]) -> None:
-        """Wait until something is so."""
-        async with asyncio.timeout(WAIT_SECONDS):
+    async def until(self, condition: Callable[[], Awaitable[bool]], *, seconds: float = WAIT_SECONDS) -> None:
+        """Wait until something is so; `MODEL_SECONDS` where a model is asked, whose library loads meanwhile."""
+        async with asyncio.timeout(seconds):
             while not await condition():  # noqa: ASYNC110 - what is waited for is only seen by asking
                 await asyncio.sleep(0.03)
 

@@ -13,7 +13,7 @@ from agent_core.testing.fake_runner import FakeAnswer, FakeCall
 from agent_core.testing.fake_sandbox import FakeProvider
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import call, finish
-from tests.contract.rest.conftest import MakeServer, facts, kill, shell
+from tests.contract.rest.conftest import MODEL_SECONDS, MakeServer, facts, kill, shell
 
 SENT_IN_HEADERS = ("llm", "search", "sandbox", "git", "sse", "shttp", "own-sse", "own-shttp")
 IN_VARIABLES = ("custom", "rotated", "renamed", "deleted", "env", "own-env")
@@ -93,7 +93,7 @@ async def test_no_secret_can_be_read_in_the_database_or_anywhere_in_the_data_fol
         async def has_finished() -> bool:
             return any(one.get("action") == "finish" for one in await server.events(conversation_id))
 
-        await server.until(has_finished)
+        await server.until(has_finished, seconds=MODEL_SECONDS)
         for body in ({"name": "ROTATED", "value": "other"}, {"name": "NAMED"}):
             path = "ROTATED" if "value" in body else "RENAMED"
             assert (await server.client.put(f"/api/secrets/{path}", json=body)).status_code == 200
@@ -104,7 +104,7 @@ async def test_no_secret_can_be_read_in_the_database_or_anywhere_in_the_data_fol
         async def has_run() -> bool:
             return any(len(str(one.get("content"))) > BIG for one in await server.events(conversation_id))
 
-        await server.until(has_run)
+        await server.until(has_run, seconds=MODEL_SECONDS)
         assert "<secret_hidden>" in str(await server.events(conversation_id))
         assert any((tmp_path / "data" / "blobs").rglob("*")), "the long output is a file of its own"
         assert readable(tmp_path / "data") == [], "while the server runs"

@@ -9,7 +9,7 @@ import pytest
 from agent_core.testing.model_request import ModelRequest
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import call, finish
-from tests.contract.rest.conftest import MakeServer, Server
+from tests.contract.rest.conftest import MODEL_SECONDS, MakeServer, Server
 
 FIRST_KEY, SECOND_KEY = "key-of-the-first", "key-of-the-second"
 
@@ -31,7 +31,7 @@ async def finished(server: Server, conversation_id: str, times: int) -> list[dic
         found[:] = await server.events(conversation_id)
         return sum(event.get("action") == "finish" for event in found) == times and not is_at_work(found)
 
-    await server.until(is_so)
+    await server.until(is_so, seconds=MODEL_SECONDS)
     return found
 
 
@@ -147,5 +147,5 @@ async def test_a_loop_that_runs_keeps_its_limits_and_confirmation_and_the_next_s
             ]
             return bool(states[-1] == "awaiting_user_confirmation")
 
-        await server.until(asks)
+        await server.until(asks, seconds=MODEL_SECONDS)
         assert model.request_count == 4
