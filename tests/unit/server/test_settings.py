@@ -37,6 +37,7 @@ TWO_VALUES: dict[str, tuple[object, object]] = {
     "token": ("first-token", "second-token"),
     "preview_domain": ("a.example", "none"),
     "allowed_hosts": (["a.example"], ["b.example", "c.example"]),
+    "webhook_hosts": (["a.internal"], ["b.internal", "*"]),
     "allowed_origins": (["https://a.example"], ["https://b.example", "http://c.example"]),
     "conversation_manager_class": ("a.A", "b.B"),
     "experiment_manager_class": ("a.E", "b.E"),
