@@ -48,6 +48,7 @@ class Session:
         self._files = files
         self._updates = Updates()
         self._position = -1
+        self._state = ""
         self._turn: Turn | None = None
         self._following: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -90,7 +91,7 @@ class Session:
             raise RequestError(
                 INVALID_REQUEST, "session/prompt: another prompt of this session is being answered; cancel it, or wait"
             )
-        turn = self._turn = Turn(message.text)
+        turn = self._turn = Turn(message.text, self._state)
         self._updates.expect(message.text)
         try:
             self.start()
@@ -139,6 +140,7 @@ class Session:
         if isinstance(item, ToolCall):
             self._carry_out(item)
         elif isinstance(item, State):
+            self._state = item.state
             if item.state == AgentState.AWAITING_USER_CONFIRMATION:
                 self.permissions.expect()
             else:

@@ -8,7 +8,7 @@ from typing import Final
 from acp.exceptions import RequestError
 from acp.schema import StopReason
 
-from drydock_client import Action, AgentState, Live, Observation, State
+from drydock_client import Action, AgentState, Live, Observation, Problem, State
 from server.acp.dispatch import INTERNAL_ERROR
 
 _AT_REST: Final[dict[str, StopReason]] = {
@@ -19,6 +19,7 @@ _AT_REST: Final[dict[str, StopReason]] = {
     AgentState.STOPPED: "cancelled",
 }
 _WAITING: Final = frozenset({AgentState.LOADING, AgentState.AWAITING_USER_INPUT, AgentState.FINISHED})
+_NOT_STARTED: Final = "Failed to create agent session"
 _REASONS: Final[tuple[tuple[str, StopReason], ...]] = (
     ("maximum iteration", "max_turn_requests"),
     ("LLM_CONTENT_POLICY_VIOLATION", "refusal"),
@@ -30,10 +31,11 @@ _REASONS: Final[tuple[tuple[str, StopReason], ...]] = (
 class Turn:
     """Follows the log from before the message is sent; `ended` says how it ended, or raises."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, state: str = "") -> None:
+        """`state` is the agent's before it."""
         self.is_cancelled = False
+        self._state = state
         self._text = text
-        self._message_id: int | None = None
         self._is_heard = self._is_at_work = False
         self._ended: asyncio.Future[StopReason] = asyncio.get_running_loop().create_future()
 
@@ -56,7 +58,9 @@ class Turn:
             case Action(source="agent") | Observation():
                 self._is_at_work = self._is_at_work or self._is_heard
             case State():
-                self._state(item)
+                self._changed(item)
+            case Problem() if item.message.startswith(_NOT_STARTED):
+                self.fail(RequestError(INTERNAL_ERROR, item.message))
 
     def end(self, reason: StopReason) -> None:
         """It is over."""
@@ -73,8 +77,10 @@ class Turn:
             self._ended.set_exception(error)
             self._ended.exception()  # whoever waits is told; where nobody does, nothing is to be said
 
-    def _state(self, item: State) -> None:
-        self._is_at_work = self._is_at_work or (self._is_heard and item.state not in _WAITING)
+    def _changed(self, item: State) -> None:
+        before, self._state = self._state, item.state
+        is_blocked = self._is_heard and item.state == AgentState.FINISHED and before != AgentState.RUNNING
+        self._is_at_work = self._is_at_work or is_blocked or (self._is_heard and item.state not in _WAITING)
         if not self._is_at_work:
             return
         if item.state == AgentState.ERROR:

@@ -68,10 +68,12 @@ class Updates:
         self._calls: dict[int, str] = {}
         self._outputs: dict[str, str] = {}
         self._plan: AgentPlanUpdate | None = None
+        self._speaker: str | None = None
 
     def expect(self, text: str) -> None:
         """The editor has said this and shows it already: when it comes back it is no update."""
         self._expected.append(text)
+        self._speaker = None
 
     def expect_no_more(self, text: str) -> None:
         """It was not said after all."""
@@ -80,6 +82,19 @@ class Updates:
 
     def take(self, item: Live) -> list[Update]:
         """What is to be shown of the next item."""
+        return [self._apart(update) for update in self._shown(item)]
+
+    def _apart(self, update: Update) -> Update:
+        """A message that follows upon another one begins a paragraph, for editors that join them."""
+        if isinstance(update, UsageUpdate | SessionInfoUpdate):
+            return update  # they are shown elsewhere
+        speaker = update.message_id if isinstance(update, AgentMessageChunk) else None
+        before, self._speaker = self._speaker, speaker
+        if speaker is None or before in (None, speaker) or not isinstance(update, AgentMessageChunk):
+            return update
+        return _said(f"\n\n{getattr(update.content, 'text', '')}", speaker)
+
+    def _shown(self, item: Live) -> list[Update]:
         match item:
             case TextDelta():
                 return self._piece(item)
@@ -143,7 +158,7 @@ class Updates:
             self.waiting.pop(call_id, None)
             return [call_ended(observation, call_id)]
         if observation.observation == "error" and observation.content:
-            return [_said(f"\n\n{observation.content}\n\n", f"event-{observation.id}")]
+            return [_said(observation.content, f"event-{observation.id}")]
         return []
 
     def _message(self, action: Action) -> list[Update]:

@@ -28,19 +28,20 @@ from acp.schema import (
 )
 
 from agent_core.testing.fake_runner import FakeAnswer, FakeCall, FakeHandler
-from agent_core.testing.fake_sandbox import FakeProvider
+from agent_core.testing.fake_sandbox import FakeBehaviour, FakeProvider
 from agent_core.testing.model_request import ModelRequest
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import Turn, say
 from drydock_client import DrydockClient
 from server.acp.command import serve_editor
 from server.acp.stdio import Lines
-from server.app import Application, create_app
+from server.app import create_app
 from server.session.sandboxes import Choice
 from server.settings import Settings
 
 LIMIT = 30.0
 TOKEN = "a token of eight"
+WORKING = FakeBehaviour()
 ROOT = Path(__file__).parents[3]
 
 
@@ -100,7 +101,6 @@ class FakeEditor:
 class Desk:
     """An editor with its agent process, the server behind that, and the server's model."""
 
-    app: Application
     url: str
     model: ModelServer
     answer: Callable[[ModelRequest], Turn]
@@ -188,33 +188,40 @@ async def connection_to(desk: Desk, key: str | None = TOKEN) -> AsyncIterator[No
 
 
 @contextlib.asynccontextmanager
-async def server_at(settings: Settings) -> AsyncIterator[tuple[Application, str]]:
-    """A real server on a free port, with sandboxes in memory."""
+async def server_at(settings: Settings, behaviour: FakeBehaviour = WORKING, port: int = 0) -> AsyncIterator[str]:
+    """A real server, with sandboxes in memory that behave like that."""
     handlers: dict[str, FakeHandler] = {"shell.run": _shell, "shell.kill": _nothing, "workspace.facts": _nothing}
     handlers |= {"workspace.pack": _no_files, "workspace.unpack": _no_files}
-    provider = FakeProvider(handlers=handlers)
+    provider = FakeProvider(handlers=handlers, behaviour=behaviour)
 
     async def choose() -> Choice:
         return Choice(provider, "fake sandboxes for tests")
 
     app = create_app(settings, choose=choose)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        config = uvicorn.Config(app, log_level="warning", lifespan="on", ws="websockets-sansio")
+    with socket.create_server(("127.0.0.1", port)) as listener:
+        config = uvicorn.Config(
+            app, log_level="warning", lifespan="on", ws="websockets-sansio", timeout_graceful_shutdown=1
+        )
         server = uvicorn.Server(config)
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         try:
             async with asyncio.timeout(LIMIT):
                 while not server.started:  # noqa: ASYNC110 - it signals nothing
                     await asyncio.sleep(0.005)
-            yield app, f"http://127.0.0.1:{listener.getsockname()[1]}"
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
             server.should_exit = True
             await serving
 
 
+def settings_for(model: ModelServer, data_dir: Path) -> Settings:
+    values = {"llm_model": "openai/scripted", "llm_base_url": model.url, "llm_api_key": "sk-x", "token": TOKEN}
+    return Settings.model_validate({"data_dir": data_dir, "generate_titles": False, **values})
+
+
 @pytest.fixture
-async def bare_desk(tmp_path: Path) -> AsyncIterator[Desk]:
-    """Nothing but the server and an editor."""
+async def lone_desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    """An editor and a model; no server yet."""
     made: Desk
 
     def answered(request: ModelRequest) -> Turn:
@@ -223,11 +230,15 @@ async def bare_desk(tmp_path: Path) -> AsyncIterator[Desk]:
     folder = tmp_path / "project"
     folder.mkdir()
     async with ModelServer(answered) as model:
-        values = {"llm_model": "openai/scripted", "llm_base_url": model.url, "llm_api_key": "sk-x", "token": TOKEN}
-        settings = Settings.model_validate({"data_dir": tmp_path / "data", "generate_titles": False, **values})
-        async with server_at(settings) as (app, url):
-            made = Desk(app, url, model, lambda request: say("Hello."), FakeEditor(), folder)
-            yield made
+        made = Desk("", model, lambda request: say("Hello."), FakeEditor(), folder)
+        yield made
+
+
+@pytest.fixture
+async def bare_desk(lone_desk: Desk, tmp_path: Path) -> AsyncIterator[Desk]:
+    """A server, and an editor that has no connection yet."""
+    async with server_at(settings_for(lone_desk.model, tmp_path / "data")) as lone_desk.url:
+        yield lone_desk
 
 
 @pytest.fixture
