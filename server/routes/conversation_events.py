@@ -18,7 +18,7 @@ from server.dependencies import IdempotencyKey, OwnConversation, Services, Servi
 from server.errors import ConversationNotFoundError, ReplyError
 from server.replies.errors import errors
 from server.replies.events import Done, EventsPage, Trajectory
-from server.routes.event_filter import EventFilter, is_hidden
+from server.routes.event_filter import EventFilter
 from server.routes.json_route import JsonRoute
 from server.routes.query import EventId, PageId
 from server.session.images import ImagesRefusedError
@@ -27,6 +27,7 @@ from server.wire.envelope import to_record
 from server.wire.errors import WireError
 from server.wire.incoming import from_wire
 from server.wire.incoming_schema import event_schema
+from server.wire.trimming import is_hidden, without_view
 
 router = APIRouter(prefix="/api/conversations/{conversation_id}", route_class=JsonRoute)
 
@@ -40,21 +41,6 @@ MAX_LOOKED_AT = 10_000
 _PAGE_ID = re.compile(r"[0-9]{1,15}")
 EVENT_ID_HEADER = "X-Event-Id"
 """Names the event that was stored; an addition, for those who wait for what comes of it."""
-_LEFT_OUT_OF_TRAJECTORIES = frozenset(
-    {
-        "dom_object",
-        "axtree_object",
-        "active_page_index",
-        "last_browser_action",
-        "last_browser_action_error",
-        "focused_element_bid",
-        "extra_element_properties",
-        "screenshot",
-        "set_of_marks",
-    }
-)
-
-
 ClientEvent = Annotated[Any, Body(), WithJsonSchema(event_schema())]
 
 
@@ -115,10 +101,7 @@ async def read_trajectory(record: OwnConversation, services: ServicesDependency)
         async for wire in _events(services.database.events, record.id, 0, None, reverse=False):
             if is_hidden(wire):
                 continue
-            if "extras" in wire:
-                extras = {k: v for k, v in wire["extras"].items() if k not in _LEFT_OUT_OF_TRAJECTORIES}
-                wire = {**wire, "extras": extras}
-            yield separator + to_json(wire)
+            yield separator + to_json(without_view(wire))
             separator = b","
         yield b"]}" if separator == b"," else separator + b"]}"
 

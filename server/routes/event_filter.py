@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from server.wire.encoding import to_json
 from server.wire.envelope import wire_time
+from server.wire.trimming import is_hidden
 
 
 class EventFilter(BaseModel):
@@ -41,11 +42,6 @@ class EventFilter(BaseModel):
         if self.end_date is not None and wire["timestamp"] > _bound(self.end_date):
             return False
         return not self.query or self.query.lower() in to_json(wire).decode().lower()
-
-
-def is_hidden(wire: Mapping[str, Any]) -> bool:
-    """Whether an event in its public form is marked as hidden."""
-    return (wire.get("args") or wire.get("extras") or {}).get("hidden") is True
 
 
 def _bound(moment: datetime) -> str:

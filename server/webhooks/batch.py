@@ -10,18 +10,16 @@ from typing import Any, Final
 from agent_core.events.serialization import from_payload
 from agent_core.events.store import EventStore
 from server.db.webhooks import Webhook
-from server.routes.event_filter import is_hidden
 from server.wire.action_fields import ACTIONS, ADDITIONS
 from server.wire.encoding import to_json
 from server.wire.envelope import to_record, wire_time
 from server.wire.observation_fields import OBSERVATIONS
+from server.wire.trimming import is_hidden, without_view
 
 TYPE: Final = "conversation.events"
 MAX_EVENTS: Final = 100
 MAX_BYTES: Final = 512 * 1024
 EVENT_TYPES: Final = frozenset({*ACTIONS, *ADDITIONS, *OBSERVATIONS}) - {"null"}
-PICTURES: Final = frozenset({"screenshot", "set_of_marks", "dom_object", "axtree_object", "extra_element_properties"})
-"""What only a browser's view needs; it would make most of the size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +51,7 @@ async def next_batch(store: EventStore, webhook: Webhook, conversation_id: str, 
     for stored in page:
         wire = to_record(from_payload(stored.payload, stored.id))
         if _is_wanted(webhook, wire):
-            event = to_json(_without_pictures(wire))
+            event = to_json(without_view(wire))
             if events and size + len(event) > MAX_BYTES:
                 break
             events.append(event)
@@ -74,10 +72,3 @@ def _is_wanted(webhook: Webhook, wire: Mapping[str, Any]) -> bool:
     if name == "null" or is_hidden(wire):
         return False
     return not webhook.events or name in webhook.events
-
-
-def _without_pictures(wire: dict[str, Any]) -> dict[str, Any]:
-    extras = wire.get("extras")
-    if not isinstance(extras, dict) or PICTURES.isdisjoint(extras):
-        return wire
-    return {**wire, "extras": {key: value for key, value in extras.items() if key not in PICTURES}}
