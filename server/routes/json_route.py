@@ -6,7 +6,6 @@ from collections.abc import Callable, Coroutine
 from email.message import Message
 from typing import Any, ClassVar
 
-import orjson
 from fastapi import Request
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
@@ -14,7 +13,7 @@ from starlette.responses import Response
 
 from server.etags import IN_DOCUMENT, tagged
 from server.wire.errors import WireError
-from server.wire.json_data import MAX_VALUES, check_json
+from server.wire.json_data import MAX_VALUES, check_json, read_json
 
 
 class JsonRoute(APIRoute):
@@ -60,7 +59,7 @@ class _StrictRequest(Request):
     async def json(self) -> Any:
         """The body's value; a body that is no JSON at all is left to the library to report."""
         body = await self.body()
-        value = orjson.loads(body)
+        value = read_json(body)
         try:
             check_json(value, max_chars=len(body), max_values=self.max_values)  # its size is the gate's business
         except WireError as error:

@@ -9,7 +9,7 @@ import engineio.packet
 import orjson
 import socketio.packet
 
-from server.wire.json_data import too_large
+from server.wire.json_data import read_json, too_large
 
 _MAX_UTF8_BYTES: Final = 4
 _BINARY: Final = (socketio.packet.BINARY_EVENT, socketio.packet.BINARY_ACK)
@@ -36,7 +36,7 @@ class _Json:
 
     @staticmethod
     def loads(text: str) -> Any:
-        return orjson.loads(text)
+        return read_json(text)
 
 
 def client_packet_class(max_message_bytes: int) -> type[socketio.packet.Packet]:
@@ -63,7 +63,7 @@ def client_packet_class(max_message_bytes: int) -> type[socketio.packet.Packet]:
             try:
                 attachments = super().decode(encoded_packet)
             except (ValueError, TypeError, IndexError, RecursionError) as error:
-                self._set_malformed(f"the message cannot be read: {error}; send valid JSON")
+                self._set_malformed(f"the message cannot be read: {error}; send valid JSON, not nested too deeply")
                 return 0
             if attachments or self.packet_type in _BINARY:
                 self._set_malformed(_BINARY_PROBLEM)

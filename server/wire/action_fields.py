@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from server.wire.client_calls import ClientToolResultArgs
 from server.wire.fields import Fields, JsonObject, NoFields, RecallType, TaskItem
@@ -204,6 +204,13 @@ class LoopRecoveryArgs(Fields):
     """`loop_recovery`."""
 
     option: Literal[1, 2, 3] = 1
+
+    @field_validator("option", mode="before")
+    @classmethod
+    def _is_a_number(cls, option: object) -> object:
+        if isinstance(option, bool):  # which equals 0 or 1
+            raise ValueError("should be 1, 2 or 3")
+        return option
 
 
 class RewindArgs(Fields):

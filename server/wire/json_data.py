@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any, Final, TypeAlias
+
+import orjson
 
 from server.wire.errors import WireError
 
@@ -14,6 +17,22 @@ MAX_INTEGER: Final = 2**53
 """Beyond it JavaScript loses digits."""
 
 _Path: TypeAlias = "tuple[_Path, str | int] | None"
+
+
+def read_json(text: str | bytes) -> Any:
+    """The value that a JSON text stands for, also of one that holds what `check_json` refuses by name.
+
+    Raises:
+        json.JSONDecodeError: it is no JSON, or too deep to be read.
+    """
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        # Half characters, NaN, infinities, and what is very deep: whoever is to be told of those wants to know where.
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            raise error from None
 
 
 def check_json(data: object, *, max_chars: int = MAX_CHARS, max_values: int = MAX_VALUES) -> None:

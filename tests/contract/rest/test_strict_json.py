@@ -10,11 +10,11 @@ JSON = {"content-type": "application/json"}
 BODIES = [
     (b'{"%s": ', "valid JSON"),
     (b"\xff\xfe{}", "valid JSON"),
-    (b'{"%s": NaN}', "valid JSON"),
-    (b'{"%s": 1e999}', "valid JSON"),
-    (b'{"%s": "\\ud800"}', "valid JSON"),
-    (b'{"%s": "a\\u0000b"}', "NUL"),
-    (b'{"%s": 99999999999999999}', "2^53"),
+    (b'{"%s": NaN}', "%s is not a finite number; send a finite one or null"),
+    (b'{"%s": 1e999}', "%s is not a finite number"),
+    (b'{"%s": "\\ud800"}', "%s contains half a character"),
+    (b'{"%s": "a\\u0000b"}', "%s contains a NUL"),
+    (b'{"%s": 99999999999999999}', "%s is an integer beyond 2^53"),
     (b"[" * 5000 + b"]" * 5000, "depth"),
     (b'{"%s":' + b"[" * 100 + b"]" * 100 + b"}", "deeper"),
 ]
@@ -35,7 +35,7 @@ async def test_a_body_that_is_no_sane_json_is_a_422_that_says_why(make_server: M
                 content = body.replace(b"%s", field)
                 response = await server.client.request(method, path, content=content, headers=JSON)
                 assert response.status_code == 422, (path, body[:40])
-                assert problem in str(response.json()["detail"]), (path, body[:40])
+                assert problem.replace("%s", field.decode()) in str(response.json()["detail"]), (path, body[:40])
         assert (await server.get("/api/settings")).status_code == 404
         assert len((await server.get("/api/conversations")).json()["results"]) == 1
 

@@ -80,9 +80,10 @@ async def test_a_bad_message_is_answered_and_the_connection_stays(event: str, da
     [
         ('42["oh_user_action",{"action":', "the message cannot be read: "),
         ('42["oh_user_action",' + '{"a":' * 5000 + "1" + "}" * 5000 + "]", "the message cannot be read: "),
-        ('42["oh_user_action",{"action":"message","args":{"content":"\\ud800"}}]', "the message cannot be read: "),
+        ('42["oh_user_action",{"action":"message","args":{"content":"\\ud800"}}]', "args.content contains half a char"),
+        ('42["oh_user_action",{"action":"message","args":{"content":NaN}}]', "args.content is not a finite number; "),
         ('42["oh_user_action",{"action":"message","args":{"content":"\\u0000"}}]', "args.content contains a NUL"),
-        ('42["oh_user_action",{"action":"message","args":{"content":1e999}}]', ""),
+        ('42["oh_user_action",{"action":"message","args":{"content":1e999}}]', "args.content is not a finite number; "),
         ('42{"a":1}', "the message is no event"),
         ("42[]", "the message is no event"),
         ("42[7]", "the message is no event"),

@@ -299,7 +299,7 @@ def messages(draw: st.DrawFn) -> Any:
 
 
 @given(data=json_values | messages())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400, deadline=None, derandomize=True)
 def test_whatever_is_sent_becomes_an_event_or_a_wire_error(data: Any) -> None:
     try:
         event = from_wire(data)
