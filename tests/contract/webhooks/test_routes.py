@@ -67,37 +67,34 @@ async def test_one_is_made_shown_changed_and_deleted_and_its_secret_is_shown_onc
     assert (await server.client.delete(path)).status_code == 404
 
 
-@pytest.mark.parametrize(
-    ("body", "field", "problem"),
-    [
-        ({}, "url", "required"),
-        ({"url": 5}, "url", "string"),
-        ({"url": "ftp://example.com"}, "url", "no address for HTTP"),
-        ({"url": "example.com/hook"}, "url", "no address for HTTP"),
-        ({"url": "https://user:pass@example.com/"}, "url", "password"),
-        ({"url": "https://example.com:99999/"}, "url", "no address"),
-        ({"url": "https://example.com:0/"}, "url", "port 0"),
-        ({"url": "https://[::1/"}, "url", "no address"),
-        ({"url": "https://exam ple.com/"}, "url", "characters"),
-        ({"url": "https://exämple.com/"}, "url", "characters"),
-        ({"url": f"{URL}#part"}, "url", "fragment"),
-        ({"url": f"{URL}/{'x' * 3000}"}, "url", "2000"),
-        ({"url": URL, "events": ["mesage"]}, "events", "'mesage' is no type of events; there are"),
-        ({"url": URL, "events": "message"}, "events", "list"),
-        ({"url": URL, "secret": "short"}, "secret", "whsec_"),
-        ({"url": URL, "secret": "whsec_AAAA"}, "secret", "24 to 64 bytes"),
-        ({"url": URL, "color": "red"}, "color", "Extra"),
-    ],
-)
-async def test_what_cannot_be_is_refused_by_its_field(
-    server: Server, body: dict[str, Any], field: str, problem: str
-) -> None:
-    response = await server.post("/api/webhooks", json=body)
-    assert response.status_code == 422
-    (found,) = response.json()["detail"]
-    assert field in found["loc"]
-    assert problem.lower() in found["msg"].lower()
-    assert "short" not in response.text or field != "secret"
+REFUSED: list[tuple[dict[str, Any], str, str]] = [
+    ({}, "url", "required"),
+    ({"url": 5}, "url", "string"),
+    ({"url": "ftp://example.com"}, "url", "no address for HTTP"),
+    ({"url": "example.com/hook"}, "url", "no address for HTTP"),
+    ({"url": "https://user:pass@example.com/"}, "url", "password"),
+    ({"url": "https://example.com:99999/"}, "url", "no address"),
+    ({"url": "https://example.com:0/"}, "url", "port 0"),
+    ({"url": "https://[::1/"}, "url", "no address"),
+    ({"url": "https://exam ple.com/"}, "url", "characters"),
+    ({"url": "https://exämple.com/"}, "url", "characters"),
+    ({"url": f"{URL}#part"}, "url", "fragment"),
+    ({"url": f"{URL}/{'x' * 3000}"}, "url", "2000"),
+    ({"url": URL, "events": ["mesage"]}, "events", "'mesage' is no type of events; there are"),
+    ({"url": URL, "events": "message"}, "events", "list"),
+    ({"url": URL, "secret": "short"}, "secret", "whsec_"),
+    ({"url": URL, "secret": "whsec_AAAA"}, "secret", "24 to 64 bytes"),
+    ({"url": URL, "color": "red"}, "color", "Extra"),
+]
+
+
+async def test_what_cannot_be_is_refused_by_its_field(server: Server) -> None:
+    for body, field, problem in REFUSED:
+        response = await server.post("/api/webhooks", json=body)
+        assert response.status_code == 422, body
+        (found,) = response.json()["detail"]
+        assert field in found["loc"], body
+        assert problem.lower() in found["msg"].lower(), body
     assert (await server.get("/api/webhooks")).json()["results"] == []
 
 
