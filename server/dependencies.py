@@ -125,7 +125,7 @@ OwnConversation = Annotated[ConversationRecord, Depends(own_conversation)]
 
 
 def conversation_not_found(conversation_id: str) -> ReplyError:
-    """The shape of 404 that start and rename have (wire-protocol 4.3)."""
+    """The shape of 404 that start and stop have (wire-protocol 4.3); with words, which its client shows."""
     return ReplyError(
         404,
         {

@@ -30,7 +30,7 @@ FOREVER: Final = "public, max-age=2592000, immutable"
 
 ASK_AGAIN: Final = "no-cache"
 
-_NEVER_PAGES: Final = ("/api/", "/v1/", "/mcp/", "/preview/", "/socket.io")
+_NEVER_PAGES: Final = ("/api/", "/v1/", "/mcp/", "/preview/", "/socket.io", "/feedback/", "/integration/")
 _ENCODINGS: Final = (("br", ".br"), ("gzip", ".gz"))
 
 # Not every system knows them, and a browser runs no script whose type is another one.
@@ -105,7 +105,8 @@ class Page:
     async def _respond(self, scope: Scope) -> Response:
         path: str = scope["path"]
         if path == "/api" or path.startswith(_NEVER_PAGES):
-            return JSONResponse({"detail": f"There is no {scope['method']} {path}"}, 404)
+            text = f"There is no {scope['method']} {path}"
+            return JSONResponse({"detail": text, "message": text}, 404)
         if scope["method"] not in {"GET", "HEAD"}:
             return JSONResponse({"detail": "Method Not Allowed"}, 405, headers={"allow": "GET, HEAD"})
         headers = Headers(scope=scope)

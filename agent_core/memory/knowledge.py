@@ -81,6 +81,11 @@ class Knowledge:
         ]
 
     @property
+    def active(self) -> list[Skill]:
+        """All skills that may be told: the agent's own, and those of the workspace as far as it was looked at."""
+        return self._context.active_skills
+
+    @property
     def invocable(self) -> list[Skill]:
         """The skills of the workspace that an agent may ask for; none where none of them has the AgentSkills format."""
         listed = [skill for skill in self._project if skill.is_listed]

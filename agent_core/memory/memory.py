@@ -112,6 +112,12 @@ class Memory:
         if self._has_told_workspace and not self._is_silent:
             await self._facts()
 
+    async def skills(self) -> list[Skill]:
+        """All skills of the conversation, also those of its workspace: it is looked at, if it was not yet."""
+        if not self._has_seen_workspace and not self._is_silent:
+            await self._facts()
+        return self._knowledge.active
+
     async def run(self) -> None:
         """Answer what an earlier process left open, then follow the log until the stream is closed."""
         await self.rejoin()  # where that failed before, which is why this runs again

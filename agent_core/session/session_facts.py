@@ -15,6 +15,7 @@ from agent_core.session.parts import Parts
 from agent_core.session.settings import SessionSettings
 from agent_core.session.status_report import StatusReport
 from agent_core.session.tool_servers import ToolServers
+from agent_core.skills.skill import Skill
 from agent_core.tools.live import LiveTools
 from agent_core.tools.spec import Tool
 from agent_core.tools.vision_inspect import VisionInspectTool
@@ -77,6 +78,10 @@ class SessionFacts:
     @property
     def _state(self) -> ConversationState | None:
         return self._parts.controller.state if self._parts is not None else None
+
+    async def skills(self) -> list[Skill] | None:
+        """The skills that the agent may be told, with those of its workspace; None before the session is ready."""
+        return await self._parts.memory.skills() if self._parts is not None else None
 
     @property
     def failure(self) -> Exception | None:

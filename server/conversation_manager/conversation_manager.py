@@ -10,7 +10,9 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from agent_core.events.serialization import AnyEvent
+from agent_core.llm.llm import LLM, CallContext
 from agent_core.runtime.tunnels import PortAccess
+from agent_core.skills.skill import Skill
 from server.auth.identity import Identity
 from server.client_tools import ClientToolSpec
 from server.db.database import Database
@@ -155,6 +157,19 @@ class ConversationManager(ABC):
     @abstractmethod
     def sandbox(self, conversation_id: str) -> PortAccess | None:
         """The sandbox of a running conversation; None while it does not run, or only starts."""
+
+    @abstractmethod
+    async def skills(self, conversation_id: str) -> list[Skill] | None:
+        """The skills that its agent may be told, with those of its workspace; None while it does not run."""
+
+    @abstractmethod
+    async def side_model(self, conversation_id: str) -> tuple[LLM, CallContext]:
+        """Its model, and what calls beside its agent are made with; a conversation that does not run is loaded.
+
+        Raises:
+            ConversationNotFoundError: there is none of this id.
+            DrydockError: it cannot be loaded.
+        """
 
     @abstractmethod
     def touch(self, conversation_id: str) -> None:

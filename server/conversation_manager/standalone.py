@@ -14,7 +14,9 @@ from agent_core.errors import DrydockError
 from agent_core.events.branches import Rewind
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.transient import StatusNotice
+from agent_core.llm.llm import LLM, CallContext
 from agent_core.runtime.tunnels import PortAccess
+from agent_core.skills.skill import Skill
 from server.auth.identity import Identity
 from server.client_tools import ClientToolSpec
 from server.conversation_manager.conversation_manager import (
@@ -165,6 +167,15 @@ class StandaloneConversationManager(ConversationManager):
     def sandbox(self, conversation_id: str) -> PortAccess | None:
         session = self._sessions.get(conversation_id)
         return session.sandbox if session is not None else None
+
+    async def skills(self, conversation_id: str) -> list[Skill] | None:
+        session = self._sessions.get(conversation_id)
+        return await session.skills() if session is not None else None
+
+    async def side_model(self, conversation_id: str) -> tuple[LLM, CallContext]:
+        with self._using(conversation_id) as session:
+            await session.load()
+            return session.side_model
 
     def touch(self, conversation_id: str) -> None:
         session = self._sessions.get(conversation_id)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -18,10 +15,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from agent_core.events.event import utc_now
 from server.db import event_rows
 from server.db.blobs import BlobStore, drop_blobs
-from server.db.columns import from_microseconds, to_microseconds
 from server.db.engine import Engines
-from server.db.errors import ConversationExistsError, InvalidPageError
-from server.db.tables import chat_turns, conversations, webhook_positions
+from server.db.errors import ConversationExistsError
+from server.db.page_ids import timed_page_id, timed_position
+from server.db.tables import chat_turns, conversations, feedback, webhook_positions
 from server.db.touches import Touches
 from server.db.writer import Writer
 
@@ -53,6 +50,11 @@ class ConversationRecord:
     completion_tokens: int = 0
     pr_number: tuple[int, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def total_tokens(self) -> int:
+        """All that its models have read and written."""
+        return self.prompt_tokens + self.completion_tokens
 
 
 class ConversationChanges(TypedDict, total=False):
@@ -151,12 +153,12 @@ class ConversationRepository:
         if created_after is not None:
             statement = statement.where(table.created_at > created_after)
         if page_id is not None:
-            statement = statement.where(tuple_(table.created_at, table.id) < _position(page_id))
+            statement = statement.where(tuple_(table.created_at, table.id) < timed_position(page_id))
         statement = statement.order_by(table.created_at.desc(), table.id.desc()).limit(max(limit, 0) + 1)
         records = await self._records(statement)
         if len(records) <= max(limit, 0) or limit <= 0:
             return ConversationPage(records[: max(limit, 0)], None)
-        return ConversationPage(records[:limit], _page_id(records[limit - 1]))
+        return ConversationPage(records[:limit], timed_page_id(records[limit - 1].created_at, records[limit - 1].id))
 
     async def in_states(self, agent_states: Collection[str]) -> list[ConversationRecord]:
         """All conversations whose last recorded state is one of these, oldest first: those to recover at start."""
@@ -202,6 +204,19 @@ class ConversationRepository:
 
         return await self._writer.change(apply)
 
+    async def add_option(self, conversation_id: str, name: str, value: object) -> bool:
+        """Add this to its options, durably; False when there is one of this name, or no such conversation."""
+
+        async def apply(connection: AsyncConnection) -> bool:
+            is_it = conversations.c.id == conversation_id
+            found = (await connection.execute(select(conversations.c.options).where(is_it))).one_or_none()
+            if found is None or name in found.options:
+                return False
+            await connection.execute(update(conversations).where(is_it).values(options={**found.options, name: value}))
+            return True
+
+        return await self._writer.change(apply)
+
     def touch(self, conversation_id: str, **changes: Unpack[ConversationChanges]) -> None:
         """Change these facts soon: changes of about a second are joined into one write, and none is lost at the end.
 
@@ -223,7 +238,7 @@ class ConversationRepository:
 
         async def apply(connection: AsyncConnection) -> tuple[bool, list[str]]:
             logs = await event_rows.delete_log(connection, conversation_id)
-            for table in (chat_turns, webhook_positions):
+            for table in (chat_turns, feedback, webhook_positions):
                 await connection.execute(delete(table).where(table.c.conversation_id == conversation_id))
             deleted = await connection.execute(delete(conversations).where(conversations.c.id == conversation_id))
             return deleted.rowcount > 0, logs
@@ -250,19 +265,3 @@ class ConversationRepository:
 
 def _stored(value: Any) -> Any:
     return dict(value) if isinstance(value, Mapping) else value
-
-
-def _page_id(record: ConversationRecord) -> str:
-    position = json.dumps([to_microseconds(record.created_at), record.id])
-    return base64.urlsafe_b64encode(position.encode()).decode("ascii").rstrip("=")
-
-
-def _position(page_id: str) -> tuple[datetime, str]:
-    try:
-        created_at, last = json.loads(base64.urlsafe_b64decode(page_id + "=" * (-len(page_id) % 4)))
-        if not isinstance(created_at, int) or not isinstance(last, str):
-            raise TypeError("wrong types")
-        last.encode()  # a half character is not to reach the database
-        return from_microseconds(created_at), last
-    except (binascii.Error, ValueError, TypeError, OverflowError) as error:
-        raise InvalidPageError("page_id is not valid; use the next_page_id of the page before, or none") from error

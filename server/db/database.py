@@ -16,6 +16,7 @@ from server.db.chat_turns import ChatTurnRepository
 from server.db.conversations import ConversationRepository
 from server.db.engine import DatabaseSettings, Engines, create_engines, create_file, sqlite_url
 from server.db.event_store import SqlEventStore
+from server.db.feedback import FeedbackRepository
 from server.db.idempotency_keys import IdempotencyKeys
 from server.db.instance_lock import InstanceLock, instance_id, prepare_data_dir
 from server.db.log_room import make_room
@@ -53,6 +54,7 @@ class Database:
     settings: SettingsRepository
     chat_turns: ChatTurnRepository
     idempotency_keys: IdempotencyKeys
+    feedback: FeedbackRepository
     webhooks: WebhookRepository
     user_secrets: SecretRepository
     blobs: BlobStore
@@ -105,6 +107,7 @@ async def open_database(data_dir: Path, settings: DatabaseSettings | None = None
             settings=SettingsRepository(engines, writer, box),
             chat_turns=ChatTurnRepository(engines, writer),
             idempotency_keys=IdempotencyKeys(writer),
+            feedback=FeedbackRepository(engines, writer),
             webhooks=WebhookRepository(engines, writer, box),
             user_secrets=SecretRepository(engines, writer, box),
             blobs=blobs,

@@ -192,3 +192,20 @@ webhook_positions = Table(
     PrimaryKeyConstraint("webhook_id", "conversation_id"),
 )
 Index("ix_webhook_positions_conversation_id", webhook_positions.c.conversation_id)
+
+# What users say of conversations. The trajectory that it is about is the log, up to `last_event_id`.
+feedback = Table(
+    "feedback",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("user_id", Text, nullable=False),
+    Column("conversation_id", Text, nullable=False),
+    Column("last_event_id", BigInteger, nullable=False),
+    Column("created_at", UtcMoment, nullable=False),
+    Column("polarity", Text, nullable=False),
+    Column("permissions", Text, nullable=False),
+    Column("email", Text, nullable=False),
+    Column("version", Text, nullable=False),
+)
+Index("ix_feedback_listing", feedback.c.user_id, feedback.c.created_at, feedback.c.id)
+Index("ix_feedback_conversation_id", feedback.c.conversation_id)

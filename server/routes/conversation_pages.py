@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Literal
 
 from agent_core.events.event import utc_now
 from server.auth.identity import Identity
@@ -13,6 +14,20 @@ from server.errors import ReplyError
 
 MAX_PAGE = 100
 
+Trigger = Literal[
+    "resolver",
+    "gui",
+    "suggested_task",
+    "openhands_api",
+    "slack",
+    "microagent_management",
+    "jira",
+    "jira_dc",
+    "linear",
+    "bitbucket",
+]
+"""What a conversation may come from (wire-protocol 6)."""
+
 
 async def conversation_page(
     services: Services,
@@ -21,7 +36,7 @@ async def conversation_page(
     limit: int,
     page_id: str | None,
     selected_repository: str | None,
-    trigger: str | None,
+    trigger: Trigger | None,
 ) -> ConversationPage:
     """At most `limit` of them, newest first, none older than the server's setting.
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, StringConstraints
 
 from agent_core.errors import DrydockError
 from server.conversation_manager.conversation_manager import ConversationStatus
+from server.db.errors import DatabaseError
 from server.dependencies import (
     ConversationId,
     IdentityDependency,
@@ -22,7 +23,7 @@ from server.errors import ReplyError
 from server.git_hosts import Provider
 from server.replies.conversations import ConversationInfo, ConversationList, ConversationReply
 from server.replies.errors import errors
-from server.routes.conversation_pages import MAX_PAGE, conversation_page
+from server.routes.conversation_pages import MAX_PAGE, Trigger, conversation_page
 from server.routes.json_route import JsonRoute
 from server.routes.query import PageId, Repository
 from server.session.conversation_info import conversation_info
@@ -54,7 +55,7 @@ async def list_conversations(
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 20,
     page_id: PageId = None,
     selected_repository: Repository = None,
-    conversation_trigger: Annotated[str | None, Query(max_length=100)] = None,
+    conversation_trigger: Trigger | None = None,
     include_sub_conversations: bool = False,
 ) -> dict[str, Any]:
     """A page of conversations, newest first."""
@@ -79,14 +80,22 @@ async def get_conversation(
     return None if record is None else conversation_info(record, services.manager.live(record.id))
 
 
-@router.patch("/{conversation_id}", responses=errors(404))
+@router.patch("/{conversation_id}", responses=errors(403, 404))
 async def rename_conversation(
     conversation_id: ConversationId, body: TitleChange, services: ServicesDependency, identity: IdentityDependency
 ) -> bool:
     """Give it a title."""
-    record = await find_conversation(services, identity, conversation_id)
-    if record is None or not await services.database.conversations.rename(conversation_id, body.title):
-        raise conversation_not_found(conversation_id)
+    conversations = services.database.conversations
+    record = await conversations.get(conversation_id)
+    if record is not None and record.user_id != identity.user_id:
+        text = "Permission denied: you can only rename your own conversations"
+        raise _refused(403, text, "AUTHORIZATION$PERMISSION_DENIED")
+    try:
+        if record is None or not await conversations.rename(conversation_id, body.title):
+            raise _refused(404, "Conversation not found", "CONVERSATION$NOT_FOUND")
+    except DatabaseError as error:
+        logger.warning("conversation %s could not be renamed: %s", conversation_id, error)
+        raise _refused(500, f"Failed to rename conversation: {error}", "CONVERSATION$UPDATE_ERROR") from error
     await services.manager.announce_title(conversation_id, body.title)
     return True
 
@@ -142,6 +151,10 @@ async def stop_conversation(
         "message": "Conversation stopped successfully" if was_running else "Conversation was not running",
         "conversation_status": before.status.value,
     }
+
+
+def _refused(status: int, message: str, msg_id: str) -> ReplyError:
+    return ReplyError(status, {"status": "error", "message": message, "msg_id": msg_id})
 
 
 def _failed(what: str, conversation_id: str, error: DrydockError) -> ReplyError:

@@ -23,6 +23,7 @@ from agent_core.security.secrets import GivenSecret, StaticSecret
 from agent_core.session.after_close import AfterClose
 from agent_core.session.agent_session import AgentSession
 from agent_core.session.settings import SessionSettings
+from agent_core.skills.skill import Skill
 from agent_core.tools.spec import Tool
 from server.client_tools import declared_tools
 from server.db.conversations import ConversationRecord
@@ -70,6 +71,8 @@ class Agent(Protocol):
 
     @property
     def has_images_inspected(self) -> bool: ...
+
+    async def skills(self) -> list[Skill] | None: ...
 
     async def open(self) -> None: ...
 

@@ -6,6 +6,7 @@ import asyncio
 
 from agent_core.llm.llm import LLM, CallContext
 from agent_core.runtime.tunnels import PortAccess
+from agent_core.skills.skill import Skill
 from server.session.agents import Agent
 from server.session.culler import Activity
 from server.session.recorder import BUSY_STATES
@@ -48,6 +49,10 @@ class SessionFacts:
     def sandbox(self) -> PortAccess | None:
         """The sandbox, once it has come up."""
         return self._agent.sandbox if self._agent is not None and self._agent.is_ready else None
+
+    async def skills(self) -> list[Skill] | None:
+        """The skills that the agent may be told; None while it is not there or starts."""
+        return await self._agent.skills() if self._agent is not None and self._agent.is_ready else None
 
     @property
     def is_ready(self) -> bool:

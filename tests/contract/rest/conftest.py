@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from agent_core.runtime.sandbox import SandboxProvider
 from agent_core.testing.fake_runner import FakeAnswer, FakeCall
 from agent_core.testing.fake_sandbox import FakeProvider
 from server.app import Application, create_app
@@ -103,7 +104,7 @@ MakeServer = Callable[..., Any]
 
 
 @asynccontextmanager
-async def serving(data_dir: Path, provider: FakeProvider | None = None, **values: Any) -> AsyncIterator[Server]:
+async def serving(data_dir: Path, provider: SandboxProvider | None = None, **values: Any) -> AsyncIterator[Server]:
     """A server with these settings."""
     chosen = provider or FakeProvider(handlers={"shell.run": shell, "workspace.facts": facts, "shell.kill": kill})
 
@@ -117,7 +118,7 @@ async def serving(data_dir: Path, provider: FakeProvider | None = None, **values
         app.api.router.lifespan_context(app.api),
         httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:3000", timeout=WAIT_SECONDS) as client,
     ):
-        yield Server(app, client, chosen)
+        yield Server(app, client, chosen)  # type: ignore[arg-type] # tests with another one do not ask for it
 
 
 @pytest.fixture

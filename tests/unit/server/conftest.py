@@ -23,6 +23,7 @@ from agent_core.runtime.connection import SandboxConnection
 from agent_core.security.secrets import GivenSecret, StaticSecret
 from agent_core.session.after_close import AfterClose
 from agent_core.session.settings import SessionSettings
+from agent_core.skills.skill import Skill
 from agent_core.testing.fake_sandbox import FakeProvider
 from agent_core.tools.spec import Tool
 from server.conversation_manager.conversation_manager import ManagerParts
@@ -63,6 +64,9 @@ class FakeAgent:
         if self._factory.open_error is not None:
             raise self._factory.open_error
         self.stream = await EventStream.open(self.conversation_id, self._store)
+
+    async def skills(self) -> list[Skill] | None:
+        return [] if self.is_ready else None
 
     def set_client_tools(self, tools: Sequence[Tool]) -> None:
         self.client_tools = list(tools)

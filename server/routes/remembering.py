@@ -1,0 +1,44 @@
+"""A proposal of how to ask an agent to remember something (wire-protocol 4.3)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel
+
+from agent_core.errors import DrydockError
+from agent_core.events.serialization import from_payload
+from server.dependencies import OwnConversation, ServicesDependency
+from server.errors import ReplyError
+from server.replies.errors import errors
+from server.routes.json_route import JsonRoute
+from server.session.remembering import AROUND, remember_prompt
+
+router = APIRouter(prefix="/api/conversations/{conversation_id}", route_class=JsonRoute)
+
+
+class RememberPrompt(BaseModel):
+    """The proposal."""
+
+    status: Literal["success"] = "success"
+    prompt: str
+
+
+@router.get("/remember-prompt", responses=errors(400))
+async def propose_remembering(
+    record: OwnConversation, services: ServicesDependency, event_id: Annotated[int, Query(ge=0, le=2**53)]
+) -> RememberPrompt:
+    """What to ask for, so that an agent notes in the repository what this event shows; the conversation pays for it."""
+    store = services.database.events
+    if event_id > await store.last_id(record.id):
+        text = f"event_id: the conversation has no event {event_id}; give the id of one"
+        raise ReplyError(400, {"status": "error", "message": text, "detail": text})
+    stored = await store.read(record.id, after=event_id - AROUND - 1, limit=2 * AROUND + 1)
+    try:
+        llm, context = await services.manager.side_model(record.id)
+        events = [from_payload(one.payload, one.id) for one in stored]
+        return RememberPrompt(prompt=await remember_prompt(events, event_id, llm, context))
+    except DrydockError as error:
+        text = f"Failed to propose what to remember: {error}"
+        raise ReplyError(500, {"status": "error", "message": text, "detail": text}) from error

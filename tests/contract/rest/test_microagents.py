@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from agent_core.testing.fake_runner import FakeAnswer, FakeCall
+from agent_core.testing.fake_sandbox import SLOW, FakeProvider
+from tests.contract.rest.conftest import MakeServer, facts, kill, shell
+
+BOATS = """---
+name: boats
+triggers: [boat, ship]
+---
+Boats float."""
+
+
+async def facts_with_skills(call: FakeCall) -> FakeAnswer:
+    files = [
+        {"path": "/workspace/.openhands/microagents/boats.md", "content": BOATS},
+        {"path": "/workspace/.openhands/microagents/repo.md", "content": "Build with make."},
+    ]
+    plain = await facts(call)
+    assert isinstance(plain, dict)
+    return {**plain, "skills": files}
+
+
+async def test_the_skills_of_a_workspace_are_told_before_anything_was_said(make_server: MakeServer) -> None:
+    provider = FakeProvider(handlers={"shell.run": shell, "workspace.facts": facts_with_skills, "shell.kill": kill})
+    async with make_server(provider) as server:
+        conversation_id = await server.create()
+        await server.until_running(conversation_id)
+        response = await server.get(f"/api/conversations/{conversation_id}/microagents")
+        found = {one["name"]: one for one in response.json()["microagents"]}
+        assert found["boats"] == {
+            "name": "boats",
+            "type": "knowledge",
+            "content": "Boats float.",
+            "triggers": ["boat", "ship"],
+            "inputs": [],
+            "tools": [],
+        }
+        repo = next(one for one in found.values() if one["content"] == "Build with make.")
+        assert (repo["type"], repo["triggers"]) == ("repo", [])
+
+
+async def test_while_the_conversation_starts_its_memory_is_not_there_yet(make_server: MakeServer) -> None:
+    async with make_server(FakeProvider(behaviour=SLOW)) as server:
+        conversation_id = await server.create()
+        response = await server.get(f"/api/conversations/{conversation_id}/microagents")
+        assert response.status_code == 404
+        assert response.json() == {"error": "Memory is not yet initialized for this conversation"}
