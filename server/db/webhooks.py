@@ -15,7 +15,7 @@ from server.auth.secrets import SecretBox, SecretUnreadableError
 from server.db.columns import to_microseconds
 from server.db.engine import Engines
 from server.db.errors import TooManyWebhooksError
-from server.db.tables import webhook_positions, webhooks
+from server.db.tables import conversations, webhook_positions, webhooks
 from server.db.writer import Writer
 
 MAX_PER_USER = 20
@@ -147,8 +147,11 @@ class WebhookRepository:
         row = {"webhook_id": webhook_id, "conversation_id": conversation_id}
 
         async def apply(connection: AsyncConnection) -> None:
-            if not (await connection.execute(select(webhooks.c.id).where(webhooks.c.id == webhook_id))).first():
-                return  # it was deleted meanwhile
+            there = select(webhooks.c.id, conversations.c.id).where(
+                webhooks.c.id == webhook_id, conversations.c.id == conversation_id
+            )
+            if (await connection.execute(there)).first() is None:
+                return  # one of them was deleted meanwhile
             same = (webhook_positions.c.webhook_id == webhook_id) & (
                 webhook_positions.c.conversation_id == conversation_id
             )
