@@ -63,6 +63,27 @@ class ConversationCalls(Calls):
             raise NotDrydockError(f"The server made a conversation without an id: {answer!r:.200}")
         return await self.conversation(made)
 
+    async def import_conversation(
+        self, trajectory: Sequence[Mapping[str, Any]], *, title: str | None = None, idempotency_key: str | None = None
+    ) -> Conversation:
+        """Make a stopped conversation of a recorded one, such as `trajectory` returns: shown as it was, not done again.
+
+        Args:
+            trajectory: its events in the protocol's own form, also of a first-generation server.
+            title: by default the beginning of its first message.
+            idempotency_key: with the same key there is one conversation, however often this is called.
+
+        Raises:
+            InvalidError: an event cannot be kept; the message names its place and the field.
+        """
+        body: dict[str, Any] = {"trajectory": list(trajectory)} | ({} if title is None else {"title": title})
+        key = idempotency_key or uuid.uuid4().hex
+        answer = await self._http.json("POST", "/api/conversations/import", body=body, key=key)
+        made = answer.get("conversation_id") if isinstance(answer, dict) else None
+        if not isinstance(made, str):
+            raise NotDrydockError(f"The server made a conversation without an id: {answer!r:.200}")
+        return await self.conversation(made)
+
     async def conversation(self, conversation_id: str) -> Conversation:
         """The facts of a conversation.
 

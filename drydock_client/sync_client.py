@@ -83,6 +83,7 @@ class SyncDrydockClient(Front[DrydockClient]):
             self._thread.end()
 
     create_conversation = blocking(DrydockClient.create_conversation)
+    import_conversation = blocking(DrydockClient.import_conversation)
     conversation = blocking(DrydockClient.conversation)
     conversation_page = blocking(DrydockClient.conversation_page)
     conversations = iterating(DrydockClient.conversations)

@@ -1,4 +1,4 @@
-"""The command line: ``drydock serve``, ``doctor``, ``acp`` and ``version``; options alone mean ``serve``."""
+"""The command line: ``drydock serve`` and the other commands; options alone mean ``serve``."""
 
 from __future__ import annotations
 
@@ -45,6 +45,8 @@ def _run(options: argparse.Namespace) -> int:
         with quick_imports():
             serve_editor: Callable[..., int] = import_module("server.acp.command").acp
         return serve_editor(options.url, options.key_file, os.environ)
+    if options.command in ("import", "export"):
+        return _run_recording(options)
     # Loaded when they are asked for: `version` and `--help` answer at once, and the server is loaded faster than usual.
     with quick_imports():
         load_settings = import_module("server.settings_loading").load_settings
@@ -55,13 +57,44 @@ def _run(options: argparse.Namespace) -> int:
     return command(settings, sys.stdout)
 
 
+def _run_recording(options: argparse.Namespace) -> int:
+    with quick_imports():
+        recordings = import_module("server.recordings")
+    server = (options.url, options.key_file, os.environ)
+    if options.command == "import":
+        took: int = recordings.import_recording(
+            *server, file=options.file, title=options.title, replay=options.replay, out=sys.stdout
+        )
+        return took
+    gave: int = recordings.export_recording(
+        *server, conversation_id=options.conversation, file=options.output, out=sys.stdout
+    )
+    return gave
+
+
+_IMPORT = """
+Make a conversation of a recorded one (a trajectory, as `drydock export` and first-generation servers write them) in a
+running server, and print its id. It is shown as it was, and can go on from there; with --replay what the user and the
+agent did is done again instead.
+"""
+_EXPORT = "Write a conversation of a running server into a file: a trajectory, as first-generation servers export it."
 _ACP = """
 Talk the Agent Client Protocol over standard input and output: an editor starts this. Behind it are conversations of a
 running server (`drydock serve`). docs/doors.md says how to set it up.
 """
 
 
-def _add_acp(command: argparse.ArgumentParser) -> None:
+def _add_recordings(importing: argparse.ArgumentParser, exporting: argparse.ArgumentParser) -> None:
+    importing.add_argument("file", type=Path, help="the JSON file; - for standard input")
+    importing.add_argument("--title", help="title of the conversation (default: from its first message)")
+    importing.add_argument("--replay", action="store_true", help="do again what was recorded")
+    exporting.add_argument("conversation", help="id of the conversation")
+    exporting.add_argument("-o", "--output", type=Path, default=Path("-"), help="the file (default: standard output)")
+    for command in (importing, exporting):
+        _add_server(command)
+
+
+def _add_server(command: argparse.ArgumentParser) -> None:
     command.add_argument("--url", help="the server (default: DRYDOCK_URL, or else http://127.0.0.1:3000)")
     command.add_argument(
         "--key-file", type=Path, help="file with the server's access token (default: the value of DRYDOCK_API_KEY)"
@@ -85,6 +118,10 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument(
             "--config", type=Path, help="TOML file with settings; docs/configuration.md lists them all"
         )
-    _add_acp(commands.add_parser("acp", help="talk to an editor over standard input and output", description=_ACP))
+    _add_server(commands.add_parser("acp", help="talk to an editor over standard input and output", description=_ACP))
+    _add_recordings(
+        commands.add_parser("import", help="make a conversation of a recorded one", description=_IMPORT),
+        commands.add_parser("export", help="write a conversation into a file", description=_EXPORT),
+    )
     commands.add_parser("version", help="print the version")
     return parser

@@ -11,37 +11,24 @@ from pathlib import Path
 
 from acp.connection import Connection
 
-from agent_core.errors import DrydockError
 from drydock_client import DrydockClient
 from server.acp.agent import EditorsAgent
 from server.acp.dispatch import Dispatcher
 from server.acp.editor import Editor
 from server.acp.stdio import Lines, standard_lines
-
-DEFAULT_URL = "http://127.0.0.1:3000"
-URL_VARIABLE = "DRYDOCK_URL"
-KEY_VARIABLES = ("DRYDOCK_API_KEY", "DRYDOCK_TOKEN", "SESSION_API_KEY")
+from server.running_server import client_of
 
 
 def acp(url: str | None, key_file: Path | None, environment: Mapping[str, str]) -> int:
     """Serve one editor until its end of standard input; returns the exit status.
 
-    Args:
-        url: the Drydock server; None for ``DRYDOCK_URL``, or else the address of a server with default settings.
-        key_file: a file with its access token; None for the first of ``DRYDOCK_API_KEY``, ``DRYDOCK_TOKEN`` and
-            ``SESSION_API_KEY``.
-        environment: the process's.
+    The arguments are those of `client_of`.
 
     Raises:
         DrydockError: the options cannot be used.
     """
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="drydock acp: %(levelname)s: %(message)s")
-    address = url or environment.get(URL_VARIABLE) or DEFAULT_URL
-    try:
-        client = DrydockClient(address, _key(key_file, environment))
-    except ValueError as error:
-        raise DrydockError(f"--url: {error}") from error
-    asyncio.run(_main(client))
+    asyncio.run(_main(client_of(url, key_file, environment)))
     return 0
 
 
@@ -66,15 +53,3 @@ async def _main(client: DrydockClient) -> None:
     await asyncio.wait([serving])
     if not serving.cancelled() and (error := serving.exception()) is not None:
         raise error
-
-
-def _key(key_file: Path | None, environment: Mapping[str, str]) -> str | None:
-    if key_file is None:
-        return next((value for name in KEY_VARIABLES if (value := environment.get(name))), None)
-    try:
-        key = key_file.read_text(encoding="utf-8").strip()
-    except (OSError, ValueError) as error:
-        raise DrydockError(f"--key-file: {key_file} cannot be read: {error}") from error
-    if not key:
-        raise DrydockError(f"--key-file: {key_file} is empty; put the server's access token into it")
-    return key

@@ -1,0 +1,47 @@
+"""Commands that talk to a running server: which one, and with which key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from agent_core.errors import DrydockError
+from drydock_client import DrydockClient
+
+DEFAULT_URL = "http://127.0.0.1:3000"
+URL_VARIABLE = "DRYDOCK_URL"
+KEY_VARIABLES = ("DRYDOCK_API_KEY", "DRYDOCK_TOKEN", "SESSION_API_KEY")
+
+
+def client_of(
+    url: str | None, key_file: Path | None, environment: Mapping[str, str], *, timeout: float = 30.0
+) -> DrydockClient:
+    """A client of the server that is meant; it is not open yet.
+
+    Args:
+        url: the server; None for ``DRYDOCK_URL``, or else the address of a server with default settings.
+        key_file: a file with its access token; None for the first of ``DRYDOCK_API_KEY``, ``DRYDOCK_TOKEN`` and
+            ``SESSION_API_KEY``.
+        environment: the process's.
+        timeout: seconds for one call.
+
+    Raises:
+        DrydockError: the options cannot be used.
+    """
+    address = url or environment.get(URL_VARIABLE) or DEFAULT_URL
+    try:
+        return DrydockClient(address, _key(key_file, environment), timeout=timeout)
+    except ValueError as error:
+        raise DrydockError(f"--url: {error}") from error
+
+
+def _key(key_file: Path | None, environment: Mapping[str, str]) -> str | None:
+    if key_file is None:
+        return next((value for name in KEY_VARIABLES if (value := environment.get(name))), None)
+    try:
+        key = key_file.read_text(encoding="utf-8").strip()
+    except (OSError, ValueError) as error:
+        raise DrydockError(f"--key-file: {key_file} cannot be read: {error}") from error
+    if not key:
+        raise DrydockError(f"--key-file: {key_file} is empty; put the server's access token into it")
+    return key
