@@ -15,6 +15,8 @@ from server.db.conversations import ConversationRecord
 from server.db.idempotency_keys import Attempt
 from server.dependencies import IdempotencyKey, IdentityDependency, ServicesDependency, find_conversation
 from server.errors import ReplyError
+from server.replies.conversations import ConversationReply
+from server.replies.errors import errors
 from server.routes.json_route import JsonRoute
 from server.session.imports import import_conversation
 from server.session.settings_merge import choose_model
@@ -51,7 +53,7 @@ _BODY: Final = {
 }
 
 
-@router.post("/import", openapi_extra=_BODY)
+@router.post("/import", response_model=ConversationReply, responses=errors(400, 409), openapi_extra=_BODY)
 async def import_trajectory(
     services: ServicesDependency, identity: IdentityDependency, body: Annotated[Any, Body()], key: IdempotencyKey = None
 ) -> dict[str, Any]:
