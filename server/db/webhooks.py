@@ -147,11 +147,9 @@ class WebhookRepository:
         row = {"webhook_id": webhook_id, "conversation_id": conversation_id}
 
         async def apply(connection: AsyncConnection) -> None:
-            there = select(webhooks.c.id, conversations.c.id).where(
-                webhooks.c.id == webhook_id, conversations.c.id == conversation_id
-            )
-            if (await connection.execute(there)).first() is None:
-                return  # one of them was deleted meanwhile
+            for table, name in ((webhooks, webhook_id), (conversations, conversation_id)):
+                if (await connection.execute(select(table.c.id).where(table.c.id == name))).first() is None:
+                    return  # it was deleted meanwhile
             same = (webhook_positions.c.webhook_id == webhook_id) & (
                 webhook_positions.c.conversation_id == conversation_id
             )
