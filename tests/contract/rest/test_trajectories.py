@@ -242,7 +242,7 @@ UNSTORABLE: list[tuple[Any, str]] = [
     (json.dumps([{**GOOD, "x": 2**60}]), "0.x is an integer beyond 2^53"),
     ("[" + ",".join(["0"] * 1_000_001) + "]", "holds more than 1000000 values"),
     ('[{"source": "user"', "JSON"),
-    ("[NaN]", "JSON"),
+    ("[NaN]", "0 is not a finite number"),
 ]
 
 
