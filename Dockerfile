@@ -34,6 +34,7 @@ RUN python3 -m venv venv \
       --require-hashes --only-binary :all: -r requirements.lock
 COPY pyproject.toml ./
 COPY agent_core agent_core
+COPY drydock_client drydock_client
 COPY server server
 COPY migrations migrations
 COPY runtime_images runtime_images
