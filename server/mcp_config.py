@@ -37,7 +37,7 @@ class HiddenSecretError(DrydockError, ValueError):
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 def _server_url(value: str) -> str:

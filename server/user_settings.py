@@ -26,7 +26,7 @@ Text = Annotated[str, Field(max_length=_MAX_TEXT)]
 class SettingsChange(BaseModel):
     """The body of ``POST /api/settings``: only the fields that it names count, unknown ones are ignored."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="ignore", strict=True)
 
     language: Text | None = None
     agent: Text | None = None

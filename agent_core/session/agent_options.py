@@ -17,7 +17,7 @@ from agent_core.tools.spec import NamesRegex, Tool
 from agent_core.tools.think import ThinkTool
 
 MAX_TOOLS: Final = 100
-MAX_REGEX_CHARS: Final = 1_000
+MAX_NAME_CHARS: Final = 1_000
 MAX_TOGETHER: Final = 64
 _BY_DEFAULT: Final = frozenset({FinishTool.tool_name, ThinkTool.tool_name})
 
@@ -40,7 +40,7 @@ class AgentOptions(Frozen):
         pydantic.ValidationError: a name is not known, or a value cannot be used; it says which and why.
     """
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     enable_cmd: bool | None = None
     enable_think: bool | None = None
@@ -58,11 +58,11 @@ class AgentOptions(Frozen):
     enable_sub_agents: bool | None = None
     cli_mode: bool | None = None
     disabled_microagents: list[str] | None = Field(default=None, max_length=MAX_TOOLS)
-    filter_tools_regex: NamesRegex = Field(default=None, max_length=MAX_REGEX_CHARS)
+    filter_tools_regex: NamesRegex = None
     tool_concurrency_limit: int | None = Field(default=None, ge=1, le=MAX_TOGETHER)
-    draft_editor_model: str | None = Field(default=None, min_length=1, max_length=MAX_REGEX_CHARS)
+    draft_editor_model: str | None = Field(default=None, min_length=1, max_length=MAX_NAME_CHARS)
     preset: str | None = None
-    tools: Annotated[list[Tool] | None, BeforeValidator(_specs), Field(max_length=MAX_TOOLS)] = None
+    tools: Annotated[Annotated[list[Tool], Field(max_length=MAX_TOOLS)] | None, BeforeValidator(_specs)] = None
 
     @field_validator("preset")
     @classmethod

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol, Self
 
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import AfterValidator, ConfigDict, Field, field_validator
 
 from agent_core.events.messages import Frozen, Message
 from agent_core.events.schema import Observation
@@ -43,12 +43,15 @@ def _checked_regex(value: str | None) -> str | None:
     return value
 
 
-NamesRegex = Annotated[str | None, AfterValidator(_checked_regex)]
+MAX_REGEX_CHARS: Final = 1_000
+NamesRegex = Annotated[Annotated[str, Field(max_length=MAX_REGEX_CHARS)] | None, AfterValidator(_checked_regex)]
 """A field with a regular expression for names of tools, or None."""
 
 
 class ToolAnnotations(Frozen):
     """Hints about a tool, with the names and defaults of the Model Context Protocol."""
+
+    model_config = ConfigDict(strict=True)
 
     title: str | None = None
     readOnlyHint: bool = False  # noqa: N815 - the protocol's own spelling

@@ -57,6 +57,8 @@ class ChatMessage(BaseModel):
 class StreamOptions(BaseModel):
     """What a stream is to end with."""
 
+    model_config = ConfigDict(strict=True)
+
     include_usage: bool = False
 
 
@@ -68,13 +70,13 @@ class ChatRequest(BaseModel):
     the conversation to go on with, whatever the history says.
     """
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="ignore", strict=True)
 
-    model: str
+    model: str = Field(json_schema_extra={"enum": [MODEL]})
     messages: list[ChatMessage] = Field(min_length=1, max_length=MAX_MESSAGES)
     stream: bool = False
     stream_options: StreamOptions | None = None
-    n: int | None = None
+    n: int | None = Field(None, json_schema_extra={"enum": [1, None]})
     tools: Any = None
     functions: Any = None
     response_format: Any = None

@@ -51,6 +51,7 @@ _TAGS: Final = {
     "/api/options": "options",
     "/api/": "settings",
     "/api/secrets": "secrets",
+    "/api/webhooks": "webhooks",
     "/": "server",
 }
 """The group of a route, by the longest of these that its path begins with."""
@@ -107,7 +108,7 @@ def _common(operation: dict[str, Any], route: RouteContext) -> Iterator[tuple[in
         yield 422, {}
     if checked_conversation_id in called:
         yield 400, {}
-    if own_conversation in called:
+    if own_conversation in called or "{" in str(route.path):  # a value with a slash is another address
         yield 404, {}
     yield 403, {}
     if "requestBody" in operation:

@@ -23,7 +23,7 @@ router = APIRouter(prefix="/api/conversations/{conversation_id}", route_class=Js
 class RewindWish(BaseModel):
     """The body of ``POST …/rewind``; ``event_id`` null goes before the first event."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     event_id: int | None = Field(ge=0, strict=True)
 
@@ -31,7 +31,7 @@ class RewindWish(BaseModel):
 class ForkWish(BaseModel):
     """The body of ``POST …/fork``; without ``event_id`` the fork has the whole log."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     event_id: int | None = Field(None, ge=0, strict=True)
     reset_metrics: bool = True

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from server.wire.encoding import to_json
 from server.wire.envelope import wire_time
 from server.wire.trimming import is_hidden
+
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+
+
+def _iso(value: object) -> object:
+    """Numbers, also in a text, would be read as seconds since 1970."""
+    if value is not None and not (isinstance(value, str) and _DATE.match(value)):
+        raise ValueError("send a time as ISO 8601 has it, such as 2026-11-01T10:00:00Z")
+    return value
+
+
+Moment = Annotated[datetime, BeforeValidator(_iso), Field(strict=False)]
 
 
 class EventFilter(BaseModel):
@@ -22,13 +35,13 @@ class EventFilter(BaseModel):
         end_date: the latest time, likewise.
     """
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     exclude_hidden: bool = False
     query: str | None = None
     source: Literal["agent", "user", "environment"] | None = None
-    start_date: datetime | None = None
-    end_date: datetime | None = None
+    start_date: Moment | None = None
+    end_date: Moment | None = None
 
     def takes(self, wire: Mapping[str, Any]) -> bool:
         """Whether an event in its public form is among those wanted."""

@@ -50,7 +50,7 @@ BEGINNING = 50
 class NewConversation(BaseModel):
     """The body of ``POST /api/conversations``; unknown keys are refused."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     repository: str | None = Field(None, max_length=500)
     git_provider: Provider | None = None

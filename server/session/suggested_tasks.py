@@ -47,7 +47,7 @@ _LOOK = "Ask the API of {provider} about it; the token for that is in the enviro
 class SuggestedTask(BaseModel):
     """A task card of the client."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     git_provider: Provider
     task_type: Literal[
@@ -76,7 +76,7 @@ class SuggestedTask(BaseModel):
 class CreateMicroagent(BaseModel):
     """The client's wish for a microagent; what it is to be is said in the first message."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     repo: str = Field(min_length=1, max_length=500)
     git_provider: Provider | None = None

@@ -1,0 +1,142 @@
+"""A real server for whoever goes through the OpenAPI document: on a port, with a token, in a thread of its own.
+
+Its sandboxes are in memory, its model answers at once, and its git provider is played on loopback.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import threading
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import requests
+import uvicorn
+
+from agent_core.testing.fake_sandbox import FakeProvider
+from agent_core.testing.model_server import ModelServer
+from agent_core.testing.model_turns import say
+from server.app import create_app
+from server.session.sandboxes import Choice
+from server.settings import Settings
+from tests.contract.openapi.sandboxes import HANDLERS
+from tests.contract.rest.played.github import PlayedGitHub
+from tests.contract.rest.played.world import TOKEN as GIT_TOKEN
+
+TOKEN = "token-0123456789abcdef"
+LIMIT = 30.0
+CONVERSATION = "prepared"
+"""The id of a conversation that is there, and runs."""
+SECRET = "PREPARED"
+"""The name of a secret that is there."""
+REPOSITORY = "ann/boat"
+"""A repository that the git provider has."""
+
+
+class Served:
+    """The running server, asked without much ado."""
+
+    def __init__(self, url: str, git_host: str) -> None:
+        self.url = url
+        self.git_host = git_host
+        self._prepared = ""
+        self.session = requests.Session()
+        self.session.headers["X-Session-API-Key"] = TOKEN
+
+    def ask(self, method: str, path: str, *statuses: int, **options: Any) -> Any:
+        """The answer's JSON; its status is one of these (200 if none is given)."""
+        response = self.session.request(method, self.url + path, timeout=LIMIT, **options)
+        assert response.status_code in (statuses or (200,)), f"{method} {path}: {response.status_code} {response.text}"
+        return response.json()
+
+    def prepare_once(self, name: str) -> None:
+        """The same, the first time for each name in a row."""
+        if name != self._prepared:
+            self._prepared = name
+            self.prepare()
+
+    def prepare(self) -> None:
+        """Settings, a token of the git provider and a running conversation are there, whatever went on before."""
+        settings = {"llm_model": None, "mcp_config": {}, "confirmation_mode": False, "agent_options": None}
+        self.ask("POST", "/api/settings", json=settings)
+        self.ask("POST", "/api/unset-provider-tokens")
+        tokens = {"github": {"token": GIT_TOKEN, "host": self.git_host}}
+        self.ask("POST", "/api/add-git-providers", json={"provider_tokens": tokens})
+        self.ask("POST", "/api/secrets", 201, 400, json={"name": SECRET, "value": "the tide is out"})
+        if self.ask("GET", f"/api/conversations/{CONVERSATION}") is None:
+            self.ask("POST", "/api/conversations", json={"conversation_id": CONVERSATION})
+        self.ask("POST", f"/api/conversations/{CONVERSATION}/start", json={})
+        for _ in range(int(LIMIT / 0.02)):
+            if self.ask("GET", f"/api/conversations/{CONVERSATION}/files", 200, 404).get("entries"):
+                return
+            threading.Event().wait(0.02)
+        raise AssertionError("the conversation does not run")
+
+
+@contextlib.contextmanager
+def serving(folder: Path) -> Iterator[Served]:
+    """The server with its data in this folder."""
+    found: list[Served | BaseException] = []
+    is_ready = threading.Event()
+    loop = asyncio.new_event_loop()
+    end = asyncio.Event()
+
+    async def serve() -> None:
+        try:
+            async with _server(folder) as served:
+                found.append(served)
+                is_ready.set()
+                await end.wait()
+        except BaseException as error:
+            found.append(error)
+            raise
+        finally:
+            is_ready.set()
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),), name="served")
+    thread.start()
+    try:
+        assert is_ready.wait(LIMIT)
+        served = found[0]
+        if isinstance(served, BaseException):
+            raise served
+        with served.session:
+            yield served
+    finally:
+        loop.call_soon_threadsafe(end.set)
+        thread.join(LIMIT)
+        loop.close()
+
+
+@contextlib.asynccontextmanager
+async def _server(folder: Path) -> AsyncIterator[Served]:
+    provider = FakeProvider(handlers=HANDLERS)
+
+    async def choose() -> Choice:
+        return Choice(provider, "fake sandboxes for tests")
+
+    async with ModelServer(lambda request: say("Hello.")) as model, PlayedGitHub() as git:
+        values = {"llm_model": "openai/scripted", "llm_base_url": model.url, "llm_api_key": "sk-x", "token": TOKEN}
+        values |= {
+            "requests_per_second": 0,
+            "generate_titles": False,
+            "allow_set_conversation_id": True,
+            "max_concurrent_conversations": 10_000,
+        }
+        settings = Settings.model_validate({"data_dir": folder, **values})
+        app = create_app(settings, choose=choose)
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            config = uvicorn.Config(app, log_level="critical", lifespan="on", ws="none", timeout_graceful_shutdown=2)
+            server = uvicorn.Server(config)
+            running = asyncio.create_task(server.serve(sockets=[listener]))
+            try:
+                async with asyncio.timeout(LIMIT):
+                    while not server.started:  # noqa: ASYNC110 - it signals nothing
+                        await asyncio.sleep(0.005)
+                yield Served(f"http://127.0.0.1:{listener.getsockname()[1]}", git.host)
+            finally:
+                server.should_exit = True
+                await running
