@@ -60,7 +60,12 @@ class Served:
 
     def prepare(self) -> None:
         """Settings, a token of the git provider and a running conversation are there, whatever went on before."""
-        settings = {"llm_model": None, "mcp_config": {}, "confirmation_mode": False, "agent_options": None}
+        settings: dict[str, Any] = {
+            "llm_model": None,
+            "mcp_config": {},
+            "confirmation_mode": False,
+            "agent_options": None,
+        }
         self.ask("POST", "/api/settings", json=settings)
         self.ask("POST", "/api/unset-provider-tokens")
         tokens = {"github": {"token": GIT_TOKEN, "host": self.git_host}}
@@ -113,14 +118,20 @@ def serving(folder: Path) -> Iterator[Served]:
 
 @contextlib.asynccontextmanager
 async def _server(folder: Path) -> AsyncIterator[Served]:
-    provider = FakeProvider(handlers=HANDLERS)
+    provider = FakeProvider(handlers=dict(HANDLERS))
 
     async def choose() -> Choice:
         return Choice(provider, "fake sandboxes for tests")
 
     async with ModelServer(lambda request: say("Hello.")) as model, PlayedGitHub() as git:
-        values = {"llm_model": "openai/scripted", "llm_base_url": model.url, "llm_api_key": "sk-x", "token": TOKEN}
+        values: dict[str, Any] = {
+            "llm_model": "openai/scripted",
+            "llm_base_url": model.url,
+            "llm_api_key": "sk-x",
+            "token": TOKEN,
+        }
         values |= {
+            "token": TOKEN,
             "requests_per_second": 0,
             "generate_titles": False,
             "allow_set_conversation_id": True,
