@@ -43,9 +43,11 @@ from acp.schema import (
 from agent_core.version import VERSION
 from drydock_client import DrydockClient, NotFoundError
 from server.acp.commands import COMMANDS, Commands
+from server.acp.copies import Copies
 from server.acp.dispatch import NOT_FOUND, Method, invalid
 from server.acp.editor import Editor
 from server.acp.editor_files import EditorFiles, instructions_for, tools_for
+from server.acp.folders import Folders
 from server.acp.mcp_servers import mcp_config
 from server.acp.permissions import ASK, MODES, Permissions
 from server.acp.prompts import message_from
@@ -186,7 +188,7 @@ class EditorsAgent:
     async def _prompt(self, wish: PromptRequest) -> PromptResponse:
         session = self._open(wish.session_id)
         message = message_from(wish.prompt)
-        if await Commands(self._client, self._editor, session.id, session.home).run(message.text):
+        if await session.commands.run(message.text):
             return PromptResponse(stop_reason="end_turn")
         return PromptResponse(stop_reason=await session.prompt(message))
 
@@ -202,7 +204,7 @@ class EditorsAgent:
             )
         return session
 
-    async def _known(self, session_id: str, folders: Sequence[str]) -> Session:
+    async def _known(self, session_id: str, folders: Folders) -> Session:
         """A session of a conversation that exists, opened anew."""
         try:
             await self._client.conversation(session_id)
@@ -213,13 +215,20 @@ class EditorsAgent:
         self._room()
         return self._session(session_id, folders)
 
-    def _session(self, session_id: str, folders: Sequence[str]) -> Session:
+    def _session(self, session_id: str, folders: Folders) -> Session:
         async def changed(mode: str) -> None:
             await self._editor.show(session_id, update_current_mode(mode))
 
         permissions = Permissions(session_id, self._client, self._editor, changed)
-        files = EditorFiles(self._editor, session_id, folders)
-        return Session(session_id, self._client, self._editor, permissions, files)
+        copies = Copies(self._client, self._editor, session_id, folders)
+        return Session(
+            session_id,
+            self._client,
+            self._editor,
+            permissions=permissions,
+            files=EditorFiles(self._editor, session_id, folders, copies),
+            commands=Commands(self._client, self._editor, session_id, copies),
+        )
 
     def _begin(self, session: Session) -> None:
         """Follow it, from behind the answer to the request."""
@@ -236,8 +245,8 @@ class EditorsAgent:
             raise RequestError(-32600, f"{MAX_SESSIONS} sessions are open; close one (session/close) first")
 
 
-def _folders(cwd: str, more: Sequence[str] | None) -> list[str]:
+def _folders(cwd: str, more: Sequence[str] | None) -> Folders:
     for field, folder in (("cwd", cwd), *(("additionalDirectories", one) for one in more or ())):
         if not os.path.isabs(folder) or "\0" in folder:
             raise invalid(field, f"{folder[:200]!r} is no absolute path; give one, such as /home/me/project")
-    return [cwd, *(more or ())]
+    return Folders([cwd, *(more or ())])

@@ -10,7 +10,9 @@ from acp.exceptions import RequestError
 from acp.schema import AvailableCommand, AvailableCommandInput, SessionInfoUpdate, UnstructuredCommandInput
 
 from drydock_client import ClientError, DrydockClient
+from server.acp.copies import Copies, CopyError
 from server.acp.editor import Editor
+from server.acp.folders import OutsideError
 from server.acp.prompts import fenced
 
 
@@ -23,18 +25,19 @@ COMMANDS: Final = [
     _command("changes", "Show which files of repositories in the agent's sandbox have changed."),
     _command("diff", "Show a changed file of the agent's sandbox.", "path of the file"),
     _command("fetch", "Copy a text file of the agent's sandbox into your folder.", "path of the file"),
+    _command("send", "Copy a file or folder of yours into the agent's sandbox.", "its path, or . for all"),
     _command("title", "Give this conversation another title.", "the title"),
 ]
 
 
 class Commands:
-    """Those of one session; `home` is the editor's folder."""
+    """Those of one session."""
 
-    def __init__(self, client: DrydockClient, editor: Editor, session_id: str, home: str) -> None:
+    def __init__(self, client: DrydockClient, editor: Editor, session_id: str, copies: Copies) -> None:
         self._client = client
         self._editor = editor
         self._session_id = session_id
-        self._home = home
+        self._copies = copies
 
     async def run(self, text: str) -> bool:
         """Carry out the command in this message and say what came of it; False where it is none.
@@ -51,7 +54,7 @@ class Commands:
         else:
             try:
                 answer = await self._answer(known.name, argument.strip())
-            except (ClientError, RequestError) as error:
+            except (ClientError, RequestError, CopyError, OutsideError) as error:
                 answer = f"{name} failed: {error}"
         await self._editor.show(self._session_id, update_agent_message_text(answer))
         return True
@@ -65,20 +68,11 @@ class Commands:
                 diff = await self._client.git.diff(self._session_id, argument)
                 return f"Before:\n{fenced(diff.original)}\nNow:\n{fenced(diff.modified)}"
             case "fetch":
-                return await self._fetched(argument)
+                return await self._copies.hand_over(argument, os.path.basename(argument))
+            case "send":
+                return await self._copies.bring(argument)
             case _:
                 await self._client.rename(self._session_id, argument)
                 renamed = SessionInfoUpdate(session_update="session_info_update", title=argument)
                 await self._editor.show(self._session_id, renamed)
                 return f"The title is now “{argument}”."
-
-    async def _fetched(self, path: str) -> str:
-        if not self._editor.writes_files:
-            return "The editor takes no files from its agents."
-        try:
-            text = (await self._client.files.download(self._session_id, path)).decode()
-        except UnicodeDecodeError:
-            return f"{path} is no text, which is all that an editor takes."
-        target = os.path.join(self._home, os.path.basename(path))
-        await self._editor.write_file(self._session_id, target, text)
-        return f"{path} was copied to {target}."

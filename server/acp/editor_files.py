@@ -2,94 +2,87 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-from collections.abc import Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from collections.abc import Mapping
 from typing import Any, Final
 
 from acp.exceptions import RequestError
 
-from drydock_client import ToolCall
+from drydock_client import ClientError, ToolCall
+from server.acp.copies import Copies, CopyError
 from server.acp.editor import Editor
+from server.acp.folders import Folders, OutsideError
 
 MAX_CHARS: Final = 60_000
 MAX_ENTRIES: Final = 1_000
 _SECONDS: Final = 120.0
 _PATH: Final = {"type": "string", "description": "an absolute path, or one below the user's folder"}
-_HIDDEN: Final = frozenset({".git", "node_modules", "__pycache__", ".venv"})
 
 READ, WRITE, LIST = "editor_read_file", "editor_write_file", "editor_list_files"
-
-
-class RefusedCallError(Exception):
-    """The call cannot be carried out; the message is for the model."""
+COPY_IN, COPY_OUT = "editor_copy_in", "editor_copy_out"
 
 
 class EditorFiles:
-    """Carries out the calls of one session. `folders` are the user's: nothing outside of them is read or written."""
+    """Carries out the calls of one session."""
 
-    def __init__(self, editor: Editor, session_id: str, folders: Sequence[str]) -> None:
+    def __init__(self, editor: Editor, session_id: str, folders: Folders, copies: Copies) -> None:
         self._editor = editor
         self._session_id = session_id
-        self._folders = [os.path.realpath(folder) for folder in folders]
-        self.home = folders[0]
+        self._folders = folders
+        self._copies = copies
 
     async def answer(self, call: ToolCall) -> tuple[str, bool]:
-        """What to tell the model, and whether it is an error."""
+        """What to tell the model, and whether it is an error.
+
+        Raises:
+            ConnectionError: the editor has gone.
+        """
         try:
-            match call.name:
-                case "editor_read_file":
-                    return await self._read(call.arguments), False
-                case "editor_write_file":
-                    return await self._write(call.arguments), False
-                case "editor_list_files":
-                    return await asyncio.to_thread(self._list, call.arguments), False
-        except RefusedCallError as error:
+            return await self._done(call.name, call.arguments), False
+        except (OutsideError, CopyError, ClientError) as error:
             return str(error), True
         except RequestError as error:
             return f"The editor refused: {error}", True
-        return f"{call.name}: the editor has no such tool", True
+
+    async def _done(self, name: str, given: Mapping[str, Any]) -> str:
+        match name:
+            case "editor_list_files":
+                return await self._listed(given)
+            case "editor_read_file":
+                return await self._read(given)
+            case "editor_write_file":
+                return await self._written(given)
+            case "editor_copy_in":
+                return await self._copies.bring(str(given.get("path") or "."))
+            case "editor_copy_out":
+                source = str(given.get("path") or "")
+                return await self._copies.hand_over(source, str(given.get("to") or ""))
+        raise CopyError(f"{name}: the editor has no such tool")
 
     async def _read(self, given: Mapping[str, Any]) -> str:
         if not self._editor.reads_files:
-            raise RefusedCallError("The editor does not give out its files; ask the user to paste what you need.")
-        path = self._path(given)
+            raise CopyError("The editor does not give out its files; ask the user to paste what you need.")
+        path = self._folders.path(given.get("path"))
         text = await self._editor.read_file(self._session_id, path, given.get("line"), given.get("limit"))
         if len(text) <= MAX_CHARS:
             return text
         return f"{text[:MAX_CHARS]}\n[Cut after {MAX_CHARS} characters: name `line` and `limit` to read the rest.]"
 
-    async def _write(self, given: Mapping[str, Any]) -> str:
+    async def _written(self, given: Mapping[str, Any]) -> str:
         if not self._editor.writes_files:
-            raise RefusedCallError("The editor takes no changes of its files; show the user what to change.")
-        path, content = self._path(given), given.get("content")
+            raise CopyError("The editor takes no changes of its files; show the user what to change.")
+        path, content = self._folders.path(given.get("path")), given.get("content")
         if not isinstance(content, str):
-            raise RefusedCallError("content: is missing; give the whole text of the file")
+            raise CopyError("content: is missing; give the whole text of the file")
         await self._editor.write_file(self._session_id, path, content)
         return f"{path} was written."
 
-    def _list(self, given: Mapping[str, Any]) -> str:
-        folder = Path(self._path({"path": given.get("path") or self.home}))
-        if not folder.is_dir():
-            raise RefusedCallError(f"path: {folder} is no folder")
-        found: list[str] = []
-        for where, folders, files in os.walk(folder):
-            folders[:] = sorted(name for name in folders if name not in _HIDDEN)
-            found.extend(str(PurePosixPath(where, name).relative_to(folder)) for name in sorted(files))
-            if len(found) > MAX_ENTRIES:
-                return "\n".join([*found[:MAX_ENTRIES], "[There are more: list a folder below this one.]"])
-        return "\n".join(found) or "[no files]"
-
-    def _path(self, given: Mapping[str, Any]) -> str:
-        path = given.get("path")
-        if not isinstance(path, str) or not path or "\0" in path:
-            raise RefusedCallError("path: is missing; name a file of the user's folder")
-        whole = os.path.normpath(os.path.join(self.home, path))
-        real = os.path.realpath(whole)
-        if not any(real == folder or real.startswith(folder.rstrip("/") + "/") for folder in self._folders):
-            raise RefusedCallError(f"path: {whole} is outside of the user's folder {self.home}; stay below it")
-        return whole
+    async def _listed(self, given: Mapping[str, Any]) -> str:
+        folder = self._folders.path(given.get("path") or ".")
+        files, is_cut = await self._folders.files(folder)
+        shown = [name.removeprefix(folder).lstrip("/") for name in files[:MAX_ENTRIES]]
+        if is_cut or len(files) > len(shown):
+            shown.append("[There are more: list a folder below this one.]")
+        return "\n".join(shown) or "[no files]"
 
 
 def tools_for(editor: Editor) -> list[dict[str, Any]]:
@@ -108,22 +101,35 @@ def tools_for(editor: Editor) -> list[dict[str, Any]]:
                 reads=True,
             ),
         ]
+        described = (
+            "Copy a file or a folder of the user's into your workspace, as it is saved, without what git ignores. It "
+            "arrives under the name of the user's folder."
+        )
+        tools.append(_tool(COPY_IN, described, {"path": _PATH}, ["path"], reads=True))
     if editor.writes_files:
         text = {"content": {"type": "string", "description": "the whole new text of the file"}}
         described = "Write a text file of the user's folder through their editor: it is made, or replaced as a whole."
         tools.append(_tool(WRITE, described, {"path": _PATH, **text}, ["path", "content"], reads=False))
+        source = {"path": {"type": "string", "description": "a text file of your workspace"}}
+        described = (
+            "Hand a text file of your workspace over to the user: their editor makes or replaces a file with it."
+        )
+        tools.append(_tool(COPY_OUT, described, {**source, "to": _PATH}, ["path", "to"], reads=False))
     return tools
 
 
-def instructions_for(editor: Editor, folders: Sequence[str]) -> str:
+def instructions_for(editor: Editor, folders: Folders) -> str:
     """What the agent is told of where it is."""
-    named = ", ".join(folders)
-    told = [f"The user talks to you from their editor, in which the folder {named} of their machine is open."]
+    told = [f"The user talks to you from their editor, in which the folder {folders.home} of their machine is open."]
     told.append("Your terminal and your other tools work in a sandbox of your own, which does not have that folder.")
     if editor.reads_files:
-        told.append(f"Look at the user's files with {LIST} and {READ}; copy what you want to run into your workspace.")
+        told.append(
+            f"Look at it with {LIST} and {READ}; {COPY_IN} copies what you want to run or change into your workspace."
+        )
     if editor.writes_files:
-        told.append(f"What the user shall have of your work you hand over with {WRITE}.")
+        told.append(
+            f"The user has of your work what you hand over: {COPY_OUT} for a file of your workspace, or {WRITE}."
+        )
     return " ".join(told)
 
 

@@ -11,6 +11,7 @@ from acp.exceptions import RequestError
 from acp.schema import StopReason
 
 from drydock_client import Action, AgentState, ClientError, DrydockClient, Event, Live, State, ToolCall
+from server.acp.commands import Commands
 from server.acp.dispatch import from_server
 from server.acp.editor import Editor
 from server.acp.editor_files import EditorFiles
@@ -32,17 +33,22 @@ class Session:
     Args:
         permissions: asks the editor's user, where the agent waits for that.
         files: carries out the agent's calls for the editor's files.
-
-    Attributes:
-        home: the editor's folder.
+        commands: carries out what the user types for that.
     """
 
     def __init__(
-        self, session_id: str, client: DrydockClient, editor: Editor, permissions: Permissions, files: EditorFiles
+        self,
+        session_id: str,
+        client: DrydockClient,
+        editor: Editor,
+        *,
+        permissions: Permissions,
+        files: EditorFiles,
+        commands: Commands,
     ) -> None:
         self.id = session_id
         self.permissions = permissions
-        self.home = files.home
+        self.commands = commands
         self._client = client
         self._editor = editor
         self._files = files

@@ -53,6 +53,8 @@ _KINDS_BY_NAME: Final[Mapping[str, ToolKind]] = {
     "editor_list_files": "search",
     "editor_read_file": "read",
     "editor_write_file": "edit",
+    "editor_copy_in": "read",
+    "editor_copy_out": "edit",
     "fetch": "fetch",
 }
 _OF_THE_PROTOCOL: Final = frozenset({"thought", "security_risk", "confirmation_state", "hidden", "impl_source"})
