@@ -103,9 +103,23 @@ class Journal:
         known = [key for key in keys if self._answers.get(key) is not None]
         for key in known:
             self._drop(key)
-        if known:
+        if known and self._held:
             self._append(b'{"f":%s}\n' % _encode(known))
+        elif known:
+            self._forget_contents()
         return len(known)
+
+    def _forget_contents(self) -> None:
+        """Leave no answer in the file, since none is needed any more: it may hold what its user wants to see gone."""
+        if self._answers or self._descriptor < 0:
+            self._rewrite()  # whole or not at all: what was begun must not be taken for unknown
+            return
+        try:
+            os.ftruncate(self._descriptor, 0)
+            self._written = 0
+        except OSError as error:
+            self._note(error)
+            self.close()
 
     def _apply(self, line: bytes) -> None:
         try:

@@ -8,6 +8,7 @@ import type {
   ConversationStatus,
   DrydockInfo,
   EventPage,
+  SecretName,
   ServerConfig,
   Settings,
   SettingsChange,
@@ -124,6 +125,22 @@ export class Api {
       Object.entries(stored ?? {}).filter(([name, value]) => value !== null && !READ_ONLY_SETTINGS.includes(name)),
     );
     await this.#request("POST", "/api/settings", { ...kept, ...change });
+  }
+
+  /** The user's own secrets, without their values. */
+  async secrets(): Promise<readonly SecretName[]> {
+    const fields = asFields(await this.#request("GET", "/api/secrets"));
+    return listField(fields, "custom_secrets")
+      .map(asFields)
+      .map((secret) => ({ name: stringField(secret, "name"), description: stringField(secret, "description") }));
+  }
+
+  async createSecret(secret: SecretName & { readonly value: string }): Promise<void> {
+    await this.#request("POST", "/api/secrets", secret);
+  }
+
+  async deleteSecret(name: string): Promise<void> {
+    await this.#request("DELETE", `/api/secrets/${encodeURIComponent(name)}`);
   }
 
   async conversations(limit: number, pageId: string | null): Promise<ConversationPage> {

@@ -66,6 +66,12 @@ export interface Settings {
   readonly [other: string]: unknown;
 }
 
+/** What is shown of a secret. */
+export interface SecretName {
+  readonly name: string;
+  readonly description: string;
+}
+
 export interface SettingsChange {
   readonly llm_model?: string;
   readonly llm_api_key?: string;

@@ -118,6 +118,26 @@ def test_the_number_of_entries_is_bounded(tmp_path: Path) -> None:
     journal.close()
 
 
+def test_once_every_answer_is_safe_elsewhere_nothing_of_them_is_on_disk(tmp_path: Path) -> None:
+    journal = opened(tmp_path)
+    for key in ("a", "b"):
+        journal.begin(key)
+        journal.finish(key, done(f"a secret of {key}"))
+    journal.acknowledge(["a"])
+    assert b"a secret of b" in (tmp_path / "journal").read_bytes()
+    journal.begin("running")
+    journal.acknowledge(["b"])
+    assert (tmp_path / "journal").read_bytes() == b'{"k":"running"}\n'
+    journal.finish("running", done("a secret"))
+    assert opened(tmp_path).answer("running") == done("a secret")
+    journal = opened(tmp_path)
+    journal.acknowledge(["running"])
+    assert (tmp_path / "journal").read_bytes() == b""
+    journal.begin("next")
+    journal.finish("next", done("x"))
+    assert opened(tmp_path).answer("next") == done("x")
+
+
 def test_the_file_does_not_grow_with_what_was_acknowledged(tmp_path: Path) -> None:
     journal = opened(tmp_path)
     for n in range(3000):

@@ -1,34 +1,12 @@
 import { useId, useState } from "react";
-import type { ReactNode } from "react";
 import { useServices } from "../../app/services";
 import { errorText } from "../../net/http";
 import { DEMO_MODEL } from "../../protocol/rest";
 import type { Settings } from "../../protocol/rest";
 import { useReadable } from "../../state/store";
+import { Field } from "./Field";
 import { check, toChange, toText } from "./form";
 import type { FieldErrors, SettingsText } from "./form";
-
-interface FieldProps {
-  readonly label: string;
-  readonly help?: ReactNode;
-  readonly error?: string | undefined;
-  readonly children: (ids: { readonly id: string; readonly describedBy: string }) => ReactNode;
-}
-
-function Field({ label, help, error, children }: FieldProps) {
-  const id = useId();
-  return (
-    <div className={error === undefined ? "field" : "field wrong"}>
-      <label className="field-label" htmlFor={id}>
-        {label}
-      </label>
-      {children({ id, describedBy: `${id}-help` })}
-      <p className="field-help" id={`${id}-help`}>
-        {error ?? help}
-      </p>
-    </div>
-  );
-}
 
 interface SettingsFormProps {
   readonly stored: Settings | null;
