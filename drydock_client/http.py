@@ -25,7 +25,7 @@ DELAYS: Final = (0.1, 0.4, 1.0)
 MAX_RETRY_AFTER: Final = 10.0
 TRY_AGAIN: Final = frozenset({429, 502, 503, 504})
 """Answers after which the same request may do better; of these only 429 says that nothing was done."""
-ADDRESS_FIX: Final = "Check that the server runs, and give the address that it prints when it starts as base_url."
+ADDRESS_FIX: Final = "Check that the server runs, and give the address that it prints when it starts."
 
 Query = Mapping[str, str | int | bool | None]
 
