@@ -29,9 +29,9 @@ LIMIT = 20.0
 Frame = dict[str, Any]
 
 
-async def until(condition: Callable[[], object]) -> None:
+async def until(condition: Callable[[], object], *, seconds: float = LIMIT) -> None:
     """Wait until `condition` holds."""
-    async with asyncio.timeout(LIMIT):
+    async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110 - any condition, of objects that signal nothing
             await asyncio.sleep(0.005)
 
