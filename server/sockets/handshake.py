@@ -11,6 +11,7 @@ from urllib.parse import parse_qs
 from server.auth.identity import Authenticator, Identity
 from server.git_hosts import PROVIDERS
 from server.sockets.ports import JoinRefusedError
+from server.wire.json_data import MAX_INTEGER
 
 ABSENT: Final = frozenset({"", "null", "undefined"})
 """What browser clients send for a key that they do not have (wire-protocol 1.2)."""
@@ -59,7 +60,7 @@ def _first(query: Mapping[str, list[str]], name: str) -> str:
 
 
 def _latest_event_id(text: str) -> int:
-    return max(int(text), -1) if _INTEGER.fullmatch(text.strip()) else -1
+    return min(max(int(text), -1), MAX_INTEGER) if _INTEGER.fullmatch(text.strip()) else -1
 
 
 def _replay_limit(text: str) -> int | None:
