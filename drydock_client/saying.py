@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from drydock_client.calls import Calls, conversation_path
+from drydock_client.errors import NotDrydockError
 from drydock_client.results import Sent
 
 EVENT_ID_HEADER: Final = "X-Event-Id"
@@ -78,6 +79,24 @@ class SayingCalls(Calls):
         if accept:
             return await self._change_state(conversation_id, "user_confirmed", remember=remember)
         return await self._change_state(conversation_id, "user_rejected")
+
+    async def client_tools(self, conversation_id: str) -> list[dict[str, Any]]:
+        """The tools that clients of the conversation carry out (`ToolCall`), as they were declared."""
+        answer = await self._http.json("GET", conversation_path(conversation_id, "client-tools"))
+        found = answer.get("client_tools") if isinstance(answer, dict) else None
+        if not isinstance(found, list):
+            raise NotDrydockError(f"A list of tools has another form than it should: {answer!r:.200}")
+        return found
+
+    async def declare_client_tools(self, conversation_id: str, tools: Sequence[Mapping[str, Any]]) -> None:
+        """Declare these in place of all that were: each has a ``name``, a ``description`` and ``parameters``.
+
+        Raises:
+            InvalidError: one of them cannot be used; `field` says which.
+            ConflictError: another tool of the agent has that name.
+        """
+        body = {"client_tools": [dict(tool) for tool in tools]}
+        await self._http.json("PUT", conversation_path(conversation_id, "client-tools"), body=body)
 
     async def _change_state(self, conversation_id: str, state: str, *, remember: bool = False) -> Sent:
         args = {"agent_state": state, **({"remember": True} if remember else {})}

@@ -96,6 +96,8 @@ class SyncDrydockClient(Front[DrydockClient]):
     pause = blocking(DrydockClient.pause)
     resume = blocking(DrydockClient.resume)
     confirm = blocking(DrydockClient.confirm)
+    client_tools = blocking(DrydockClient.client_tools)
+    declare_client_tools = blocking(DrydockClient.declare_client_tools)
     event_page = blocking(DrydockClient.event_page)
     events = iterating(DrydockClient.events)
     trajectory = blocking(DrydockClient.trajectory)

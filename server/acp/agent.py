@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -31,6 +32,7 @@ from acp.schema import (
     PromptResponse,
     ResumeSessionRequest,
     ResumeSessionResponse,
+    SessionAdditionalDirectoriesCapabilities,
     SessionCapabilities,
     SessionCloseCapabilities,
     SessionDeleteCapabilities,
@@ -41,7 +43,7 @@ from acp.schema import (
 )
 
 from agent_core.version import VERSION
-from drydock_client import DrydockClient, NotFoundError
+from drydock_client import DrydockClient, NotFoundError, RefusedError
 from server.acp.commands import COMMANDS, Commands
 from server.acp.copies import Copies
 from server.acp.dispatch import NOT_FOUND, Method, invalid
@@ -52,6 +54,8 @@ from server.acp.mcp_servers import mcp_config
 from server.acp.permissions import ASK, MODES, Permissions
 from server.acp.prompts import message_from
 from server.acp.session import Session
+
+logger = logging.getLogger(__name__)
 
 KEY_METHOD: Final = "drydock-key"
 PAGE: Final = 50
@@ -107,6 +111,7 @@ class EditorsAgent:
                     resume=SessionResumeCapabilities(),
                     close=SessionCloseCapabilities(),
                     delete=SessionDeleteCapabilities(),
+                    additional_directories=SessionAdditionalDirectoriesCapabilities(),
                 ),
             ),
             auth_methods=[
@@ -210,10 +215,22 @@ class EditorsAgent:
             await self._client.conversation(session_id)
         except NotFoundError as error:
             raise RequestError(NOT_FOUND, f"sessionId: {error}; session/list names those that there are") from error
+        await self._declare_tools(session_id)
         if (open_one := self._sessions.pop(session_id, None)) is not None:
             await open_one.aclose()
         self._room()
         return self._session(session_id, folders)
+
+    async def _declare_tools(self, session_id: str) -> None:
+        """Let the agent have the editor's tools in a conversation that was begun elsewhere as well."""
+        wanted = {tool["name"]: tool for tool in tools_for(self._editor)}
+        there = await self._client.client_tools(session_id)
+        if wanted and not wanted.keys() <= {tool.get("name") for tool in there}:
+            others = [tool for tool in there if tool.get("name") not in wanted]
+            try:
+                await self._client.declare_client_tools(session_id, [*others, *wanted.values()])
+            except RefusedError as error:
+                logger.warning("the editor's files are no tools in conversation %s: %s", session_id, error)
 
     def _session(self, session_id: str, folders: Folders) -> Session:
         async def changed(mode: str) -> None:

@@ -121,7 +121,9 @@ def tools_for(editor: Editor) -> list[dict[str, Any]]:
 def instructions_for(editor: Editor, folders: Folders) -> str:
     """What the agent is told of where it is."""
     told = [f"The user talks to you from their editor, in which the folder {folders.home} of their machine is open."]
-    told.append("Your terminal and your other tools work in a sandbox of your own, which does not have that folder.")
+    if folders.others:
+        told.append(f"So are {', '.join(folders.others)}.")
+    told.append("Your terminal and your other tools work in a sandbox of your own, which does not have any of that.")
     if editor.reads_files:
         told.append(
             f"Look at it with {LIST} and {READ}; {COPY_IN} copies what you want to run or change into your workspace."

@@ -27,7 +27,7 @@ class Folders:
     """The open folders; the first is where relative paths begin."""
 
     def __init__(self, folders: Sequence[str]) -> None:
-        self.home = folders[0]
+        self.home, *self.others = folders
         self._real = [os.path.realpath(folder) for folder in folders]
 
     def path(self, given: object) -> str:

@@ -97,11 +97,11 @@ class Session:
             raise RequestError(
                 INVALID_REQUEST, "session/prompt: another prompt of this session is being answered; cancel it, or wait"
             )
-        turn = self._turn = Turn(message.text, self._state)
+        turn = self._turn = Turn(self._state)
         self._updates.expect(message.text)
         try:
             self.start()
-            await self._client.send(self.id, message.text, images=message.images)
+            turn.sent((await self._client.send(self.id, message.text, images=message.images)).id)
             if turn.is_cancelled:
                 await self._client.pause(self.id)
             return await turn.ended()

@@ -29,13 +29,17 @@ _REASONS: Final[tuple[tuple[str, StopReason], ...]] = (
 
 
 class Turn:
-    """Follows the log from before the message is sent; `ended` says how it ended, or raises."""
+    """Follows the log from before the message is sent; `ended` says how it ended, or raises.
 
-    def __init__(self, text: str, state: str = "") -> None:
+    What comes before it is known where the message is in the log (`sent`) is looked at then.
+    """
+
+    def __init__(self, state: str = "") -> None:
         """`state` is the agent's before it."""
         self.is_cancelled = False
         self._state = state
-        self._text = text
+        self._message_id: int | None = None
+        self._early: list[Action | Observation | State] | None = []
         self._is_heard = self._is_at_work = False
         self._ended: asyncio.Future[StopReason] = asyncio.get_running_loop().create_future()
 
@@ -48,19 +52,21 @@ class Turn:
         """
         return await asyncio.shield(self._ended)
 
+    def sent(self, message_id: int | None) -> None:
+        """The message is in the log, as the event of this id; None where the server does not tell."""
+        early, self._early, self._message_id = self._early or [], None, message_id
+        for item in early:
+            self._follow(item)
+
     def take(self, item: Live) -> None:
         """The next item of the log. A state of rest from before the agent set to work says nothing of this turn."""
-        match item:
-            case Action(source="user", action="message"):
-                self._is_heard = self._is_heard or str(item.args.get("content") or "").strip() == self._text
-            case Action(source="user", action="change_agent_state"):
-                self._is_heard = self._is_heard or self.is_cancelled
-            case Action(source="agent") | Observation():
-                self._is_at_work = self._is_at_work or self._is_heard
-            case State():
-                self._changed(item)
-            case Problem() if item.message.startswith(_NOT_STARTED):
-                self.fail(RequestError(INTERNAL_ERROR, item.message))
+        if isinstance(item, Problem) and item.message.startswith(_NOT_STARTED):
+            self.fail(RequestError(INTERNAL_ERROR, item.message))
+        elif isinstance(item, Action | Observation | State):
+            if self._early is not None:
+                self._early.append(item)
+            else:
+                self._follow(item)
 
     def end(self, reason: StopReason) -> None:
         """It is over."""
@@ -76,6 +82,16 @@ class Turn:
         else:
             self._ended.set_exception(error)
             self._ended.exception()  # whoever waits is told; where nobody does, nothing is to be said
+
+    def _follow(self, item: Action | Observation | State) -> None:
+        if self._message_id is None:
+            self._is_heard = self._is_heard or (isinstance(item, Action) and _is_message(item))
+        elif item.id is not None:
+            self._is_heard = item.id >= self._message_id
+        if isinstance(item, State):
+            self._changed(item)
+        elif isinstance(item, Observation) or item.source == "agent":
+            self._is_at_work = self._is_at_work or self._is_heard
 
     def _changed(self, item: State) -> None:
         before, self._state = self._state, item.state
@@ -97,3 +113,7 @@ class Turn:
         self.fail(
             RequestError(INTERNAL_ERROR, item.detail or item.reason or "the agent failed", {"reason": item.reason})
         )
+
+
+def _is_message(action: Action) -> bool:
+    return action.source == "user" and action.action == "message"

@@ -21,7 +21,7 @@ from acp.schema import (
     UserMessageChunk,
 )
 
-from drydock_client import Action, Live, Observation, OutputDelta, Status, TextDelta, TextDiscarded
+from drydock_client import Action, Connected, Live, Observation, OutputDelta, Status, TextDelta, TextDiscarded
 from server.acp.prompts import blocks_of
 from server.acp.tool_calls import (
     LIVE_TAIL,
@@ -51,6 +51,9 @@ _PLAN_STATUS: Final[Mapping[str, PlanEntryStatus]] = {
     "in_progress": "in_progress",
     "done": "completed",
 }
+_REASONING: Final = ":"
+"""Behind the id of an answer: its reasoning."""
+_HIDDEN: Final = "<secret_hidden>"
 _RETRY: Final = "STATUS$LLM_RETRY"
 
 
@@ -65,6 +68,7 @@ class Updates:
         self.waiting: dict[str, Action] = {}
         self._expected: list[str] = []
         self._said: dict[str, str] = {}
+        self._said_before: dict[str, str] = {}
         self._calls: dict[int, str] = {}
         self._outputs: dict[str, str] = {}
         self._plan: AgentPlanUpdate | None = None
@@ -99,8 +103,10 @@ class Updates:
             case TextDelta():
                 return self._piece(item)
             case TextDiscarded():
-                self._said.pop(item.response_id, None)  # it cannot be taken back; what follows is another message
+                self._forget(item.response_id)  # it cannot be taken back; what follows is another message
                 return []
+            case Connected():
+                return self._connected()
             case OutputDelta():
                 return self._output(item)
             case Action():
@@ -114,10 +120,21 @@ class Updates:
         return []
 
     def _piece(self, delta: TextDelta) -> list[Update]:
-        if delta.kind != "message":
-            return [_thought(delta.text, f"{delta.response_id}:reasoning")]
-        self._said[delta.response_id] = self._said.get(delta.response_id, "") + delta.text
-        return [_said(delta.text, delta.response_id)]
+        ident = delta.response_id if delta.kind == "message" else f"{delta.response_id}{_REASONING}"
+        so_far = self._said[ident] = self._said.get(ident, "") + delta.text
+        text = delta.text
+        if (before := self._said_before.get(ident)) is not None:
+            if before.startswith(so_far):
+                return []
+            del self._said_before[ident]
+            text = so_far[len(before) :] if so_far.startswith(before) else delta.text
+        return [_said(text, ident) if delta.kind == "message" else _thought(text, ident)]
+
+    def _connected(self) -> list[Update]:
+        """What is on its way is told from its beginning again."""
+        self._said_before, self._said = {**self._said_before, **self._said}, {}
+        self._outputs.clear()
+        return []
 
     def _output(self, delta: OutputDelta) -> list[Update]:
         call_id = self._calls.get(delta.cause)
@@ -165,8 +182,7 @@ class Updates:
         text = str(action.args.get("content") or "")
         if action.source != "user":
             return self._rest(action, text)
-        if text.strip() in self._expected:
-            self._expected.remove(text.strip())
+        if self._was_expected(text.strip()):
             return []
         images = action.args.get("image_urls")
         urls = [url for url in images if isinstance(url, str)] if isinstance(images, list) else []
@@ -185,8 +201,7 @@ class Updates:
 
     def _think(self, action: Action) -> list[Update]:
         text = str(action.args.get("thought") or "")
-        said = self._said.pop(_response_id(action), "")
-        rest = text.removeprefix(said).lstrip("\n")
+        rest = text.removeprefix(self._forget(_response_id(action))).lstrip("\n")
         return [_thought(rest, f"event-{action.id}")] if rest else []
 
     def _rewind(self, action: Action) -> list[Update]:
@@ -213,10 +228,25 @@ class Updates:
         """What of an answer was not shown while it came."""
         ident = _response_id(action)
         # A message says nothing of its response; there is at most one that is not complete.
-        ident = ident or next((known for known, said in self._said.items() if text.startswith(said)), "")
-        said = self._said.pop(ident, "")
+        known = {**self._said_before, **self._said}.items()
+        ident = ident or next((one for one, said in known if one[-1:] != _REASONING and text.startswith(said)), "")
+        said = self._forget(ident)
         rest = text[len(said) :] if text.startswith(said) else ""
         return [_said(rest, ident or f"event-{action.id}")] if rest else []
+
+    def _forget(self, ident: str) -> str:
+        """What was shown of an answer that is over."""
+        shown = [texts.pop(ident, "") for texts in (self._said, self._said_before)]
+        for texts in (self._said, self._said_before):
+            texts.pop(f"{ident}{_REASONING}", None)
+        return max(shown, key=len)
+
+    def _was_expected(self, text: str) -> bool:
+        """Whether the editor has said this; one in which a secret was hidden is taken for the first that it has."""
+        mine = next((one for one in self._expected if one == text or _HIDDEN in text), None)
+        if mine is not None:
+            self._expected.remove(mine)
+        return mine is not None
 
 
 _Special = Callable[[Updates, Action], list[Update]]

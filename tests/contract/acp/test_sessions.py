@@ -91,6 +91,20 @@ async def test_the_editors_files_are_tools_of_the_agent(desk: Desk) -> None:
     assert ends == ["completed", "completed", "failed", "completed", "failed"]
 
 
+async def test_a_conversation_from_elsewhere_gets_the_editors_tools_and_keeps_its_own(desk: Desk) -> None:
+    own = {"name": "doorbell", "description": "Ring.", "parameters": {"type": "object", "properties": {}}}
+    async with DrydockClient(desk.url, TOKEN) as client:
+        made = await client.create_conversation(options={"client_tools": [own]})
+        folder = str(desk.folder)
+        for _ in range(2):
+            await desk.limited(desk.conn.load_session(session_id=made.id, cwd=folder, mcp_servers=[]))
+        names = [tool["name"] for tool in await client.client_tools(made.id)]
+    assert names == [
+        "doorbell",
+        *("editor_list_files", "editor_read_file", "editor_copy_in", "editor_write_file", "editor_copy_out"),
+    ]
+
+
 async def test_a_plan_is_shown_as_it_changes(desk: Desk) -> None:
     tasks = [{"title": "Look", "status": "done", "notes": ""}, {"title": "Mend", "status": "in_progress", "notes": ""}]
     turns = iter([call("task_tracker", {"command": "plan", "task_list": tasks}), finish("Done.")])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from drydock_client import Connected
 from drydock_client.events import Live, read_event, read_frame
 from server.acp.updates import Updates
 
@@ -135,3 +136,26 @@ def test_the_rest_is_not_shown() -> None:
         read_frame("oh_new", {}),
     ]
     assert texts(Updates(), *silent) == []
+
+
+def test_text_that_is_told_again_after_a_break_is_not_shown_again() -> None:
+    updates = Updates()
+    again = read_frame("oh_delta", {"kind": "message", "response_id": "r1", "text": "one two"})
+    assert texts(updates, delta(kind="message", response_id="r1", text="one")) == [(SAID, "one")]
+    assert texts(updates, Connected(again=True), again) == [(SAID, " two")]
+    assert texts(updates, Connected(again=True), delta(kind="message", response_id="r1", text="one")) == []
+    assert texts(updates, delta(kind="message", response_id="r1", text=" two three")) == [(SAID, " three")]
+    assert texts(updates, message("one two three four")) == [(SAID, " four")]
+
+
+def test_text_whose_beginning_is_cut_off_after_a_break_is_shown_from_there() -> None:
+    updates = Updates()
+    texts(updates, delta(kind="reasoning", response_id="r1", text="long ago"))
+    cut = delta(kind="reasoning", response_id="r1", text="ago and now")
+    assert texts(updates, Connected(again=True), cut) == [(THOUGHT, "ago and now")]
+
+
+def test_a_message_in_which_a_secret_was_hidden_is_known_all_the_same() -> None:
+    updates = Updates()
+    updates.expect("the key is 12345678")
+    assert texts(updates, message("the key is <secret_hidden>", source="user")) == []
