@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
+from typing import Final
 
 from agent_core.errors import DrydockError
 from agent_core.version import VERSION
@@ -41,10 +42,10 @@ def _with_command(arguments: Sequence[str]) -> list[str]:
 
 
 def _run(options: argparse.Namespace) -> int:
-    if options.command == "acp":
+    if options.command in _DOORS:
         with quick_imports():
-            serve_editor: Callable[..., int] = import_module("server.acp.command").acp
-        return serve_editor(options.url, options.key_file, os.environ)
+            door: Callable[..., int] = getattr(import_module(_DOORS[options.command]), options.command)
+        return door(options.url, options.key_file, os.environ)
     if options.command in ("import", "export"):
         return _run_recording(options)
     # Loaded when they are asked for: `version` and `--help` answer at once, and the server is loaded faster than usual.
@@ -72,6 +73,13 @@ def _run_recording(options: argparse.Namespace) -> int:
     return gave
 
 
+_DOORS: Final = {"acp": "server.acp.command", "mcp": "server.mcp_doors.command"}
+"""Commands that other programs start, to work with a running server: the module of each."""
+
+_MCP = """
+Talk the Model Context Protocol over standard input and output: a client starts this, and has tools to start, continue,
+read, wait for, stop and list conversations of a running server (`drydock serve`). docs/doors.md says how to set it up.
+"""
 _IMPORT = """
 Make a conversation of a recorded one (a trajectory, as `drydock export` and first-generation servers write them) in a
 running server, and print its id. It is shown as it was, and can go on from there; with --replay what the user and the
@@ -119,6 +127,7 @@ def _parser() -> argparse.ArgumentParser:
             "--config", type=Path, help="TOML file with settings; docs/configuration.md lists them all"
         )
     _add_server(commands.add_parser("acp", help="talk to an editor over standard input and output", description=_ACP))
+    _add_server(commands.add_parser("mcp", help="give an MCP client tools for conversations", description=_MCP))
     _add_recordings(
         commands.add_parser("import", help="make a conversation of a recorded one", description=_IMPORT),
         commands.add_parser("export", help="write a conversation into a file", description=_EXPORT),

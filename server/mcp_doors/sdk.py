@@ -16,7 +16,8 @@ from starlette.types import Receive, Scope, Send
 
 from agent_core.errors import DrydockError
 from agent_core.mcp.own_tool import problems_in
-from server.mcp_doors.tools import Caller, DoorTool, Offer, ToolResult
+from server.mcp_doors.standard_input import standard_input
+from server.mcp_doors.tools import Caller, DoorTool, Offer, Resources, ToolResult
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel.server import Server
@@ -70,7 +71,21 @@ def make_server(offer: Offer) -> Server[Any]:
         instructions=offer.instructions or None,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
+        **({} if offer.resources is None else _resource_handlers(offer.resources)),
     )
+
+
+async def serve_stdio(offer: Offer) -> None:
+    """Serve it over standard input and output until the input ends; `load` was called.
+
+    What else is written to standard output meanwhile goes to standard error.
+    """
+    from mcp.server.stdio import stdio_server
+
+    server = make_server(offer)
+    lines: Any = await standard_input()  # has what the library asks of a file: lines, one after the other
+    async with stdio_server(lines) as (incoming, outgoing):
+        await server.run(incoming, outgoing, server.create_initialization_options())
 
 
 def make_http(server: Server[Any], *, max_bytes: int) -> HttpServing:
@@ -133,3 +148,57 @@ def _listed(tool: DoorTool[Any]) -> Tool:
             open_world_hint=hints.openWorldHint,
         ),
     )
+
+
+def _resource_handlers(resources: Resources) -> dict[str, Any]:
+    from mcp import MCPError
+    from mcp.types import (
+        INTERNAL_ERROR,
+        INVALID_PARAMS,
+        ListResourcesResult,
+        ListResourceTemplatesResult,
+        PaginatedRequestParams,
+        ReadResourceRequestParams,
+        ReadResourceResult,
+        Resource,
+        ResourceTemplate,
+        TextResourceContents,
+    )
+
+    kind, template = resources.mime_type, resources.template
+
+    async def list_resources(context: Any, params: PaginatedRequestParams | None) -> ListResourcesResult:
+        try:
+            page = await resources.page(params.cursor if params is not None else None)
+        except DrydockError as error:
+            raise MCPError(INTERNAL_ERROR, str(error)) from error
+        listed = [
+            Resource(uri=one.uri, name=one.name, title=one.title, description=one.description or None, mime_type=kind)
+            for one in page.resources
+        ]
+        return ListResourcesResult(resources=listed, next_cursor=page.next_cursor)
+
+    async def list_templates(context: Any, params: PaginatedRequestParams | None) -> ListResourceTemplatesResult:
+        described = ResourceTemplate(
+            uri_template=template.uri,
+            name=template.name,
+            title=template.title,
+            description=template.description,
+            mime_type=kind,
+        )
+        return ListResourceTemplatesResult(resource_templates=[described])
+
+    async def read(context: Any, params: ReadResourceRequestParams) -> ReadResourceResult:
+        try:
+            text = await resources.read(str(params.uri))
+        except DrydockError as error:
+            raise MCPError(INTERNAL_ERROR, str(error)) from error
+        if text is None:
+            raise MCPError(INVALID_PARAMS, f"there is no resource {str(params.uri)[:200]!r}; see {template.uri}")
+        return ReadResourceResult(contents=[TextResourceContents(uri=params.uri, mime_type=kind, text=text)])
+
+    return {
+        "on_list_resources": list_resources,
+        "on_list_resource_templates": list_templates,
+        "on_read_resource": read,
+    }

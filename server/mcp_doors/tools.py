@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel
 
@@ -57,6 +57,41 @@ class DoorTool(Generic[A]):
 
 
 @dataclass(frozen=True, slots=True)
+class Resource:
+    """Something that can be read: the text at an address."""
+
+    uri: str
+    name: str
+    title: str
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ResourcePage:
+    """Some resources; `next_cursor` None: these were the last."""
+
+    resources: list[Resource]
+    next_cursor: str | None = None
+
+
+class Resources(Protocol):
+    """The resources of a door, all of them texts of one type. Methods raise `DrydockError`."""
+
+    template: Resource
+    """How their addresses are built (RFC 6570), and what they are."""
+
+    mime_type: str
+
+    async def page(self, cursor: str | None) -> ResourcePage:
+        """A part of their list."""
+        ...
+
+    async def read(self, uri: str) -> str | None:
+        """The text at this address; None: there is none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
 class Offer:
     """What one door offers."""
 
@@ -64,3 +99,4 @@ class Offer:
     version: str
     tools: tuple[DoorTool[Any], ...]
     instructions: str = ""
+    resources: Resources | None = None
