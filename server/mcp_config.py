@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Annotated, Any, Literal, NamedTuple, Self
 from urllib.parse import urlsplit, urlunsplit
 
@@ -43,6 +44,12 @@ class _Strict(BaseModel):
 def _server_url(value: str) -> str:
     if not value.startswith(_SCHEMES):
         raise ValueError(f"a server's URL begins with one of {', '.join(_SCHEMES)}")
+    try:
+        is_complete = bool(urlsplit(value).hostname)
+    except ValueError:
+        is_complete = False
+    if not is_complete:
+        raise ValueError("a server's URL names a host, such as https://host/mcp")
     return value
 
 
@@ -80,6 +87,17 @@ class McpConfig(_Strict):
     sse_servers: list[Annotated[SseServer, BeforeValidator(_as_object)]] = Field(default_factory=list)
     stdio_servers: list[StdioServer] = Field(default_factory=list)
     shttp_servers: list[Annotated[ShttpServer, BeforeValidator(_as_object)]] = Field(default_factory=list)
+
+    @field_validator("sse_servers", "stdio_servers", "shttp_servers")
+    @classmethod
+    def _are_told_apart(cls, value: list[Any]) -> list[Any]:
+        seen: set[str] = set()
+        for one in value:
+            identity = one.name if isinstance(one, StdioServer) else one.url
+            if identity in seen:
+                raise ValueError(f"two servers are {_shown(identity)!r}; leave one out, or give it another name or URL")
+            seen.add(identity)
+        return value
 
     def followed_by(self, other: McpConfig) -> McpConfig:
         """These servers and then those of `other` that are not among them (by name, or by URL)."""
@@ -180,11 +198,17 @@ class AgentServers(NamedTuple):
 
 
 def read_config(stored: Mapping[str, Any] | None) -> McpConfig:
-    """A stored configuration; an empty one where it is missing, or of another form than today's."""
+    """A stored configuration; what is of another form than today's is left out of it."""
     try:
         return McpConfig.model_validate(stored or {})
     except ValidationError:
-        return McpConfig()
+        found = McpConfig()
+    for kind in McpConfig.model_fields:
+        servers = stored.get(kind) if stored is not None else None
+        for server in servers if isinstance(servers, list) else []:
+            with suppress(ValidationError):
+                found = found.followed_by(McpConfig.model_validate({kind: [server]}))
+    return found
 
 
 def agent_servers(
@@ -197,7 +221,6 @@ def agent_servers(
     """
     first = own or McpConfig()
     servers: dict[str, McpServer] = {}
-    unusable: dict[str, str] = {}
     refused: set[str] = set()
     every = first.followed_by(users)
     own_programs = {one.name for one in first.stdio_servers}
@@ -212,12 +235,9 @@ def agent_servers(
             values["timeout"] = getattr(address, "timeout", None)
             if address.api_key:
                 values["auth"] = {"type": "bearer", "token": address.api_key}
-            try:
-                servers[name] = McpServer.model_validate(values)
-            except ValidationError:
-                unusable[name] = "it cannot be used: its URL is no complete address, such as https://host/mcp"
+            servers[name] = McpServer.model_validate(values)
     where: Literal["sandbox", "host"] = "host" if programs == "host" else "sandbox"
-    rules = McpRules(environment={}, unusable=unusable, refused_programs=frozenset(refused), programs=where)
+    rules = McpRules(environment={}, refused_programs=frozenset(refused), programs=where)
     return AgentServers(servers, rules)
 
 

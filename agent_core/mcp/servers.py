@@ -7,7 +7,7 @@ import logging
 import os
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from agent_core.mcp.config import McpServer
@@ -40,13 +40,11 @@ class McpRules:
 
     Attributes:
         environment: where references in the configuration are looked up last; None: the variables of this process.
-        unusable: servers that cannot be configured at all, and why.
         refused_programs: names of servers that are left out if they are programs.
         programs: where programs run: beside this process, or in the conversation's sandbox.
     """
 
     environment: Mapping[str, str] | None = None
-    unusable: Mapping[str, str] = field(default_factory=dict)
     refused_programs: frozenset[str] = frozenset()
     programs: Literal["host", "sandbox"] = "host"
 

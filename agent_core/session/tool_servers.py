@@ -47,7 +47,7 @@ def make_servers(settings: SessionSettings, agent: AgentBase, sandbox: ProgramAc
     return McpServers(
         config,
         environment=rules.environment,
-        unusable={**rules.unusable, **unusable},
+        unusable=unusable,
         refused_programs=rules.refused_programs,
         programs=SandboxPrograms(sandbox) if rules.programs == "sandbox" else None,
     )

@@ -81,8 +81,8 @@ def _check(services: Services, name: Provider, given: GivenToken) -> None:
         problem = services.git.host_lacks(name, given.address or None)
     if problem is not None:
         raise ReplyError(422, {"error": f"provider_tokens.{name}.host {problem}"})
-    if not given.text.isprintable():
-        raise ReplyError(422, {"error": f"provider_tokens.{name}.token must be one line of printable characters"})
+    if not (given.text.isascii() and given.text.isprintable()):
+        raise ReplyError(422, {"error": f"provider_tokens.{name}.token must be one line of printable ASCII characters"})
 
 
 def _merged(stored: Mapping[str, ProviderToken], body: GivenTokens) -> dict[str, ProviderToken]:

@@ -58,6 +58,9 @@ async def test_tokens_are_kept_secret_and_said_to_be_there(make_server: MakeServ
     [
         ({"sourcehut": {"token": "x"}}, 422),
         ({"github": {"token": "x\ny"}}, 422),
+        ({"github": {"token": "tökén-0123"}}, 422),
+        ({"github": "x"}, 422),
+        ({"github": None}, 422),
         ({"github": {"token": "x" * 501}}, 422),
         ({"github": {"token": 7}}, 422),
         ({"github": {"token": "x", "host": "http://ann:pw@git.example.com"}}, 422),

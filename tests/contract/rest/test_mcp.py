@@ -141,6 +141,29 @@ async def test_programs_of_users_can_be_refused_and_the_servers_own_are_not(make
         assert "count" not in [tool["function"]["name"] for tool in model.requests[0].json["tools"]]
 
 
+async def test_references_in_a_users_servers_are_to_their_own_secrets(
+    make_server: MakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OF_THE_SERVER", "never-to-be-seen")
+    async with (
+        ModelServer([call("environment", {}), finish("Done.")]) as model,
+        make_server(generate_titles=False) as server,
+    ):
+        secret = {"name": "SHOP_KEY", "value": "value-of-the-shop"}
+        assert (await server.post("/api/secrets", json=secret)).status_code == 201
+        mine = {
+            **program("mine", "environment"),
+            "env": {"GIVEN": "for ${SHOP_KEY}", "OTHER": "${OF_THE_SERVER:-none}"},
+        }
+        settings = {"llm_model": "openai/scripted", "llm_base_url": model.url, "llm_api_key": "key"}
+        stored = await server.post("/api/settings", json={**settings, "mcp_config": with_programs(mine)})
+        assert stored.status_code == 200
+        conversation_id = await server.create(initial_user_msg="Look around.")
+        result = json.loads((await observed(server, conversation_id, "mcp"))["content"])["content"][0]["text"]
+        assert '"GIVEN": "for <secret_hidden>"' in result
+        assert '"OTHER": "none"' in result
+
+
 async def test_stored_servers_are_encrypted(make_server: MakeServer, tmp_path: Path) -> None:
     async with make_server(generate_titles=False) as server:
         await server.post("/api/settings", json={"mcp_config": with_programs(program("mine"))})
@@ -154,7 +177,7 @@ def test_the_three_lists_become_servers_with_names() -> None:
         {
             "sse_servers": ["http://a/sse", {"url": "http://ann:pw@b/sse?key=1", "api_key": "k-1234"}],
             "stdio_servers": [{"name": "p", "command": "uvx", "args": ["x"], "env": {"A": "1"}}],
-            "shttp_servers": [{"url": "http://a/sse", "timeout": 5}, "ws://c/mcp", "http://"],
+            "shttp_servers": [{"url": "http://a/sse", "timeout": 5}, "ws://c/mcp"],
         }
     )
     found = agent_servers(None, config)
@@ -167,5 +190,4 @@ def test_the_three_lists_become_servers_with_names() -> None:
     }
     assert found.servers["http://b/sse"].auth.token == "k-1234"
     assert (found.servers["http://a/sse (2)"].timeout, found.servers["ws://c/mcp"].timeout) == (5, 60)
-    assert list(found.rules.unusable) == ["http://"]
     assert found.rules.environment == {}

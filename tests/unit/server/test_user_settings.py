@@ -6,6 +6,7 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from server.db.user_settings import StoredSettings
+from server.mcp_config import McpConfig, read_config
 from server.session.settings_merge import ModelChoice, choose_model, merge_settings
 from server.settings import Settings
 from server.user_settings import SettingsChange, merged, public_form, secret_values
@@ -132,3 +133,10 @@ def test_the_users_wishes_win_over_the_servers_where_there_are_any() -> None:
 
 def test_an_agent_that_does_not_exist_here_is_replaced_by_the_servers() -> None:
     assert merge_settings(StoredSettings(agent="BoatAgent"), Settings()).agent_class == "CodeActAgent"
+
+
+def test_of_stored_servers_only_those_are_left_out_that_cannot_be_read_any_more() -> None:
+    good = {"url": "https://a.example", "api_key": "key"}
+    stored = {"sse_servers": [{"url": "https://"}, good, good, 7], "stdio_servers": 7, "shttp_servers": ["http://b"]}
+    assert read_config(stored) == McpConfig.model_validate({"sse_servers": [good], "shttp_servers": ["http://b"]})
+    assert read_config(None) == McpConfig()
