@@ -176,6 +176,18 @@ class ToolCall(Tolerant):
     is_over: bool = False
 
 
+class Resync(Tolerant):
+    """What is known is not from the conversation's log (the server was reset): it is told anew, from its beginning.
+
+    `latest_event_id` is the event that was known; the log has those from `start_id` to `end_id`.
+    """
+
+    reason: str
+    latest_event_id: int
+    start_id: int
+    end_id: int
+
+
 class Connected(Tolerant):
     """The live line is up, for the first time or again: text on its way is told from its beginning from here on."""
 
@@ -189,7 +201,7 @@ class Unknown(Tolerant):
     data: Any = None
 
 
-Live = Event | Status | Problem | TextDelta | TextDiscarded | OutputDelta | ToolCall | Connected | Unknown
+Live = Event | Status | Problem | TextDelta | TextDiscarded | OutputDelta | ToolCall | Resync | Connected | Unknown
 """What a live line carries."""
 
 
@@ -247,4 +259,5 @@ _READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Live | None]]] = {
     "oh_event": _live,
     "oh_delta": _delta,
     "oh_tool_call": ToolCall.model_validate,
+    "oh_resync": Resync.model_validate,
 }

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from drydock_client.errors import BusyError, ClientError, KeyRefusedError, NotFoundError, UnreachableError
-from drydock_client.events import Action, Connected, Live, Observation, State, read_frame
+from drydock_client.events import Action, Connected, Live, Observation, Resync, State, read_frame
 from drydock_client.line import Line, LineRefused
 from drydock_client.refusals import KEY_FIX
 
@@ -86,14 +86,24 @@ class Following:
             frame = await self._line.receive()
             if frame is None:
                 await self._let_go()
-            elif (item := self._taken(read_frame(*frame))) is not None:
-                return item
+                continue
+            item = read_frame(*frame)
+            if isinstance(item, Resync):
+                await self._begin_anew()
+            if (taken := self._taken(item)) is not None:
+                return taken
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
         """End it, and its connection."""
         self._is_closed = True
         self._maker.opened.discard(self)
+        await self._let_go()
+
+    async def _begin_anew(self) -> None:
+        """The log is another one than that which was followed."""
+        self.position = self._newest_state = -1
+        self._told = None
         await self._let_go()
 
     async def _let_go(self) -> None:

@@ -21,6 +21,7 @@ from drydock_client import (
     OutputDelta,
     Problem,
     RefusedError,
+    Resync,
     State,
     Status,
     TextDelta,
@@ -191,6 +192,16 @@ async def test_a_slow_reader_makes_the_server_wait_and_misses_nothing() -> None:
             assert items._line is not None
             assert len(items._line._socket.recv_messages.frames) <= 20
             assert ids(await taken(items, count - 1)) == list(range(1, count))
+
+
+async def test_a_log_that_was_reset_is_told_anew_from_its_beginning(played: Played, client: DrydockClient) -> None:
+    resync = {"reason": "unknown_position", "latest_event_id": 7, "start_id": 0, "end_id": 1}
+    played.lines = [[*UP, event(7)], [*UP, frame("oh_resync", resync), event(2)], [*UP, event(0), event(1), event(2)]]
+    async with client.follow("c1", live=True) as items:
+        found = await taken(items, 8)
+        assert ids(found) == [7, 0, 1, 2]
+        assert [item for item in found if isinstance(item, Resync)] == [Resync(**resync)]
+    assert [asked for asked in played.asked if asked.startswith("LINE")] == ["LINE -1", "LINE 7", "LINE -1"]
 
 
 async def test_waiting_goes_by_states_behind_the_event_and_not_by_those_before(
