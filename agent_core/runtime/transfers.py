@@ -148,8 +148,13 @@ async def writing(sandbox: SandboxAccess, path: str) -> Incoming:
     return Incoming(sandbox, str(reply.result["id"]))
 
 
-async def list_folder(sandbox: SandboxAccess, path: str = "") -> dict[str, Any]:
+async def list_folder(
+    sandbox: SandboxAccess, path: str = "", *, after: str = "", after_folder: bool = False
+) -> dict[str, Any]:
     """What is in a folder of the workspace: ``path``, ``entries`` and how many more were ``left_out``.
+
+    Folders come first, then the names without regard to case. The list goes on behind `after`, the name of an entry
+    that was listed before; `after_folder` says whether that was a folder. It may be gone by now.
 
     An entry has ``name``, ``kind`` (file, folder, other, missing), ``link``, ``size``, ``modified`` (seconds since
     1970) and ``hidden``: usually not looked at, or named by the workspace's ``.gitignore``.
@@ -157,7 +162,8 @@ async def list_folder(sandbox: SandboxAccess, path: str = "") -> dict[str, Any]:
     Raises:
         ToolError, SandboxError: as for `reading`.
     """
-    return (await sandbox.request("folder.list", {"path": path}, limit_seconds=PART_SECONDS)).result
+    asked = {"path": path, "after": after, "after_folder": after_folder}
+    return (await sandbox.request("folder.list", asked, limit_seconds=PART_SECONDS)).result
 
 
 def _let_go(sandbox: SandboxAccess, ident: str) -> None:

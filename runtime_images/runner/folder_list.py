@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 from .beneath import Beneath, readable
 from .disk import FileError, failure
@@ -14,6 +14,7 @@ LIMIT = 10_000
 HIDDEN = frozenset((".git", ".DS_Store", "node_modules", "__pycache__", "lost+found", ".vscode"))
 """Names that lists for people leave out."""
 _RULES_BYTES = 1024 * 1024
+Place = Tuple[bool, str, str]
 
 
 class FolderList:
@@ -22,8 +23,10 @@ class FolderList:
     def __init__(self, beneath: Beneath) -> None:
         self._beneath = beneath
 
-    def of(self, path: str) -> Dict[str, Any]:
+    def of(self, path: str, after: Optional[Place] = None) -> Dict[str, Any]:
         """The entries of a folder, folders first: name, kind, size, time of change, and whether they are passed over.
+
+        ``after`` is where the list goes on: the place of an entry that was listed before (see `place_of`).
 
         Raises:
             FileError: it is no folder of the workspace, or cannot be read.
@@ -32,7 +35,9 @@ class FolderList:
         try:
             if not opened.is_folder:
                 raise FileError("not_a_file", f"{path} is a file, not a folder")
-            names = os.listdir(opened.descriptor)
+            with os.scandir(opened.descriptor) as found:
+                places = [(place_of(_is_folder(one), readable(one.name)), one.name) for one in found]
+            names = [name for place, name in sorted(places) if after is None or place > after]
             parts = self._beneath.parts(path)
             rules = self._rules()
             entries = [self._entry(opened.descriptor, name, parts, rules) for name in names[:LIMIT]]
@@ -40,7 +45,6 @@ class FolderList:
             raise failure(error, path) from error
         finally:
             os.close(opened.descriptor)
-        entries.sort(key=lambda entry: (entry["kind"] != "folder", entry["name"].lower(), entry["name"]))
         return {"path": "/".join(parts), "entries": entries, "left_out": max(0, len(names) - LIMIT)}
 
     def _entry(self, folder: int, name: str, parts: List[str], rules: Rules) -> Dict[str, Any]:
@@ -72,6 +76,18 @@ class FolderList:
             if opened.is_folder:
                 return Rules(())
             return Rules(os.fsdecode(file.read(_RULES_BYTES)).splitlines())
+
+
+def place_of(is_folder: bool, name: str) -> Place:
+    """What lists are sorted by."""
+    return (not is_folder, name.lower(), name)
+
+
+def _is_folder(entry: "os.DirEntry[str]") -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False  # a link that leads in circles
 
 
 def _kind(status: Optional[os.stat_result]) -> str:

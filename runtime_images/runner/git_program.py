@@ -40,4 +40,4 @@ def _done(asked: Dict[str, Any]) -> Dict[str, Any]:
 
     if asked["what"] == "diff":
         return diff(directory, asked["path"], workspace, asked["since"])
-    return log(directory, asked["path"], asked["limit"], asked["skip"], workspace)
+    return log(directory, asked["path"], asked["limit"], asked["skip"], workspace, asked["start"])

@@ -46,8 +46,12 @@ class GitRequests:
         since = arguments.text(given, "since", LAST_COMMIT)
         if since not in (LAST_COMMIT, BASE):
             raise arguments.BadRequestError(f"since must be {LAST_COMMIT} or {BASE}")
+        start = arguments.text(given, "start", "")
+        if re.fullmatch("([0-9a-f]{40,64})?", start) is None:
+            raise arguments.BadRequestError("start must be the hash of a commit")
         order = {
             "what": what,
+            "start": start,
             "since": since,
             "workspace": self._workspace,
             "directory": os.path.join(self._workspace, *folder),

@@ -42,8 +42,11 @@ def diff(directory: str, path: str, workspace: str, since: str = LAST_COMMIT) ->
     return {"original": _shown(original, path), "modified": _shown(modified, path)}
 
 
-def log(directory: str, path: str, limit: int, skip: int, workspace: str) -> Dict[str, Any]:
+def log(directory: str, path: str, limit: int, skip: int, workspace: str, start: str = "") -> Dict[str, Any]:
     """The newest commits of the repository that a folder is in, of a file or folder if ``path`` names one.
+
+    ``start`` is the commit that they lead to; "" stands for the present one. It is told as ``start``: history behind a
+    commit does not change, so the same ``start`` with a greater ``skip`` goes on exactly where a page has ended.
 
     Raises:
         GitError: there is no repository, or git failed.
@@ -52,13 +55,14 @@ def log(directory: str, path: str, limit: int, skip: int, workspace: str) -> Dic
     if root is None:
         raise GitError("no_repository", "Not a git repository")
     check(root, workspace)
+    start = start or text(look(root, ["rev-parse", "--verify", "--quiet", "HEAD"], 100, root).data).strip()
+    if not start:
+        return {"commits": [], "has_more": False, "start": ""}
     wanted = ["log", f"--max-count={limit + 1}", f"--skip={skip}", "--no-color", "--encoding=UTF-8", "--no-mailmap"]
-    output = look(directory, [*wanted, f"--format=tformat:{_FORMAT}", "--", path or "."], _LOG_BYTES, root)
-    if output.status != 0 and not _has_commits(root):
-        return {"commits": [], "has_more": False}
+    output = look(directory, [*wanted, f"--format=tformat:{_FORMAT}", start, "--", path or "."], _LOG_BYTES, root)
     fields = [field.lstrip(b"\n") for field in checked(output, "git log").split(b"\0")]
     commits = [_commit(fields[n : n + len(_FIELDS)]) for n in range(0, len(fields) - len(_FIELDS), len(_FIELDS))]
-    return {"commits": commits[:limit], "has_more": len(commits) > limit or output.is_cut}
+    return {"commits": commits[:limit], "has_more": len(commits) > limit or output.is_cut, "start": start}
 
 
 def _has_commits(root: str) -> bool:

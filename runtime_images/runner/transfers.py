@@ -10,7 +10,7 @@ from .arguments import BadRequestError
 from .beneath import Beneath
 from .disk import FileError
 from .files import Files, Reply
-from .folder_list import FolderList
+from .folder_list import FolderList, place_of
 from .incoming import Incoming
 from .loop import Loop, Timer
 from .outgoing import PART, Outgoing
@@ -55,7 +55,9 @@ class Transfers:
 
     def _folder_list(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
         path = arguments.text(given, "path", "")
-        self._work(request, "folder.list", lambda: Reply(self._list.of(path)))
+        after = arguments.text(given, "after", "")
+        place = place_of(arguments.flag(given, "after_folder"), after) if after else None
+        self._work(request, "folder.list", lambda: Reply(self._list.of(path, place)))
 
     def _begin_outgoing(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
         path = arguments.text(given, "path", "")

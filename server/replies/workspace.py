@@ -24,7 +24,8 @@ class Folder(BaseModel):
     root: str = Field(description="The workspace, as commands see it.")
     path: str
     entries: list[FolderEntry]
-    left_out: int = Field(ge=0)
+    left_out: int = Field(ge=0, description="How many more there are behind this page.")
+    next_page_id: str | None = Field(description="`page_id` of the next page; null on the last one.")
 
 
 class FileText(BaseModel):
@@ -109,6 +110,9 @@ class History(BaseModel):
 
     commits: list[Commit]
     has_more: bool
+    next_page_id: str | None = Field(
+        description="`page_id` of the next page of the same history, whatever is committed meanwhile; null: the last."
+    )
 
 
 class ListeningPort(BaseModel):

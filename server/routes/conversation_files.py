@@ -1,4 +1,4 @@
-"""The files of a conversation's workspace: listed, shown, sent and taken (wire-protocol 4.5)."""
+"""The files of a conversation's workspace: shown, sent and taken (wire-protocol 4.5)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from agent_core.errors import DrydockError, SandboxError, SandboxLostError, ToolError
-from agent_core.runtime.transfers import Incoming, list_folder, reading, writing
+from agent_core.runtime.transfers import Incoming, reading, writing
 from agent_core.tools.spec import SandboxAccess
 from server.dependencies import OwnConversation, Services, ServicesDependency
 from server.errors import ReplyError
@@ -19,7 +19,7 @@ from server.etags import is_named
 from server.file_reply import FileReply, RangeError, Span, attachment, file_headers, span_of
 from server.form_files import Begin, Data, FormError, form_events
 from server.replies.errors import errors
-from server.replies.workspace import FileText, Folder, Uploaded
+from server.replies.workspace import FileText, Uploaded
 from server.routes.query import FilePath
 
 router = APIRouter(prefix="/api/conversations/{conversation_id}", responses=errors(403, 413, 503, 507))
@@ -85,29 +85,6 @@ def refusal(error: DrydockError) -> ReplyError:
     """The reply for what the sandbox refused or failed at."""
     status = _STATUS.get(error.code, 500) if isinstance(error, SandboxError | ToolError) else 500
     return ReplyError(status, {"error": str(error)})
-
-
-@router.get("/list-files")
-async def list_files(record: OwnConversation, services: ServicesDependency, path: FilePath = "") -> list[str]:
-    """The names in a folder, those of folders with a slash behind them; with `path` each begins with it."""
-    sandbox = workspace_of(services, record.id)
-    try:
-        found = await list_folder(sandbox, path)
-    except DrydockError as error:
-        raise refusal(error) from error
-    prefix = path if not path or path.endswith("/") else f"{path}/"
-    shown = (one for one in found["entries"] if not one["hidden"])
-    return [f"{prefix}{one['name']}{'/' if one['kind'] == 'folder' else ''}" for one in shown]
-
-
-@router.get("/files", response_model=Folder)
-async def folder_entries(record: OwnConversation, services: ServicesDependency, path: FilePath = "") -> dict[str, Any]:
-    """All that is in a folder, with kinds, sizes and times (see `agent_core.runtime.transfers.list_folder`)."""
-    sandbox = workspace_of(services, record.id)
-    try:
-        return {"root": sandbox.working_dir, **await list_folder(sandbox, path)}
-    except DrydockError as error:
-        raise refusal(error) from error
 
 
 @router.get("/select-file", response_model=FileText, responses=errors(415))

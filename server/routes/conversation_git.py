@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -10,17 +11,22 @@ from fastapi import APIRouter, Query
 from agent_core.errors import DrydockError
 from agent_core.session.repository import folder_of
 from server.db.conversations import ConversationRecord
+from server.db.errors import InvalidPageError
+from server.db.page_ids import page_id as make_page_id
+from server.db.page_ids import position
 from server.dependencies import OwnConversation, Services, ServicesDependency
 from server.errors import ReplyError
 from server.replies.errors import errors
 from server.replies.workspace import Change, Diff, GitStatus, History
 from server.routes.conversation_files import refusal
 from server.routes.json_route import JsonRoute
-from server.routes.query import FilePath
+from server.routes.paging import LINKED, PagingDependency
+from server.routes.query import FilePath, PageId
 
 router = APIRouter(prefix="/api/conversations/{conversation_id}/git", route_class=JsonRoute, responses=errors(403))
 
 GIT_SECONDS = 40.0
+_COMMIT = re.compile("[0-9a-f]{40,64}", re.ASCII)
 Since = Literal["commit", "base"]
 """What the files are compared with: the last commit, or the commit where the branch left the one it began from."""
 _STATUS = {
@@ -34,13 +40,16 @@ _STATUS = {
 }
 
 
-@router.get("/changes", response_model=list[Change])
+@router.get("/changes", response_model=list[Change], responses={200: LINKED})
 async def read_git_changes(
-    record: OwnConversation, services: ServicesDependency, since: Since = "commit"
+    record: OwnConversation, services: ServicesDependency, paging: PagingDependency, since: Since = "commit"
 ) -> list[dict[str, str]]:
     """The files that differ from the last commits (or the bases of the branches), of all repositories."""
     found = await _ask(services, record, "git.status", {"directory": repository_folder(record), "since": since})
-    return [change for repository in found["repositories"] for change in repository["changes"]]
+    every = [(one["path"], change) for one in found["repositories"] for change in one["changes"]]
+    every.sort(key=lambda placed: (placed[0], placed[1]["path"]))
+    page = paging.cut(every, lambda placed: (placed[0], placed[1]["path"]), str, str)
+    return [change for _, change in paging.linked(page)]
 
 
 @router.get("/status", response_model=GitStatus)
@@ -74,11 +83,33 @@ async def read_git_log(
     path: FilePath = "",
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
     skip: Annotated[int, Query(ge=0, le=2**31)] = 0,
+    page_id: PageId = None,
 ) -> dict[str, Any]:
-    """The newest commits of a repository, named by its path; of a file or folder of it where `path` names one."""
+    """The newest commits of a repository, named by its path; of a file or folder of it where `path` names one.
+
+    `page_id` goes on in the history as it was when its first page was asked for; `skip` counts from there.
+    """
+    start, before = _history(page_id)
     folder = "/".join(part for part in (repository_folder(record), repository) if part)
-    args = {"directory": folder, "path": path, "limit": limit, "skip": skip}
-    return dict(await _ask(services, record, "git.log", args))
+    skipped = min(before + skip, 2**31)
+    args = {"directory": folder, "path": path, "limit": limit, "skip": skipped, "start": start}
+    found = await _ask(services, record, "git.log", args)
+    commits, has_more = found["commits"], bool(found["has_more"])
+    behind = make_page_id(str(found["start"]), skipped + len(commits)) if has_more and commits else None
+    return {"commits": commits, "has_more": has_more, "next_page_id": behind}
+
+
+def _history(page_id: str | None) -> tuple[str, int]:
+    """The commit that a page's history leads to, and how many of it were shown."""
+    if page_id is None:
+        return "", 0
+    try:
+        start, before = position(page_id, str, int)
+        if _COMMIT.fullmatch(str(start)) is None or int(before) < 0:
+            raise InvalidPageError("page_id is not valid; use the next_page_id of the page before, or none")
+    except InvalidPageError as error:
+        raise ReplyError(400, {"detail": str(error), "error": str(error)}) from error
+    return str(start), int(before)
 
 
 def repository_folder(record: ConversationRecord) -> str:

@@ -13,6 +13,7 @@ from server.conversation_manager.conversation_manager import ConversationStatus
 from server.dependencies import OwnConversation, ServicesDependency
 from server.errors import ReplyError
 from server.routes.json_route import JsonRoute
+from server.routes.paging import LINKED, PagingDependency
 
 router = APIRouter(prefix="/api/conversations/{conversation_id}", route_class=JsonRoute)
 
@@ -41,15 +42,18 @@ class LoadedMicroagents(BaseModel):
     microagents: list[LoadedMicroagent]
 
 
-@router.get("/microagents")
-async def list_loaded_microagents(record: OwnConversation, services: ServicesDependency) -> LoadedMicroagents:
+@router.get("/microagents", responses={200: LINKED})
+async def list_loaded_microagents(
+    record: OwnConversation, services: ServicesDependency, paging: PagingDependency
+) -> LoadedMicroagents:
     """The skills that the agent of a running conversation may be told, those of its workspace among them."""
     if services.manager.live(record.id).status is ConversationStatus.STOPPED:
         raise ReplyError(404, {"error": "Agent session not found for this conversation"})
     skills = await services.manager.skills(record.id)
     if skills is None:
         raise ReplyError(404, {"error": "Memory is not yet initialized for this conversation"})
-    return LoadedMicroagents(microagents=[_public(skill) for skill in skills])
+    page = paging.cut(sorted(skills, key=lambda skill: skill.name), lambda skill: (skill.name,), str)
+    return LoadedMicroagents(microagents=[_public(skill) for skill in paging.linked(page)])
 
 
 def _public(skill: Skill) -> LoadedMicroagent:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from fastapi import APIRouter
@@ -12,6 +13,7 @@ from agent_core.version import VERSION
 from server.dependencies import IdentityDependency, ServicesDependency
 from server.replies.server import ClientConfig
 from server.routes.json_route import JsonRoute
+from server.routes.paging import LINKED, Paging, PagingDependency
 from server.session.settings_merge import choose_model
 from server.settings import DEMO_MODEL
 
@@ -56,19 +58,23 @@ async def read_config(services: ServicesDependency, identity: IdentityDependency
     }
 
 
-@router.get("/models")
-async def list_models(services: ServicesDependency) -> list[str]:
+@router.get("/models", responses={200: LINKED})
+async def list_models(services: ServicesDependency, paging: PagingDependency) -> list[str]:
     """Names of models to begin with, the built-in and the configured one among them."""
-    return sorted({*SUGGESTED_MODELS, DEMO_MODEL, services.settings.model_name})
+    return _page(paging, {*SUGGESTED_MODELS, DEMO_MODEL, services.settings.model_name})
 
 
-@router.get("/agents")
-async def list_agents() -> list[str]:
+@router.get("/agents", responses={200: LINKED})
+async def list_agents(paging: PagingDependency) -> list[str]:
     """The agents that a conversation can have."""
-    return AgentBase.list_agents()
+    return _page(paging, AgentBase.list_agents())
 
 
-@router.get("/security-analyzers")
-async def list_security_analyzers() -> list[str]:
+@router.get("/security-analyzers", responses={200: LINKED})
+async def list_security_analyzers(paging: PagingDependency) -> list[str]:
     """The ways to judge the risk of an action; without a choice both are used, and the greater risk counts."""
-    return sorted(ANALYZERS)
+    return _page(paging, ANALYZERS)
+
+
+def _page(paging: Paging, names: Iterable[str]) -> list[str]:
+    return paging.linked(paging.cut(sorted(names), lambda name: (name,), str))

@@ -22,6 +22,7 @@ from server.replies.errors import errors
 from server.replies.server import Confirmation
 from server.replies.settings import SecretNames
 from server.routes.json_route import JsonRoute
+from server.routes.paging import LINKED, PagingDependency
 
 logger = logging.getLogger(__name__)
 router = APIRouter(prefix="/api", route_class=JsonRoute)
@@ -53,15 +54,18 @@ class SecretChange(BaseModel):
     value: Value | None = None
 
 
-@router.get("/secrets", response_model=SecretNames)
-async def list_secrets(services: ServicesDependency, identity: IdentityDependency) -> dict[str, Any]:
+@router.get("/secrets", response_model=SecretNames, responses={200: LINKED})
+async def list_secrets(
+    services: ServicesDependency, identity: IdentityDependency, paging: PagingDependency
+) -> dict[str, Any]:
     """Names and descriptions, by name."""
     try:
         names = await services.database.user_secrets.names(identity.user_id)
     except DrydockError as error:
         logger.error("the secrets of user %r were not read: %s", identity.user_id, error)
         raise ReplyError(500, {"error": "Failed to get secret names"}) from error
-    return {"custom_secrets": [one._asdict() for one in names]}
+    page = paging.cut(sorted(names), lambda one: (one.name,), str)
+    return {"custom_secrets": [one._asdict() for one in paging.linked(page)]}
 
 
 @router.post("/secrets", status_code=201, response_model=Confirmation, responses=errors(400, 409))

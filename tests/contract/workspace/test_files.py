@@ -317,3 +317,32 @@ async def test_a_file_that_shrinks_while_it_is_sent_breaks_the_download_off(work
     assert (b"content-length", b"20000000") in sent[0]["headers"]
     assert sum(len(one["body"]) for one in sent[1:]) < 20_000_000
     assert sent[-1]["more_body"], "whoever waits sees that it is not whole"
+
+
+async def test_a_folder_is_listed_in_pages_that_what_comes_and_goes_does_not_shift(workspace: Workspace) -> None:
+    await workspace.run("mkdir b D .git && touch A c e F $'g\\xff'")
+    listed = await workspace.get("list-files", limit=3)
+    assert listed.json() == ["b/", "D/", "A"]
+    entries = (await workspace.get("files", limit=4)).json()
+    assert [one["name"] for one in entries["entries"]] == [".git", "b", "D", "A"]
+    assert entries["left_out"] == 4
+    await workspace.run("rm -r A D && mkdir a C && touch B 0")
+    rest = await workspace.client.get(listed.links["next"]["url"])
+    assert rest.json() == ["B", "c", "e"]
+    last = await workspace.client.get(rest.links["next"]["url"])
+    assert last.json() == (await workspace.get("list-files")).json()[-2:]
+    assert "link" not in last.headers
+    more = (await workspace.get("files", limit=2, page_id=entries["next_page_id"])).json()
+    assert [one["name"] for one in more["entries"]] == ["B", "c"]
+    assert more["left_out"] == 3
+    for what in ("files", "list-files"):
+        assert (await workspace.get(what, page_id="x")).status_code == 400
+
+
+async def test_a_folder_with_more_than_one_answer_takes_is_listed_to_its_end(workspace: Workspace) -> None:
+    await workspace.run("seq -w 0 10004 | xargs touch")
+    first = (await workspace.get("files")).json()
+    assert (len(first["entries"]), first["left_out"]) == (10_000, 5)
+    rest = (await workspace.get("files", page_id=first["next_page_id"])).json()
+    assert [one["name"] for one in rest["entries"]] == [f"{number:05}" for number in range(10_000, 10_005)]
+    assert rest["next_page_id"] is None

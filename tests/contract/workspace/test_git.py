@@ -71,7 +71,7 @@ async def test_a_conflict_a_detached_head_and_no_commit_at_all(workspace: Worksp
     assert await diff(workspace, "x") == ("", "x")
     (repository,) = (await workspace.get("git/status")).json()["repositories"]
     assert (repository["branch"], repository["head"]) == ("trunk", None)
-    assert (await workspace.get("git/log")).json() == {"commits": [], "has_more": False}
+    assert (await workspace.get("git/log")).json() == {"commits": [], "has_more": False, "next_page_id": None}
     await workspace.run(
         f"{MAKE}; git add . && git commit -qm a && git checkout -qb b && echo b > x && git commit -qam b && "
         "git checkout -q trunk && echo c > x && git commit -qam c && git checkout -q --detach && ! git merge -q b"
@@ -241,3 +241,36 @@ async def test_history_is_paged_and_told_with_its_people(workspace: Workspace) -
     assert ([one["subject"] for one in rest["commits"]], rest["has_more"]) == (["nümber 1"], False)
     assert [one["subject"] for one in (await workspace.get("git/log", path="f2")).json()["commits"]] == ["nümber 2"]
     assert (await workspace.get("git/log", limit=0)).status_code == 422
+
+
+async def test_a_page_of_history_goes_on_where_the_one_before_ended_whatever_is_committed_meanwhile(
+    workspace: Workspace,
+) -> None:
+    commit = "git add . && git commit -qm"
+    await workspace.run(
+        f"{MAKE}; git init -q -b main && for n in 1 2 3 4; do echo $n > f$n; {commit} $n; done && git switch -qc side"
+        f" && echo x > g && {commit} side && git switch -q main && echo 5 > f5 && {commit} 5 && git merge -qm all side"
+    )
+    whole = [one["subject"] for one in (await workspace.get("git/log")).json()["commits"]]
+    page = (await workspace.get("git/log", limit=2)).json()
+    seen = [one["subject"] for one in page["commits"]]
+    while page["next_page_id"] is not None:
+        assert page["has_more"]
+        await workspace.run(f"echo again >> f1 && {commit} later")
+        page = (await workspace.get("git/log", limit=2, page_id=page["next_page_id"])).json()
+        seen += [one["subject"] for one in page["commits"]]
+    assert seen == whole
+    assert len(whole) == 7
+    for bad in ("x", "WyJIRUFEIiwgMV0", "WyItLWFsbCIsIDFd"):
+        assert (await workspace.get("git/log", page_id=bad)).status_code == 400
+
+
+async def test_changes_come_in_pages(workspace: Workspace) -> None:
+    await workspace.run(f"{MAKE}; for one in a b; do git init -q $one; touch $one/1 $one/2 $one/3; done")
+    whole = (await workspace.get("git/changes")).json()
+    response = await workspace.get("git/changes", limit=4)
+    assert response.json() == whole[:4]
+    await workspace.run("touch a/0 b/4")
+    rest = await workspace.client.get(response.links["next"]["url"])
+    assert [one["path"] for one in rest.json()] == ["b/2", "b/3", "b/4"]
+    assert "link" not in rest.headers
