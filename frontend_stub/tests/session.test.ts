@@ -186,4 +186,12 @@ describe("an open conversation", () => {
     server.emit({ kind: "message", response_id: "r1", text: "lo" }, "oh_delta");
     await until(() => store.current.streams.responses[0]?.text === "Hello");
   });
+
+  it("says when the server's history is another one than its own", async () => {
+    server.ready();
+    await session.open();
+    await live();
+    server.emit({ reason: "unknown_position", latest_event_id: 7, start_id: 0, end_id: 3 }, "oh_resync");
+    await until(() => store.current.notices.some((notice) => notice.text.includes("Reload the page")));
+  });
 });

@@ -291,6 +291,9 @@ export class ConversationSession {
           const delta = parseToolCall(payload);
           if (delta !== null) this.#dispatch({ type: "delta", delta });
         },
+        onResync: () => {
+          this.#notice("The server has another history of this conversation than this page. Reload the page to see it.");
+        },
       },
     );
   }

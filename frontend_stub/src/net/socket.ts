@@ -16,6 +16,8 @@ export interface LineEvents {
   readonly onEvent: (payload: unknown) => void;
   readonly onDelta: (payload: unknown) => void;
   readonly onToolCall: (payload: unknown) => void;
+  /** The server's log does not go on where the page's ends. */
+  readonly onResync: (payload: unknown) => void;
 }
 
 export interface Line {
@@ -74,6 +76,7 @@ export const openLine: OpenLine = (options, events) => {
   socket.on("oh_event", events.onEvent);
   socket.on("oh_delta", events.onDelta);
   socket.on("oh_tool_call", events.onToolCall);
+  socket.on("oh_resync", events.onResync);
   return {
     get connected() {
       return socket.connected;
