@@ -7,16 +7,19 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.auth.identity import Authenticator
 from server.auth.origin import OriginPolicy
+from server.chat.replies import refusal_body
 from server.settings import Settings
+from server.strict_address import address_problem
 
-API_PREFIXES: Final = ("/api/", "/v1/", "/mcp/", "/docs", "/openapi.json", "/server_info")
+OPENAI_PREFIX: Final = "/v1/"
+API_PREFIXES: Final = ("/api/", OPENAI_PREFIX, "/mcp/", "/docs", "/openapi.json", "/server_info")
 UPLOADS: Final = "/upload-files"
 """How the paths end whose bodies are passed on as they come, and may therefore be large."""
 
@@ -90,7 +93,7 @@ class Gate:
         refusal = self._refuse(scope, path, headers)
         if refusal is not None:
             status, body, extra = refusal
-            await _reply(guarded_send, status, body, extra)
+            await _reply(guarded_send, status, _in_form_of(path, status, body), extra)
             return
         received = 0
         started = False
@@ -117,7 +120,7 @@ class Gate:
 
     def _refuse(
         self, scope: Scope, path: str, headers: Mapping[str, str]
-    ) -> tuple[int, dict[str, str], list[tuple[bytes, bytes]]] | None:
+    ) -> tuple[int, dict[str, Any], list[tuple[bytes, bytes]]] | None:
         refusal = self._origins.refusal(headers.get("host"), headers.get("origin"))
         if refusal is not None:
             return 403, {"detail": refusal}, []
@@ -131,6 +134,8 @@ class Gate:
         is_preflight = scope["method"] == "OPTIONS" and "access-control-request-method" in headers
         if is_api and not is_preflight and self._authenticator.identify(headers) is None:
             return 401, {"detail": "Unauthorized"}, [(b"www-authenticate", b"Bearer")]
+        if is_api and (problem := address_problem(scope)) is not None:
+            return *problem, []
         length = headers.get("content-length", "")
         if length.isdecimal() and int(length) > self._limit(path)[1]:
             # The connection stays: closed under a client that still sends, it would never see the reply.
@@ -148,6 +153,14 @@ class Gate:
         name, limit = self._limit(path)
         text = f"The request is larger than the {limit} bytes that this server takes ({name})."
         return {"detail": text, "message": text}
+
+
+def _in_form_of(path: str, status: int, body: dict[str, Any]) -> dict[str, Any]:
+    """The refusal in the form that the route's clients read."""
+    if not path.startswith(OPENAI_PREFIX):
+        return body
+    text = body.get("detail") or body.get("message")
+    return refusal_body(status, text if isinstance(text, str) else "; ".join(str(one["msg"]) for one in text or ()))
 
 
 def _is_embedded_elsewhere(headers: Mapping[str, str]) -> bool:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from agent_core.events.llm_events import TokenUsage
 from server.chat.forms import MODEL
 from server.chat.turn import Piece
 
 DONE = "data: [DONE]\n\n"
+_KINDS: Final = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 STILL_AT_WORK = ": the agent is at work\n\n"
 """A comment: it keeps the connection open through everything between here and the client."""
 
@@ -73,6 +74,12 @@ class Reply:
 def error_body(message: str, *, kind: str, param: str | None = None, code: str | None = None) -> dict[str, Any]:
     """An error as OpenAI's clients read it."""
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+
+def refusal_body(status: int, message: str, *, param: str | None = None) -> dict[str, Any]:
+    """An error with the kind that such a status has."""
+    kind = _KINDS.get(status, "invalid_request_error" if status < 500 else "server_error")
+    return error_body(message, kind=kind, param=param)
 
 
 def error_chunk(message: str) -> str:

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from server.etags import IN_DOCUMENT, tagged
 from server.wire.errors import WireError
-from server.wire.json_data import MAX_VALUES, check_json, read_json
+from server.wire.json_data import MAX_VALUES, check_json, check_text, read_json
 
 
 class JsonRoute(APIRoute):
@@ -62,6 +62,7 @@ class _StrictRequest(Request):
         value = read_json(body)
         try:
             check_json(value, max_chars=len(body), max_values=self.max_values)  # its size is the gate's business
+            check_text(body)
         except WireError as error:
             raise _refusal(["body"], str(error)) from error
         return value

@@ -12,13 +12,11 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from agent_core.errors import DrydockError
-from server.chat.replies import error_body
+from server.chat.replies import refusal_body
 from server.errors import ConversationNotFoundError, ReplyError
 from server.routes.json_route import JsonRoute
 
 logger = logging.getLogger(__name__)
-
-_KINDS = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 
 
 class OpenAIRoute(JsonRoute):
@@ -52,5 +50,4 @@ class OpenAIRoute(JsonRoute):
 
 
 def _refused(status: int, message: str, *, param: str | None = None) -> Response:
-    kind = _KINDS.get(status, "invalid_request_error" if status < 500 else "server_error")
-    return JSONResponse(error_body(message, kind=kind, param=param), status)
+    return JSONResponse(refusal_body(status, message, param=param), status)

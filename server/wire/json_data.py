@@ -16,6 +16,10 @@ MAX_VALUES: Final = 100_000
 MAX_INTEGER: Final = 2**53
 """Beyond it JavaScript loses digits."""
 
+_DIGITS: Final = 20
+_HUGE: Final = MAX_INTEGER + 1
+_TOO_HUGE: Final = "is an integer beyond 2^53; send it as a text"
+
 _Path: TypeAlias = "tuple[_Path, str | int] | None"
 
 
@@ -28,11 +32,21 @@ def read_json(text: str | bytes) -> Any:
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
+        if isinstance(text, bytes) and not _is_utf8(text):
+            raise  # the other parser would guess another encoding
         # Half characters, NaN, infinities, and what is very deep: whoever is to be told of those wants to know where.
         try:
             return json.loads(text)
         except (ValueError, RecursionError):
             raise error from None
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def check_json(data: object, *, max_chars: int = MAX_CHARS, max_values: int = MAX_VALUES) -> None:
@@ -64,6 +78,41 @@ def check_json(data: object, *, max_chars: int = MAX_CHARS, max_values: int = MA
             raise WireError(f"the message holds more than {max_values} values; send fewer at a time")
         if chars > max_chars:
             raise WireError(too_large(max_chars))
+
+
+def check_text(text: str | bytes) -> None:
+    """Make sure that a JSON text says what its value says, which `check_json` cannot see any more.
+
+    A parser drops all but the last of the values that an object has under one name, and rounds integers.
+
+    Raises:
+        WireError: a name is given twice, or an integer is beyond 2^53.
+    """
+    try:
+        if _is_huge(json.loads(text, object_pairs_hook=_unlike, parse_int=_integer)):
+            raise WireError(f"the message {_TOO_HUGE}")
+    except RecursionError:
+        raise WireError(f"the message is deeper than {MAX_DEPTH} levels; send flatter data") from None
+
+
+def _integer(text: str) -> int:
+    return int(text) if len(text) <= _DIGITS else _HUGE
+
+
+def _unlike(pairs: list[tuple[str, Any]]) -> None:
+    seen: set[str] = set()
+    for name, value in pairs:
+        if name in seen:
+            raise WireError(f"{name[:80]} is given twice; send it once")
+        if _is_huge(value):
+            raise WireError(f"{name[:80]} {_TOO_HUGE}")
+        seen.add(name)
+
+
+def _is_huge(value: object) -> bool:
+    if isinstance(value, list):
+        return any(_is_huge(one) for one in value)
+    return isinstance(value, int) and abs(value) > MAX_INTEGER
 
 
 def too_large(limit: int) -> str:
@@ -112,7 +161,7 @@ def _check_scalar(value: object, path: _Path) -> None:
         return
     if isinstance(value, int):
         if abs(value) > MAX_INTEGER:
-            raise WireError(f"{_name(path)} is an integer beyond 2^53; send it as a text")
+            raise WireError(f"{_name(path)} {_TOO_HUGE}")
     elif isinstance(value, float):
         if not math.isfinite(value):
             raise WireError(f"{_name(path)} is not a finite number; send a finite one or null")

@@ -20,6 +20,7 @@ from agent_core.testing.fake_sandbox import FakeProvider
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import say
 from server.app import create_app
+from server.chat.forms import MODEL
 from server.session.sandboxes import Choice
 from server.settings import Settings
 from tests.contract.openapi.sandboxes import HANDLERS
@@ -43,6 +44,16 @@ class Served:
         self.url = url
         self.git_host = git_host
         self._prepared = ""
+        self.there = {
+            "conversation_id": CONVERSATION,
+            "secret_id": SECRET,
+            "repository": REPOSITORY,
+            "model": MODEL,
+            "call_id": "0",
+            "webhook_id": "",
+        }
+        """Values of parameters in paths that name something that is there."""
+
         self.session = requests.Session()
         self.session.headers["X-Session-API-Key"] = TOKEN
 
@@ -71,6 +82,11 @@ class Served:
         tokens = {"github": {"token": GIT_TOKEN, "host": self.git_host}}
         self.ask("POST", "/api/add-git-providers", json={"provider_tokens": tokens})
         self.ask("POST", "/api/secrets", 201, 400, json={"name": SECRET, "value": "the tide is out"})
+        webhooks = self.ask("GET", "/api/webhooks")["results"]
+        if not any(one["id"] == self.there["webhook_id"] for one in webhooks):
+            body = {"url": "http://127.0.0.1:9/", "conversation_id": None}
+            self.there["webhook_id"] = self.ask("POST", "/api/webhooks", 201, json=body)["id"]
+            self.ask("PATCH", f"/api/webhooks/{self.there['webhook_id']}", json={"active": False})
         if self.ask("GET", f"/api/conversations/{CONVERSATION}") is None:
             self.ask("POST", "/api/conversations", json={"conversation_id": CONVERSATION})
         self.ask("POST", f"/api/conversations/{CONVERSATION}/start", json={})
