@@ -195,10 +195,16 @@ class Connected(Tolerant):
 
 
 class Unknown(Tolerant):
-    """A frame of a newer server: `name` is that of the socket's event."""
+    """What a newer server sends: `name` is that of the socket's event."""
 
     name: str
     data: Any = None
+
+    @property
+    def id(self) -> int | None:
+        """Its id, if it is one of the log."""
+        given = self.data.get("id") if isinstance(self.data, dict) else None
+        return given if type(given) is int else None
 
 
 Live = Event | Status | Problem | TextDelta | TextDiscarded | OutputDelta | ToolCall | Resync | Connected | Unknown

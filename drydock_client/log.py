@@ -62,7 +62,7 @@ class LogCalls(ConversationCalls):
             page = await self.event_page(conversation_id, after=start, before=end, limit=size, reverse=reverse)
             for event in page.events:
                 given += 1
-                edge = _id_of(event, edge)
+                edge = edge if event.id is None else event.id
                 yield event
             if not page.has_more or edge is None:
                 return
@@ -167,10 +167,3 @@ class LogCalls(ConversationCalls):
                 if stored is not None and (stored.id or 0) > start and stored.state in states:
                     return stored
         raise AssertionError("unreachable: a following ends by an error or by being closed")
-
-
-def _id_of(event: Event | Unknown, last: int | None) -> int | None:
-    if not isinstance(event, Unknown):
-        return event.id
-    given = event.data.get("id") if isinstance(event.data, dict) else None
-    return given if isinstance(given, int) else last

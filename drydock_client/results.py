@@ -48,9 +48,9 @@ class EventPage(Tolerant):
 
 
 class Sent(Tolerant):
-    """What was sent is in the log. `id` is its event's, where the server tells it."""
+    """What was sent is in the log, under this id: what comes of it comes after it."""
 
-    id: int | None = None
+    id: int
 
 
 class SkippedFile(Tolerant):

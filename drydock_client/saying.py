@@ -48,7 +48,9 @@ class SayingCalls(Calls):
             key=idempotency_key or uuid.uuid4().hex,
         )
         event_id = response.headers.get(EVENT_ID_HEADER, "")
-        return Sent(id=int(event_id) if event_id.isdigit() else None)
+        if not event_id.isdigit():
+            raise NotDrydockError("The message was taken, but the server does not say as which event.")
+        return Sent(id=int(event_id))
 
     async def pause(self, conversation_id: str) -> Sent:
         """Have the agent stop after what it is doing, and whatever runs be interrupted."""

@@ -56,8 +56,9 @@ async def test_a_message_whose_answer_was_lost_is_sent_again_under_the_same_key(
 
 
 async def test_a_request_that_is_still_under_way_is_asked_for_again(played: Played, client: DrydockClient) -> None:
-    played.answers[SEND] = [refused(409, {"error": "wait", "code": "key_in_use"}), JSONResponse({"success": True})]
-    assert (await client.send("c1", "hello")).id is None
+    stored = JSONResponse({"success": True}, headers={"X-Event-Id": "7"})
+    played.answers[SEND] = [refused(409, {"error": "wait", "code": "key_in_use"}), stored]
+    assert (await client.send("c1", "hello")).id == 7
     played.answers[SEND] = [refused(409, {"error": "taken", "code": "late"})]
     with pytest.raises(ConflictError) as caught:
         await client.send("c1", "hello")
