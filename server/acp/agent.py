@@ -38,6 +38,7 @@ from acp.schema import (
     SessionDeleteCapabilities,
     SessionInfo,
     SessionListCapabilities,
+    SessionModeState,
     SessionResumeCapabilities,
     SetSessionModeRequest,
 )
@@ -139,22 +140,19 @@ class EditorsAgent:
             instructions=instructions_for(self._editor, folders), options=options
         )
         session = self._session(made.id, folders)
-        self._begin(session)
-        return NewSessionResponse(session_id=made.id, modes=session.permissions.state() if asks else None)
+        return NewSessionResponse(session_id=made.id, modes=self._begin(session, asks))
 
     async def _load(self, wish: LoadSessionRequest) -> LoadSessionResponse:
         asks = await self._asks()
         session = await self._known(wish.session_id, _folders(wish.cwd, wish.additional_directories))
         await session.replay()
-        self._begin(session)
-        return LoadSessionResponse(modes=session.permissions.state() if asks else None)
+        return LoadSessionResponse(modes=self._begin(session, asks))
 
     async def _resume(self, wish: ResumeSessionRequest) -> ResumeSessionResponse:
         asks = await self._asks()
         session = await self._known(wish.session_id, _folders(wish.cwd, wish.additional_directories))
         await session.replay(quietly=True)
-        self._begin(session)
-        return ResumeSessionResponse(modes=session.permissions.state() if asks else None)
+        return ResumeSessionResponse(modes=self._begin(session, asks))
 
     async def _list(self, wish: ListSessionsRequest) -> ListSessionsResponse:
         page = await self._client.conversation_page(limit=PAGE, page_id=wish.cursor)
@@ -214,7 +212,8 @@ class EditorsAgent:
         try:
             await self._client.conversation(session_id)
         except NotFoundError as error:
-            raise RequestError(NOT_FOUND, f"sessionId: {error}; session/list names those that there are") from error
+            problem = f"there is no conversation {session_id[:100]!r}; session/list names those that there are"
+            raise RequestError(NOT_FOUND, f"sessionId: {problem}") from error
         await self._declare_tools(session_id)
         if (open_one := self._sessions.pop(session_id, None)) is not None:
             await open_one.aclose()
@@ -247,10 +246,12 @@ class EditorsAgent:
             commands=Commands(self._client, self._editor, session_id, copies),
         )
 
-    def _begin(self, session: Session) -> None:
-        """Follow it, from behind the answer to the request."""
+    def _begin(self, session: Session, asks: bool) -> SessionModeState | None:
+        """Follow it, from behind the answer to the request; returns its modes, where it has any."""
         self._sessions[session.id] = session
+        session.permissions.has_modes = asks
         session.start(update_available_commands(COMMANDS))
+        return session.permissions.state() if asks else None
 
     async def _asks(self) -> bool:
         """Whether this user's agents wait to be allowed things at all."""

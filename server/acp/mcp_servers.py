@@ -27,6 +27,8 @@ def mcp_config(servers: Sequence[Given]) -> dict[str, Any]:
         match server:
             case McpServerStdio():
                 name = re.sub(r"[^A-Za-z0-9_-]+", "-", server.name).strip("-") or f"server-{number}"
+                if not server.command or any(letter.isspace() for letter in server.command):
+                    raise invalid(f"{where}.command", "is empty or has blanks; give the path of a program without any")
                 program = {"name": name, "command": server.command, "args": list(server.args)}
                 found["stdio_servers"].append({**program, "env": {one.name: one.value for one in server.env}})
             case HttpMcpServer():
@@ -39,6 +41,8 @@ def mcp_config(servers: Sequence[Given]) -> dict[str, Any]:
 
 
 def _address(server: HttpMcpServer | SseMcpServer, where: str) -> dict[str, Any]:
+    if not server.url.startswith(("http://", "https://")):
+        raise invalid(f"{where}.url", f"{server.url[:200]!r} is no http(s) address; give one such as https://host/mcp")
     address: dict[str, Any] = {"url": server.url}
     for number, header in enumerate(server.headers):
         scheme, _, token = header.value.partition(" ")

@@ -34,11 +34,13 @@ class Permissions:
 
     Attributes:
         mode: ``ask`` or ``auto``.
+        has_modes: whether the editor was told of them.
         is_remembered: everything was allowed for the rest of the conversation, which cannot be taken back.
     """
 
     def __init__(self, session_id: str, client: DrydockClient, editor: Editor, changed: ModeChanged) -> None:
         self.mode = ASK
+        self.has_modes = True
         self.is_remembered = False
         self._session_id = session_id
         self._client = client
@@ -96,7 +98,8 @@ class Permissions:
             await self._client.confirm(self._session_id, accept=choice != REJECT, remember=remember)
             if remember:
                 self.mode, self.is_remembered = AUTO, True
-                await self._changed(AUTO)
+                if self.has_modes:
+                    await self._changed(AUTO)
         except ClientError as error:
             logger.warning("the decision about conversation %s was not taken: %s", self._session_id, error)
         except ConnectionError:

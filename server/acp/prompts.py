@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import binascii
 import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -21,6 +22,7 @@ from server.acp.dispatch import invalid
 Block = TextContentBlock | ImageContentBlock | AudioContentBlock | ResourceContentBlock | EmbeddedResourceContentBlock
 
 _DATA_URL: Final = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,(.*)", re.DOTALL)
+_IMAGE_TYPE: Final = re.compile(r"image/[\w.+-]+")
 _BACKTICKS: Final = re.compile("`+")
 
 
@@ -47,7 +49,7 @@ def message_from(blocks: Sequence[Block]) -> Message:
             case TextContentBlock():
                 parts.append(_sendable(block.text, f"{where}.text"))
             case ImageContentBlock():
-                images.append(f"data:{block.mime_type};base64,{block.data}")
+                images.append(_picture(block, where))
             case ResourceContentBlock():
                 parts.append(f" <{_sendable(block.uri, f'{where}.uri')}> ")
             case EmbeddedResourceContentBlock():
@@ -74,6 +76,18 @@ def fenced(text: str, kind: str = "") -> str:
     longest = max((len(run) for run in _BACKTICKS.findall(text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{kind}\n{text}{'' if text.endswith(chr(10)) else chr(10)}{fence}"
+
+
+def _picture(block: ImageContentBlock, where: str) -> str:
+    if not _IMAGE_TYPE.fullmatch(block.mime_type):
+        raise invalid(
+            f"{where}.mimeType", f"{block.mime_type[:100]!r} is no type of images; give one such as image/png"
+        )
+    try:
+        binascii.a2b_base64(block.data, strict_mode=True)
+    except ValueError as error:
+        raise invalid(f"{where}.data", f"is no base64: {error}; give the image's bytes in base64") from None
+    return f"data:{block.mime_type};base64,{block.data}"
 
 
 def _embedded(block: EmbeddedResourceContentBlock, where: str) -> str:

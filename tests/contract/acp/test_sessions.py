@@ -122,7 +122,7 @@ async def test_a_closed_session_can_be_resumed_and_an_unknown_one_cannot(desk: D
         await desk.prompt(first.session_id, "Hello?")
     await desk.limited(desk.conn.resume_session(session_id=first.session_id, cwd=str(desk.folder), mcp_servers=[]))
     assert await desk.prompt(first.session_id, "Hello?") == "end_turn"
-    with pytest.raises(RequestError, match=r"sessionId: .*not found.*session/list"):
+    with pytest.raises(RequestError, match="sessionId: there is no conversation 'unknown'"):
         await desk.limited(desk.conn.load_session(session_id="unknown", cwd=str(desk.folder), mcp_servers=[]))
 
 
