@@ -20,6 +20,8 @@ _HIDDEN = re.compile("SecretStr|McpConfig")
 """Types of settings whose values are not repeated in messages."""
 
 CONFIG_VARIABLE = "DRYDOCK_CONFIG"
+CLIENT_VARIABLES = ("DRYDOCK_URL", "DRYDOCK_API_KEY")
+"""Of the commands that talk to a running server (`server.running_server`): they may be set where a server starts, too."""
 MODEL_VARIABLES = {
     "LLM_MODEL": "llm_model",
     "LLM_API_KEY": "llm_api_key",
@@ -88,7 +90,7 @@ def _from_environment(environment: Mapping[str, str]) -> Iterable[tuple[str, str
             yield variable, key, environment[variable]
     known = {variable_name(field): field for field in Settings.model_fields}
     for variable, value in environment.items():
-        if not variable.startswith(PREFIX) or variable in (CONFIG_VARIABLE, HOME_VARIABLE):
+        if not variable.startswith(PREFIX) or variable in (CONFIG_VARIABLE, HOME_VARIABLE, *CLIENT_VARIABLES):
             continue
         if variable not in known:
             raise ConfigurationError(f"{variable} is no setting.{_nearest(variable, [*known, CONFIG_VARIABLE])}")

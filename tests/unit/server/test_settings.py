@@ -8,8 +8,9 @@ from pydantic import ValidationError
 
 from server.cli import main
 from server.errors import ConfigurationError
+from server.running_server import KEY_VARIABLES, URL_VARIABLE
 from server.settings import Settings
-from server.settings_loading import load_settings
+from server.settings_loading import CLIENT_VARIABLES, load_settings
 from server.settings_reference import render
 
 ROOT = Path(__file__).parents[3]
@@ -151,6 +152,12 @@ def test_the_protocols_own_variables_are_read() -> None:
 def test_lists_are_written_with_commas_in_the_environment() -> None:
     settings = load_settings(None, {"DRYDOCK_ALLOWED_ORIGINS": "https://A.example/, http://b.example:8080"})
     assert settings.allowed_origins == ("https://a.example", "http://b.example:8080")
+
+
+def test_what_a_running_server_is_found_by_is_no_setting_and_no_mistake() -> None:
+    known = {URL_VARIABLE: "http://h:1", KEY_VARIABLES[0]: "k"}
+    assert tuple(known) == CLIENT_VARIABLES
+    assert load_settings(environment=known) == load_settings(environment={})
 
 
 def test_the_home_that_programs_share_is_no_setting_and_no_mistake() -> None:
