@@ -21,6 +21,7 @@ from server.dependencies import (
 )
 from server.errors import ReplyError
 from server.git_hosts import Provider
+from server.known_secrets import masker_of
 from server.replies.conversations import ConversationInfo, ConversationList, ConversationReply
 from server.replies.errors import errors
 from server.routes.conversation_pages import MAX_PAGE, Trigger, conversation_page
@@ -91,12 +92,13 @@ async def rename_conversation(
         text = "Permission denied: you can only rename your own conversations"
         raise _refused(403, text, "AUTHORIZATION$PERMISSION_DENIED")
     try:
-        if record is None or not await conversations.rename(conversation_id, body.title):
+        title = (await masker_of(services.database, identity.user_id)).text(body.title)
+        if record is None or not await conversations.rename(conversation_id, title):
             raise _refused(404, "Conversation not found", "CONVERSATION$NOT_FOUND")
     except DatabaseError as error:
         logger.warning("conversation %s could not be renamed: %s", conversation_id, error)
         raise _refused(500, f"Failed to rename conversation: {error}", "CONVERSATION$UPDATE_ERROR") from error
-    await services.manager.announce_title(conversation_id, body.title)
+    await services.manager.announce_title(conversation_id, title)
     return True
 
 

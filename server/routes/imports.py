@@ -15,13 +15,13 @@ from server.db.conversations import ConversationRecord
 from server.db.idempotency_keys import Attempt
 from server.dependencies import IdempotencyKey, IdentityDependency, ServicesDependency, find_conversation
 from server.errors import ReplyError
+from server.known_secrets import masker_of
 from server.replies.conversations import ConversationReply
 from server.replies.errors import errors
 from server.routes.json_route import JsonRoute
 from server.session.imports import import_conversation
 from server.session.settings_merge import choose_model
 from server.session.titles import title_from_message
-from server.user_settings import secret_values
 from server.wire.errors import WireError
 from server.wire.json_data import json_type
 from server.wire.recorded import recorded_events
@@ -68,18 +68,18 @@ async def import_trajectory(
 
     async def make(attempt: Attempt) -> dict[str, Any]:
         if await find_conversation(services, identity, attempt.resource) is None:
+            masker = await masker_of(services.database, identity.user_id)
             now = utc_now()
             record = ConversationRecord(
                 id=attempt.resource,
                 user_id=identity.user_id,
-                title=title or _first_words(events),
+                title=masker.text(title or _first_words(events) or "") or None,
                 created_at=now,
                 last_updated_at=now,
                 trigger="gui",
                 llm_model=choose_model(user, services.settings).model,
             )
-            secrets = secret_values(user) if user is not None else []
-            await import_conversation(services.database, record, events, secrets=secrets)
+            await import_conversation(services.database, record, events, secrets=masker.values)
         return {
             "status": "ok",
             "conversation_id": attempt.resource,

@@ -25,7 +25,8 @@ from server.db.user_settings import StoredSettings
 from server.dependencies import IdempotencyKey, IdentityDependency, Services, ServicesDependency, find_conversation
 from server.errors import PlainError, ReplyError
 from server.git_hosts import Provider
-from server.mcp_config import HiddenSecretError, McpConfig, read_config
+from server.known_secrets import masker_of
+from server.mcp_config import HiddenSecretError, McpConfig, agent_servers, read_config
 from server.replies.conversations import ConversationReply
 from server.replies.errors import ErrorReply, errors
 from server.routes.json_route import JsonRoute
@@ -45,6 +46,9 @@ CHOSEN_ID = r"(?!task-)[A-Za-z0-9_-]{1,100}"
 
 BEGINNING = 50
 """Within how many events the first message stands, if it was sent when the conversation was made."""
+
+
+_WITH_USER = re.compile(r"https?://[^/?#]*@")
 
 
 class NewConversation(BaseModel):
@@ -172,6 +176,9 @@ async def _begin_log(services: Services, record: ConversationRecord, first: list
 def _refuse_what_contradicts(wish: NewConversation) -> None:
     if wish.replay_json is not None and (wish.initial_user_msg or wish.image_urls):
         raise ReplyError(400, _error("replay_json: has a first message of its own; leave initial_user_msg out"))
+    if _WITH_USER.match((wish.repository or "").strip()):
+        problem = "is an address with a user name or password in it; leave them out, and store a token for its provider"
+        raise ReplyError(400, _error(f"repository: {problem}"))
     task = wish.suggested_task
     if task is not None and task.prompt is None:
         raise ReplyError(400, _error(f"suggested_task: {task.task_type} stands for no work; send initial_user_msg"))
@@ -251,7 +258,9 @@ async def _store(
 ) -> ConversationRecord:
     options: dict[str, Any] = {}
     if wish.conversation_instructions:
-        options["conversation_instructions"] = wish.conversation_instructions
+        masker = await masker_of(services.database, identity.user_id)
+        masker.add(agent_servers(None, wish.mcp_config or McpConfig()).secrets)
+        options["conversation_instructions"] = masker.text(wish.conversation_instructions)
     if wish.mcp_config is not None:
         options[OWN_SERVERS] = sealed_servers(services.database.secrets, conversation_id, wish.mcp_config)
     if wish.agent_options is not None:

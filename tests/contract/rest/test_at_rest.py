@@ -88,7 +88,11 @@ async def test_no_secret_can_be_read_in_the_database_or_anywhere_in_the_data_fol
             body = {"name": name.upper(), "value": SECRETS[name]}
             assert (await server.post("/api/secrets", json=body)).status_code == 201
         told = " ".join(SECRETS.values())
-        conversation_id = await server.create(initial_user_msg=f"{told}: these", mcp_config=servers("own-"))
+        conversation_id = await server.create(
+            initial_user_msg=f"{told}: these", mcp_config=servers("own-"), conversation_instructions=told
+        )
+        title = {"title": f"{SECRETS['custom']} {SECRETS['llm']}"}
+        assert (await server.client.patch(f"/api/conversations/{conversation_id}", json=title)).status_code == 200
 
         async def has_finished() -> bool:
             return any(one.get("action") == "finish" for one in await server.events(conversation_id))

@@ -348,3 +348,23 @@ async def test_secrets_of_another_user_do_not_reach_a_conversation(make_server: 
         await server.app.services.manager.refresh_secrets("eve")
         assert await run(server, conversation_id, "echo $API_KEY") == "nothing was given"
         assert await listed(server) == []
+
+
+async def test_the_title_and_the_instructions_of_a_conversation_hide_secrets_too(server: Server) -> None:
+    await create(server)
+    conversation_id = await server.create(conversation_instructions=f"Never use {VALUE}.")
+    title = {"title": f"About {VALUE}"}
+    assert (await server.client.patch(f"/api/conversations/{conversation_id}", json=title)).status_code == 200
+    record = await server.app.services.database.conversations.get(conversation_id)
+    assert record is not None
+    assert (record.title, record.options["conversation_instructions"]) == (f"About {HIDDEN}", f"Never use {HIDDEN}.")
+
+
+@pytest.mark.parametrize("address", ["https://ann:pw@git.example.com/x.git", "http://token@git.example.com/x"])
+async def test_a_repository_whose_address_has_a_password_is_refused_with_what_to_do(
+    server: Server, address: str
+) -> None:
+    response = await server.post("/api/conversations", json={"repository": address})
+    assert response.status_code == 400
+    assert response.json()["message"].startswith("repository: is an address with a user name or password in it")
+    assert (await server.get("/api/conversations")).json()["results"] == []
