@@ -45,36 +45,60 @@ class Services:
         return time.monotonic() - self.started_at
 
 
-def _services(request: Request) -> Services:
+def services_of(request: Request) -> Services:
+    """The services of the server that got this request."""
     services: Services = request.app.state.services
     return services
 
 
-ServicesDependency = Annotated[Services, Depends(_services)]
+def identity_of(request: Request) -> Identity:
+    """Who asks.
 
-
-def _identity(request: Request, services: ServicesDependency) -> Identity:
+    Raises:
+        HTTPException: 401, nobody whom the server knows.
+    """
     headers = {name.lower(): value for name, value in request.headers.items()}
-    identity = services.authenticator.identify(headers)
+    identity = services_of(request).authenticator.identify(headers)
     if identity is None:
         raise HTTPException(401, "Unauthorized")
     return identity
 
 
-IdentityDependency = Annotated[Identity, Depends(_identity)]
+def checked_conversation_id(conversation_id: str) -> str:
+    """The id, if it can be one (wire-protocol 4.3).
 
-
-def checked_conversation_id(
-    conversation_id: Annotated[str, Path(json_schema_extra={"minLength": 1, "maxLength": MAX_ID_LENGTH})],
-) -> str:
-    """The id in the path, if it can be one (wire-protocol 4.3)."""
+    Raises:
+        HTTPException: 400, it cannot.
+    """
     problem = id_problem(conversation_id)
     if problem is not None:
         raise HTTPException(400, problem)
     return conversation_id
 
 
-ConversationId = Annotated[str, Depends(checked_conversation_id)]
+# The dependencies below do not depend on one another, but call what they need: the library takes the signature of each
+# apart anew for each route that has it, which was a tenth of the server's start. They are asynchronous, because others
+# run in threads.
+
+_PathId = Annotated[str, Path(json_schema_extra={"minLength": 1, "maxLength": MAX_ID_LENGTH})]
+
+
+async def _services(request: Request) -> Services:
+    return services_of(request)
+
+
+async def _identity(request: Request) -> Identity:
+    return identity_of(request)
+
+
+async def conversation_id_of_path(conversation_id: _PathId) -> str:
+    """See `checked_conversation_id`."""
+    return checked_conversation_id(conversation_id)
+
+
+ServicesDependency = Annotated[Services, Depends(_services)]
+IdentityDependency = Annotated[Identity, Depends(_identity)]
+ConversationId = Annotated[str, Depends(conversation_id_of_path)]
 
 
 def id_problem(conversation_id: str) -> str | None:
@@ -98,11 +122,10 @@ async def find_conversation(services: Services, identity: Identity, conversation
     return record if record is not None and record.user_id == identity.user_id else None
 
 
-async def own_conversation(
-    conversation_id: ConversationId, services: ServicesDependency, identity: IdentityDependency
-) -> ConversationRecord:
+async def own_conversation(request: Request, conversation_id: _PathId) -> ConversationRecord:
     """The record of the conversation in the path, if it is this user's."""
-    record = await find_conversation(services, identity, conversation_id)
+    conversation_id = checked_conversation_id(conversation_id)
+    record = await find_conversation(services_of(request), identity_of(request), conversation_id)
     if record is None:
         raise ConversationNotFoundError(conversation_id)
     return record

@@ -16,7 +16,7 @@ from fastapi.routing import APIRoute, RouteContext, iter_route_contexts
 from pydantic.json_schema import models_json_schema
 
 from agent_core.version import VERSION
-from server.dependencies import checked_conversation_id, own_conversation
+from server.dependencies import conversation_id_of_path, own_conversation
 from server.gate import API_PREFIXES
 from server.replies.errors import MEANINGS, ErrorReply, OpenAIError
 from server.routes.openai_route import OpenAIRoute
@@ -106,7 +106,7 @@ def _common(operation: dict[str, Any], route: RouteContext) -> Iterator[tuple[in
         yield 400, {}
     elif takes_input:
         yield 422, {}
-    if checked_conversation_id in called:
+    if not called.isdisjoint({conversation_id_of_path, own_conversation}):
         yield 400, {}
     if own_conversation in called or "{" in str(route.path):  # a value with a slash is another address
         yield 404, {}

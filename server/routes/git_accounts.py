@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Depends, Query, Request
 from pydantic import BaseModel
 
 from agent_core.events.event import utc_now
-from server.dependencies import IdentityDependency, ServicesDependency
+from server.dependencies import identity_of, services_of
 from server.errors import ReplyError
 from server.git_hosts import Provider
 from server.git_providers.accounts import GitAccounts
@@ -59,8 +59,9 @@ class MicroagentEntry(BaseModel):
     created_at: str
 
 
-async def _accounts(services: ServicesDependency, identity: IdentityDependency) -> GitAccounts:
-    accounts = services.git.accounts(await services.database.settings.get(identity.user_id))
+async def _accounts(request: Request) -> GitAccounts:
+    services = services_of(request)
+    accounts = services.git.accounts(await services.database.settings.get(identity_of(request).user_id))
     if not accounts:
         raise TokenMissingError
     return accounts

@@ -6,14 +6,20 @@ import uuid
 from datetime import datetime
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Request
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from server.db.errors import TooManyWebhooksError
 from server.db.webhooks import MAX_PER_USER, Webhook, WebhookChanges
-from server.dependencies import IdentityDependency, ServicesDependency, find_conversation
+from server.dependencies import (
+    IdentityDependency,
+    ServicesDependency,
+    find_conversation,
+    identity_of,
+    services_of,
+)
 from server.errors import ConversationNotFoundError
 from server.routes.json_route import JsonRoute
 from server.webhooks.batch import EVENT_TYPES
@@ -104,8 +110,8 @@ class WebhookList(BaseModel):
     next_page_id: Literal[None] = None
 
 
-def _own_webhook(webhook_id: str, services: ServicesDependency, identity: IdentityDependency) -> Webhook:
-    webhook = services.webhooks.get(identity.user_id, webhook_id)
+async def _own_webhook(request: Request, webhook_id: str) -> Webhook:
+    webhook = services_of(request).webhooks.get(identity_of(request).user_id, webhook_id)
     if webhook is None:
         raise HTTPException(404, f"There is no webhook {webhook_id[:64]!r}")
     return webhook
