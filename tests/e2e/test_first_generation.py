@@ -1,0 +1,244 @@
+"""A client of the first generation, served by ``--page``: it boots, and does all that such a client's user can.
+
+The client in `first_generation` asks, sends and draws what the protocol says that the original does, with the library
+that the original has for its socket, and notes what would have broken that one.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import Page, expect
+
+from agent_core.testing.model_request import ModelRequest
+from agent_core.testing.model_server import ModelServer
+from agent_core.testing.model_turns import Turn, call, finish, say
+from tests.e2e.conftest import ROOT, Visit
+from tests.integration.server.conftest import ServerProcess
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.bubblewrap,
+    pytest.mark.timeout(240),
+    pytest.mark.asyncio(loop_scope="module"),
+]
+
+StartServer = Callable[..., Awaitable[ServerProcess]]
+OpenPage = Callable[..., Awaitable[Visit]]
+MakeModel = Callable[..., Awaitable[ModelServer]]
+
+CLIENT = Path(__file__).parent / "first_generation"
+SOCKETS = ROOT / "frontend_stub" / "node_modules" / "socket.io-client" / "dist" / "socket.io.esm.min.js"
+SITE = "localhost:8124"
+SERVE = (
+    "mkdir -p site && echo '<title>Quay</title><h1>Quay</h1>' > site/index.html && cd site &&"
+    f" (python3 -m http.server 8124 >/dev/null 2>&1 &) ; until curl -s {SITE} >/dev/null; do :; done; cd .."
+)
+SAFE = {"security_risk": "LOW"}
+FILE = {"path": "/workspace/a.txt", **SAFE}
+WORK: list[Turn] = [
+    call("terminal", {"command": f"git init -q . ; {SERVE}; echo made; ls -A", **SAFE}, text="I look around."),
+    call("file_editor", {"command": "create", **FILE, "file_text": "one\n"}),
+    call(
+        "file_editor",
+        {"command": "str_replace", "path": "/workspace/a.txt", "old_str": "one", "new_str": "two", **SAFE},
+    ),
+    call("execute_ipython_cell", {"code": "6 * 7", **SAFE}),
+    call("browser", {"code": f"goto('http://{SITE}')", **SAFE}),
+    call("think", {"thought": "All went well."}),
+    call("task_tracker", {"command": "plan", "task_list": [{"title": "Look around", "status": "done", "notes": ""}]}),
+    finish("That is all there is."),
+]
+
+
+def answer(request: ModelRequest) -> Turn:
+    """By what the user said last: all kinds of work, something long, or something that needs approval."""
+    messages = request.messages
+    said = max(
+        place for place, one in enumerate(messages) if one["role"] == "user" and "[" not in str(one["content"])[:1]
+    )
+    wish, done = str(messages[said]["content"]), sum(one["role"] == "assistant" for one in messages[said:])
+    if "everything" in wish:
+        return WORK[min(done, len(WORK) - 1)]
+    if "long" in wish:
+        return call("terminal", {"command": "echo begun; sleep 600", **SAFE}) if done == 0 else finish("Stopped early.")
+    if "dangerous" in wish:
+        return (
+            call("terminal", {"command": "rm -rf ./nothing", "security_risk": "HIGH"})
+            if done == 0
+            else finish("Asked.")
+        )
+    return say(f"You said: {wish[-60:]}")
+
+
+def build(folder: Path) -> Path:
+    """The client as its build lays it out."""
+    for name, place in {
+        "index.html": "index.html",
+        "translation.json": "locales/en/translation.json",
+        "style-1.css": "assets/style-1.css",
+        "client.js": "assets/client-1.js",
+        "expectations.js": "assets/expectations-1.js",
+    }.items():
+        (folder / place).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(CLIENT / name, folder / place)
+    shutil.copy(SOCKETS, folder / "assets" / "socket.io-4.8.js")
+    return folder
+
+
+async def walked(page: Page, what: str) -> Any:
+    return await page.evaluate(f"walk.{what}")
+
+
+async def until_state(page: Page, *states: str) -> None:
+    await page.wait_for_function("states => states.includes(walk.state())", arg=list(states))
+
+
+async def send(page: Page, text: str) -> None:
+    await expect(page.locator("#input")).to_be_enabled()
+    await page.locator("#input").fill(text)
+    await page.locator("#send").click()
+
+
+def line(page: Page, kind: str, name: str) -> Any:
+    return page.locator(f'#chat li[data-kind="{kind}"][data-type="{name}"]')
+
+
+async def check(seen: Visit) -> None:
+    """Nothing that would have broken the original, no error in the console, nothing from elsewhere."""
+    assert await walked(seen.page, "problems") == []
+    assert seen.problems == []
+    # A browser complains of each answer that is an error; of these the client knows one: settings of a new user.
+    assert [one for one in seen.complaints if "404" not in one] == []
+    assert seen.foreign == []
+
+
+async def test_an_unmodified_client_of_the_first_generation_does_all_that_it_can(
+    start_server: StartServer, scripted: MakeModel, visit: OpenPage, tmp_path: Path
+) -> None:
+    page_folder = build(tmp_path / "client")
+    server = await start_server("--sandbox", "local", "--page", str(page_folder), model=await scripted(answer))
+
+    # A, B: the first page of a new user, whose settings are stored then.
+    seen = await visit(server.url)
+    page = seen.page
+    await page.wait_for_function("walk.isUp")
+    calls = await walked(page, "calls")
+    assert calls[:3] == [
+        "GET /locales/en/translation.json 200",
+        "GET /api/options/config 200",
+        "GET /api/options/config 200",
+    ]
+    assert "GET /api/settings 404" in calls
+    assert "POST /api/settings 200" in calls
+    assert "GET /api/conversations?limit=10 200" in calls
+
+    # C: a conversation, and what is asked for when its agent is there.
+    await page.locator("#new").click()
+    await until_state(page, "awaiting_user_input")
+    await page.wait_for_function(
+        "walk.calls.filter(one => /config 200|web-hosts 200|vscode-url 200/.test(one)).length >= 5"
+    )
+    await expect(page.locator("#line")).to_have_text("CONNECTED")
+    await expect(page.locator("#chat li")).to_have_count(0)
+
+    # D: all kinds of work.
+    await send(page, "Do everything")
+    await until_state(page, "finished")
+    await expect(line(page, "action", "message").first).to_have_text("Do everything")
+    await expect(line(page, "observation", "run").first).to_contain_text("ok: made")
+    await expect(line(page, "observation", "edit").last).to_contain_text("+two")
+    await expect(line(page, "observation", "run_ipython")).to_contain_text("42")
+    await expect(line(page, "observation", "browse")).to_contain_text("Quay")
+    await expect(line(page, "action", "finish")).to_have_text("That is all there is.")
+    assert str(await page.locator("#screenshot").get_attribute("src")).startswith("data:image/")
+    assert SITE in await page.locator("#address").inner_text()
+    await expect(page.locator('#tasks li[data-status="done"]')).to_have_text("Look around")
+    await expect(page.locator("#terminal")).to_contain_text("made")
+    await expect(page.locator("#usage")).to_contain_text("tokens")
+    await expect(page.locator("#title")).to_have_text("A title")
+    await expect(page.locator("#changes")).to_contain_text("A a.txt")
+    assert await walked(page, "diff('a.txt')") == {"modified": "two\n", "original": ""}
+    await check(seen)
+
+    # Files: one up with a message, the workspace down, the trajectory.
+    await page.locator("#file").set_input_files({"name": "n.txt", "mimeType": "text/plain", "buffer": b"notes"})
+    await send(page, "Here are notes")
+    await until_state(page, "awaiting_user_input")
+    await expect(line(page, "action", "message").last).to_contain_text("You said:")
+    assert {"a.txt", "n.txt", "site/"} <= set(await walked(page, "files()"))
+    assert await walked(page, "workspace()") == "80,75"
+    trajectory = (await walked(page, "trajectory()"))["trajectory"]
+    assert {"run", "edit", "run_ipython", "task_tracking", "finish"} <= {one.get("action") for one in trajectory}
+    await walked(page, "microagents()")
+    await walked(page, "sandboxes()")
+
+    # Stop, and go on.
+    await send(page, "Something long")
+    await until_state(page, "running")
+    await page.wait_for_function("walk.frames.some(one => one.args?.command?.includes('sleep 600'))")
+    await page.locator("#stop").click()
+    await until_state(page, "stopped")
+    await send(page, "continue")
+    await until_state(page, "awaiting_user_input", "finished")
+    await check(seen)
+    assert await walked(page, "sockets") == 1
+
+    # E: a hard load shows the same again.
+    before = await page.locator("#chat li").all_inner_texts()
+    await page.reload()
+    await until_state(page, "awaiting_user_input", "finished")
+    await expect(page.locator("#chat li")).to_have_count(len(before))
+    assert await page.locator("#chat li").all_inner_texts() == before
+    await expect(page.locator('#tasks li[data-status="done"]')).to_have_count(1)
+    await check(seen)
+
+    # Confirmations: one refused, one approved.
+    await walked(page, "saveSettings({confirmation_mode: true})")
+    await page.locator("#home").click()
+    await page.locator("#new").click()
+    for button, expected in (("#reject", "user_rejected"), ("#confirm", "run")):
+        await until_state(page, "awaiting_user_input", "finished")
+        await send(page, "Do something dangerous")
+        await expect(page.locator("#question")).to_be_visible()
+        await expect(page.locator("#danger")).to_be_visible()
+        await expect(page.locator("#input")).to_be_disabled()
+        await page.locator(button).click()
+        await expect(line(page, "observation", expected)).to_have_count(1)
+        await expect(page.locator("#question")).to_be_hidden()
+    await until_state(page, "finished")
+    await check(seen)
+
+    # F: rename, stop the runtime, come back, delete.
+    assert await walked(page, "rename('Another name')") is True
+    await expect(page.locator("#title")).to_have_text("Another name")
+    assert (await walked(page, "stopRuntime()"))["conversation_status"] == "RUNNING"
+    await page.locator("#home").click()
+    item = page.locator("#list li", has_text="Another name")
+    await expect(item).to_have_attribute("data-status", "STOPPED")
+    await item.click()
+    await until_state(page, "awaiting_user_input", "finished")
+    await expect(line(page, "observation", "run")).to_have_count(1)
+    await check(seen)
+    assert await walked(page, "remove()") is True
+    await page.locator("#home").click()
+    await expect(page.locator("#list li")).to_have_count(1)
+    await page.goto(f"{server.url}/conversations/{'0' * 32}")
+    await expect(page.locator("#banner")).to_have_text("This conversation does not exist")
+    await check(seen)
+
+    # An old recording, imported and opened.
+    async with server.client() as client:
+        recording = json.loads((ROOT / "tests/contract/rest/first_generation.json").read_text("utf-8"))
+        made = await client.post("/api/conversations/import", json=recording)
+    await page.goto(f"{server.url}/conversations/{made.json()['conversation_id']}")
+    await until_state(page, "awaiting_user_input")
+    await expect(line(page, "action", "finish")).to_have_text("It has 3 lines.")
+    await expect(line(page, "observation", "run")).to_contain_text("3 notes.txt")
+    await expect(page.locator("#usage")).to_contain_text("$0.0300 15 tokens")
+    await check(seen)
