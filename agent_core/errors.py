@@ -70,6 +70,10 @@ class SandboxLostError(SandboxError):
         super().__init__(message, code="lost", fix=fix)
 
 
+class SandboxClosedError(SandboxLostError):
+    """Nobody is to use the sandbox any more: its conversation was stopped, or deleted, meanwhile."""
+
+
 class LLMError(DrydockError):
     """A model call failed for good (after its retries).
 

@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_core.errors import SandboxError, SandboxLostError
+from agent_core.errors import SandboxClosedError, SandboxError, SandboxLostError
 from agent_core.runtime.channel import ChannelLimits, RunnerChannel
 from agent_core.runtime.sandbox import Progress, Sandbox, SandboxStatus
 
@@ -67,7 +67,7 @@ class SandboxLink:
         """An open channel; all who need one share one attempt, which no caller's cancelling ends."""
         while True:
             if self.closed:
-                raise SandboxLostError("The connection to the sandbox is closed.")
+                raise SandboxClosedError("The connection to the sandbox is closed.")
             channel = self.usable()
             if channel is not None:
                 return channel

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 
-from agent_core.errors import DrydockError
+from agent_core.errors import DrydockError, SandboxClosedError
 from agent_core.session.repository import folder_of
 from server.db.conversations import ConversationRecord
 from server.db.errors import InvalidPageError
@@ -26,6 +26,7 @@ from server.routes.query import FilePath, PageId
 router = APIRouter(prefix="/api/conversations/{conversation_id}/git", route_class=JsonRoute, responses=errors(403))
 
 GIT_SECONDS = 40.0
+NOT_RUNNING = "Not a git repository as far as can be seen: the conversation is not running"
 _COMMIT = re.compile("[0-9a-f]{40,64}", re.ASCII)
 Since = Literal["commit", "base"]
 """What the files are compared with: the last commit, or the commit where the branch left the one it began from."""
@@ -123,9 +124,11 @@ async def _ask(
     services.manager.touch(record.id)
     sandbox = services.manager.sandbox(record.id)
     if sandbox is None:
-        raise ReplyError(404, {"error": "Not a git repository as far as can be seen: the conversation is not running"})
+        raise ReplyError(404, {"error": NOT_RUNNING})
     try:
         found = (await sandbox.request(operation, args, limit_seconds=GIT_SECONDS)).result
+    except SandboxClosedError as error:
+        raise ReplyError(404, {"error": NOT_RUNNING}) from error
     except DrydockError as error:
         raise refusal(error) from error
     if found.get("error"):

@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 
-from agent_core.errors import DrydockError
+from agent_core.errors import DrydockError, SandboxClosedError
 from agent_core.runtime.listening import listening
 from server.db.conversations import ConversationRecord
 from server.dependencies import OwnConversation, Services, ServicesDependency
@@ -57,6 +57,8 @@ async def _listening(services: Services, record: ConversationRecord) -> list[dic
         return None
     try:
         found = await listening(sandbox)
+    except SandboxClosedError:
+        return None  # stopped meanwhile
     except DrydockError as error:
         raise ReplyError(500, {"error": str(error)}) from error
     return [{**one._asdict(), "addresses": list(one.addresses)} for one in found]

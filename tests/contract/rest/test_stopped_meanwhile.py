@@ -1,0 +1,40 @@
+"""What pages ask for while their conversation is stopped or deleted is no fault of the server's."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from agent_core.testing.fake_runner import FakeAnswer, FakeCall
+from agent_core.testing.fake_sandbox import FakeProvider
+from tests.contract.rest.conftest import WAIT_SECONDS, MakeServer, facts, kill, shell
+
+
+@pytest.mark.parametrize("ending", ["stop", "delete"])
+async def test_a_poll_that_its_conversations_end_cuts_short_finds_that_it_does_not_run(
+    make_server: MakeServer, ending: str
+) -> None:
+    asked = [asyncio.Event(), asyncio.Event()]
+
+    async def hang(call: FakeCall) -> FakeAnswer:
+        asked[call.op != "git.status"].set()
+        await asyncio.Event().wait()
+        raise AssertionError("unreachable")
+
+    calm = {"shell.run": shell, "workspace.facts": facts, "shell.kill": kill}
+    provider = FakeProvider(handlers={**calm, "git.status": hang, "ports.list": hang})
+    async with make_server(provider) as server:
+        conversation_id = await server.create()
+        await server.until_running(conversation_id)
+        place = f"/api/conversations/{conversation_id}"
+        polls = [asyncio.create_task(server.get(f"{place}/{what}")) for what in ("git/changes", "web-hosts")]
+        async with asyncio.timeout(WAIT_SECONDS):
+            await asyncio.gather(*(one.wait() for one in asked))
+            if ending == "stop":
+                assert (await server.post(f"{place}/stop")).status_code == 200
+            else:
+                assert (await server.client.delete(place)).status_code == 200
+            changes, hosts = await asyncio.gather(*polls)
+        assert (changes.status_code, "not running" in changes.json()["error"]) == (404, True)
+        assert (hosts.status_code, hosts.json()) == (200, {"hosts": {}})
