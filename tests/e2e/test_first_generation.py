@@ -111,6 +111,7 @@ def line(page: Page, kind: str, name: str) -> Any:
 
 async def check(seen: Visit) -> None:
     """Nothing that would have broken the original, no error in the console, nothing from elsewhere."""
+    await seen.page.wait_for_function("walk.isQuiet()")
     assert await walked(seen.page, "problems") == []
     assert seen.problems == []
     # A browser complains of each answer that is an error; of these the client knows one: settings of a new user.

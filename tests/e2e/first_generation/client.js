@@ -4,7 +4,7 @@
 import { io } from "/assets/socket.io-4.8.js";
 import { answers, eventProblems, problems } from "/assets/expectations-1.js";
 
-const POLL_STARTING = 3000;
+const POLL_STARTING = 300; // the original asks every 3 s
 const RUNTIME_DONE = ["STATUS$READY", "STATUS$RUNTIME_STARTED"];
 const NOT_READY = ["loading", "init", "error"];
 const NEVER_FIRST = ["recall", "run", "change_agent_state", "system"];
@@ -21,10 +21,20 @@ let state = "loading";
 let key = "";
 let drawn = { length: 0, isAsking: false };
 let timer = 0;
+let pending = 0;
 let isProvided = false;
 
 function wrong(...found) {
   walk.problems.push(...found);
+}
+
+async function get(path, options) {
+  pending += 1;
+  try {
+    return await fetch(path, options);
+  } finally {
+    pending -= 1;
+  }
 }
 
 async function ask(method, path, form, body, expected = 200) {
@@ -32,7 +42,7 @@ async function ask(method, path, form, body, expected = 200) {
   const options = { method, headers: {} };
   if (body !== undefined) options.body = isForm ? body : JSON.stringify(body);
   if (body !== undefined && !isForm) options.headers["Content-Type"] = "application/json";
-  const response = await fetch(path, options);
+  const response = await get(path, options);
   walk.calls.push(`${method} ${path} ${response.status}`);
   if (response.status !== expected) wrong(`${method} ${path}: ${response.status} ${await response.text()}`);
   const value = await response.json().catch(() => wrong(`${method} ${path}: no JSON`));
@@ -55,7 +65,7 @@ async function boot() {
 }
 
 async function settings() {
-  const response = await fetch("/api/settings");
+  const response = await get("/api/settings");
   walk.calls.push(`GET /api/settings ${response.status}`);
   const value = await response.json();
   if (response.status === 404) {
@@ -232,7 +242,7 @@ let isAskingChanges = false;
 async function changes() {
   if (isAskingChanges) return;
   isAskingChanges = true;
-  const response = await fetch(`${base()}/git/changes`);
+  const response = await get(`${base()}/git/changes`);
   isAskingChanges = false;
   const value = await response.json();
   walk.calls.push(`GET git/changes ${response.status}`);
@@ -343,6 +353,7 @@ Object.assign(walk, {
   files: () => ask("GET", `${base()}/list-files`),
   sandboxes: () => ask("GET", "/api/v1/sandboxes?id=x"),
   state: () => state,
+  isQuiet: () => pending === 0,
   async workspace() {
     const response = await fetch(`${base()}/zip-directory`);
     if (response.status !== 200 || !response.headers.get("content-type").includes("zip")) wrong(`zip ${response.status}`);
