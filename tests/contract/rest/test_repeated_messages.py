@@ -95,14 +95,14 @@ async def test_a_refused_message_gives_its_key_free(server: Server, conversation
     assert (await send(server, conversation_id)).status_code == 200
 
 
-@pytest.mark.parametrize("key", ["", "x" * 256, "a b", "ä", 5, ["k"], True])
-async def test_what_is_no_key_is_refused(server: Server, conversation_id: str, key: Any) -> None:
-    body = {**MESSAGE, "idempotency_key": key}
-    response = await server.post(f"/api/conversations/{conversation_id}/events", json=body)
-    assert (response.status_code, response.json()["error"]) == (
-        400,
-        "idempotency_key is no key; send 1 to 255 visible ASCII characters, or leave it out",
-    )
+async def test_what_is_no_key_is_refused(server: Server, conversation_id: str) -> None:
+    for key in ("", "x" * 256, "a b", "ä", 5, ["k"], True):
+        body = {**MESSAGE, "idempotency_key": key}
+        response = await server.post(f"/api/conversations/{conversation_id}/events", json=body)
+        assert (response.status_code, response.json()["error"]) == (
+            400,
+            "idempotency_key is no key; send 1 to 255 visible ASCII characters, or leave it out",
+        )
     assert await messages(server, conversation_id) == []
 
 
