@@ -125,7 +125,7 @@ class ConversationManager(ABC):
 
     @abstractmethod
     async def refresh_secrets(self, user_id: str) -> None:
-        """The user's secrets have changed: have the commands of all their conversations that run use them as they are.
+        """The user's secrets have changed: have all their conversations that run use and hide them as they are.
 
         Raises:
             DatabaseError: the database cannot be read.

@@ -34,10 +34,11 @@ async def read_settings(services: ServicesDependency, identity: IdentityDependen
 async def store_settings(
     body: SettingsChange, services: ServicesDependency, identity: IdentityDependency
 ) -> dict[str, str]:
-    """Change the named settings; conversations that run keep theirs until they are started again."""
+    """Change the named settings; conversations that run keep theirs until they are started again, and hide new keys."""
     try:
         own = services.settings.mcp_config
         await services.database.settings.change(lambda stored: merged(stored, body, own), identity.user_id)
+        await services.manager.refresh_secrets(identity.user_id)
     except HiddenSecretError as error:
         raise ReplyError(422, {"error": str(error)}) from error
     except DrydockError as error:

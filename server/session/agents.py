@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from pydantic import SecretStr
 
@@ -87,11 +87,18 @@ class Agent(Protocol):
     async def close(self, *, stopped: bool, sandbox: AfterClose = "keep") -> None: ...
 
 
+class UserSecrets(NamedTuple):
+    """What a user's conversations have of secrets: those that commands get which name them, and others to hide."""
+
+    named: Mapping[str, StaticSecret]
+    hidden: tuple[str, ...]
+
+
 class AgentFactory(Protocol):
     """Makes the agent session of a conversation."""
 
-    async def named_secrets(self, user_id: str) -> dict[str, StaticSecret]:
-        """What commands of the user's conversations get when they name it: tokens of git providers, own secrets.
+    async def secrets_of(self, user_id: str) -> UserSecrets:
+        """The user's secrets as they are now, for a conversation of theirs that runs.
 
         Raises:
             DatabaseError: the database cannot be read.
@@ -132,8 +139,7 @@ class AgentSessions:
 
     async def make(self, record: ConversationRecord) -> AgentSession:
         user = await self._database.settings.get(record.user_id)
-        if user is not None:
-            self._hide(secret_values(user))
+        secrets = await self._secrets_of(user, record.user_id)
         servers = self._servers(user, record)
         self._hide(servers.secrets)
         browsing = await self._sandboxes.may_have_browser(record)
@@ -141,7 +147,8 @@ class AgentSessions:
         settings = replace(
             settings,
             own_tools=agent_tools(self._requests, record, user),
-            named_secrets=await self._named_secrets(user, record.user_id),
+            named_secrets=secrets.named,
+            secrets=secrets.hidden,
         )
         settings = self._experiments.chosen(record.id, record.user_id, settings)
         settings = await self._as_begun(record.id, settings)
@@ -156,14 +163,15 @@ class AgentSessions:
         )
         return session
 
-    async def named_secrets(self, user_id: str) -> dict[str, StaticSecret]:
-        return await self._named_secrets(await self._database.settings.get(user_id), user_id)
+    async def secrets_of(self, user_id: str) -> UserSecrets:
+        return await self._secrets_of(await self._database.settings.get(user_id), user_id)
 
-    async def _named_secrets(self, user: StoredSettings | None, user_id: str) -> dict[str, StaticSecret]:
-        """A secret of the user's own goes before a provider's token: it was given this very name."""
-        found = provider_secrets(user) | await self._database.user_secrets.values(user_id)
-        self._hide(one.secret.get_secret_value() for one in found.values())
-        return found
+    async def _secrets_of(self, user: StoredSettings | None, user_id: str) -> UserSecrets:
+        # A secret of the user's own goes before a provider's token: it was given this very name.
+        named = provider_secrets(user) | await self._database.user_secrets.values(user_id)
+        hidden = secret_values(user) if user is not None else []
+        self._hide([*hidden, *(one.secret.get_secret_value() for one in named.values())])
+        return UserSecrets(named, tuple(hidden))
 
     def _servers(self, user: StoredSettings | None, record: ConversationRecord) -> AgentServers:
         own = opened_servers(self._database.secrets, record)
@@ -250,7 +258,6 @@ def session_settings(
         analyzer=merged.security_analyzer,
         sandbox_remarks=PORTS_REMARK,
         conversation_instructions=str(record.options.get("conversation_instructions") or ""),
-        secrets=tuple(secret_values(user)) if user is not None else (),
         git=git_setup(user, server, record),
         mcp_config=servers.servers,
         mcp_rules=servers.rules,

@@ -145,7 +145,7 @@ class WebSession(SessionFacts):
         return await self._conversations.update(self.conversation_id, options=options)
 
     async def refresh_secrets(self, user_id: str) -> None:
-        """Have the agent's commands use this user's secrets as they are now, if the conversation is theirs.
+        """Have the agent's commands use, and the log hide, this user's secrets as they are now, if it is theirs.
 
         Raises:
             DatabaseError: the database cannot be read.
@@ -155,7 +155,9 @@ class WebSession(SessionFacts):
     async def _refresh_secrets(self, user_id: str) -> None:
         agent = self._agent
         if agent is not None and self._user_id == user_id:
-            agent.set_named_secrets(await self._agents.named_secrets(user_id))
+            secrets = await self._agents.secrets_of(user_id)
+            agent.stream.secrets.add(secrets.hidden)
+            agent.set_named_secrets(secrets.named)
 
     # --- loading and unloading ---
 

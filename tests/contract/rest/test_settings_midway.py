@@ -76,8 +76,8 @@ async def test_a_loop_that_runs_keeps_its_model_and_the_next_start_goes_on_with_
         conversation_id = await server.create(initial_user_msg="Begin.")
         await finished(server, conversation_id, 1)
         await store(server, llm_model="openai/second", llm_base_url=second.url, llm_api_key=SECOND_KEY)
-        await say(server, conversation_id, "Go on.")
-        await finished(server, conversation_id, 2)
+        await say(server, conversation_id, f"Go on, and keep {SECOND_KEY}.")
+        assert "keep <secret_hidden>" in str(await finished(server, conversation_id, 2)), "new keys are hidden at once"
         assert (first.request_count, second.request_count) == (3, 0), "a loop that runs keeps its model"
         assert first.last_request.json["model"] == "first"
         await restart(server, conversation_id)

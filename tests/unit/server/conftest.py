@@ -20,7 +20,7 @@ from agent_core.events.store import EventStore
 from agent_core.events.stream import EventStream
 from agent_core.llm.llm import LLM, CallContext
 from agent_core.runtime.connection import SandboxConnection
-from agent_core.security.secrets import GivenSecret, StaticSecret
+from agent_core.security.secrets import GivenSecret
 from agent_core.session.after_close import AfterClose
 from agent_core.session.settings import SessionSettings
 from agent_core.skills.skill import Skill
@@ -30,6 +30,7 @@ from server.conversation_manager.conversation_manager import ManagerParts
 from server.conversation_manager.standalone import StandaloneConversationManager
 from server.db.conversations import ConversationRecord
 from server.db.database import Database, open_database
+from server.session.agents import UserSecrets
 from server.session.announcements import Announcements
 from server.session.sandboxes import Choice, Sandboxes
 from server.session.titles import TitleWriter
@@ -111,9 +112,11 @@ class FakeAgents:
     open_error: Exception | None = None
     start_error: DrydockError | None = None
     made: list[FakeAgent] = field(default_factory=list)
-    secrets: dict[str, StaticSecret] = field(default_factory=dict)
+    secrets: UserSecrets | Exception = UserSecrets({}, ())
 
-    async def named_secrets(self, user_id: str) -> dict[str, StaticSecret]:
+    async def secrets_of(self, user_id: str) -> UserSecrets:
+        if isinstance(self.secrets, Exception):
+            raise self.secrets
         return self.secrets
 
     async def make(self, record: ConversationRecord) -> FakeAgent:

@@ -5,10 +5,12 @@ import random
 from datetime import UTC, datetime
 
 import pytest
+from pydantic import SecretStr
 
 from agent_core.errors import EventStoreError, SandboxError, StreamClosedError
 from agent_core.events.control import AgentState
 from agent_core.events.transient import StatusNotice
+from agent_core.security.secrets import StaticSecret
 from server.auth.identity import Identity
 from server.conversation_manager.conversation_manager import (
     ConversationManager,
@@ -17,8 +19,10 @@ from server.conversation_manager.conversation_manager import (
 )
 from server.conversation_manager.standalone import StandaloneConversationManager
 from server.db.conversations import ConversationRecord
+from server.db.errors import DatabaseError
 from server.dotted_path import class_at
 from server.errors import ConfigurationError, ConversationNotFoundError, SessionError
+from server.session.agents import UserSecrets
 from server.session.recovery import MAX_RESUMES, RESUMES
 from tests.unit.server.conftest import FakeAgent, House, MakeHouse, hello, until
 
@@ -464,3 +468,30 @@ def test_the_class_of_the_manager_is_found_by_its_path() -> None:
 def test_a_path_that_leads_to_no_manager_is_refused_with_the_setting_s_name(path: str) -> None:
     with pytest.raises(ConfigurationError, match="conversation_manager_class"):
         class_at(path, ConversationManager, setting="conversation_manager_class")  # type: ignore[type-abstract]
+
+
+async def test_new_secrets_reach_the_users_conversations_also_one_that_is_being_loaded(house: House) -> None:
+    for conversation_id in ("running", "loading"):
+        await house.new(conversation_id)
+    await house.new("others", user_id="somebody")
+    running, others = await started(house, "running"), await started(house, "others")
+    house.agents.open_seconds = 0.1
+    loading = asyncio.create_task(house.manager.maybe_start_agent_loop("loading"))
+    await until(lambda: len(house.agents.made) == 3)
+    new = {"API_KEY": StaticSecret(secret=SecretStr("value"))}
+    house.agents.secrets = UserSecrets(new, ("another value",))
+    await house.manager.refresh_secrets("")
+    await loading
+    for agent in (running, house.agents.of("loading")[0]):
+        assert agent.settings.named_secrets == new
+        assert agent.stream.secrets.text("another value") == "<secret_hidden>"
+    assert others.settings.named_secrets == {}
+
+
+async def test_secrets_that_cannot_be_read_are_told_to_whoever_changed_them(house: House) -> None:
+    await house.new("a")
+    agent = await started(house, "a")
+    house.agents.secrets = DatabaseError("the disk is gone")
+    with pytest.raises(DatabaseError, match="the disk is gone"):
+        await house.manager.refresh_secrets("")
+    assert agent.settings.named_secrets == {}
