@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from typing import Final
 
@@ -12,7 +12,19 @@ from pydantic import BaseModel, Field
 
 from agent_core.errors import DrydockError
 from agent_core.tools.truncation import maybe_truncate
-from drydock_client import RESTING, Action, AgentState, ClientError, Conversation, DrydockClient, Following, Live, State
+from drydock_client import (
+    RESTING,
+    Action,
+    AgentState,
+    BusyError,
+    ClientError,
+    Conversation,
+    DrydockClient,
+    Following,
+    Live,
+    State,
+    UnreachableError,
+)
 from server.mcp_doors.entries import Entry, entry_of, summary_of
 from server.mcp_doors.standing import Standing, id_of, standing_of
 
@@ -20,6 +32,9 @@ MAX_ANSWER: Final = 30_000
 PAGE: Final = 50
 BEAT_SECONDS: Final = 10.0
 """How often whoever waits is told that the agent is still at work."""
+
+_PASSING: Final = (UnreachableError, BusyError)
+"""What happens while a server restarts."""
 
 AT_WORK: Final = "the agent is at work"
 
@@ -179,7 +194,8 @@ class Conversations:
                 if news := _news(item):
                     await tell(news)
                 if item is None or _may_be_rest(item, standing):
-                    standing = await self._standing(ident)
+                    with suppress(*_PASSING):  # the line is made again, or says that it cannot be
+                        standing = await self._standing(ident)
         return _outcome(ident, standing)
 
     async def read(self, conversation_id: str, *, after: int, limit: int, max_chars: int, entry_chars: int) -> ReadPage:

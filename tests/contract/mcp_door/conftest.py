@@ -30,7 +30,7 @@ from server.session.sandboxes import Choice
 from server.settings import Settings
 
 ROOT = Path(__file__).parents[3]
-LIMIT = 30.0
+LIMIT = 90.0
 TOKEN = "a token of eight"
 
 
@@ -136,13 +136,15 @@ async def connected(*options: str, mode: str = "legacy", **environment: str) -> 
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def door(served: Behind) -> AsyncIterator[Client]:
+async def door(served: Behind, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Client]:
     """A connected client, held by a task of its own: the library wants it to be entered and left in one."""
+    key_file = tmp_path_factory.mktemp("key") / "key"
+    key_file.write_text(f"{TOKEN}\n")
     is_over = asyncio.Event()
     opened: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
 
     async def hold() -> None:
-        async with connected("--url", served.url, DRYDOCK_API_KEY=TOKEN) as client:
+        async with connected("--key-file", str(key_file), DRYDOCK_URL=served.url) as client:
             opened.set_result(client)
             await is_over.wait()
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import sys
-from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
 from mcp import Client, MCPError
 
 from agent_core.testing.model_turns import call, finish, say
-from tests.contract.mcp_door.conftest import LIMIT, ROOT, TOKEN, Behind, connected, data_of, program, refusal_of
+from drydock_client import DrydockClient
+from server.cli import main
+from server.mcp_doors.conversations import Conversations, DoorError
+from server.mcp_doors.transcripts import Transcripts
+from tests.contract.mcp_door.conftest import LIMIT, ROOT, Behind, data_of, program, refusal_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -26,12 +28,12 @@ async def test_a_conversation_is_started_waited_for_read_and_gone_on_with(behind
     started = await data_of(door, "start_conversation", message="What is there?")
     ident = started["conversation_id"]
     assert started["at_rest"] is False
-    found = await data_of(door, "wait_for_conversation", conversation_id=ident)
+    found = await data_of(door, "wait_for_conversation", conversation_id=ident, wait_seconds=60)
     assert (found["at_rest"], found["state"], found["answer"]) == (True, "finished", "Nothing there.")
     again = await data_of(door, "wait_for_conversation", conversation_id=ident)
     assert again == found, "whoever waits for an agent at rest has its answer at once"
 
-    said = await data_of(door, "send_message", conversation_id=ident, message="Say hello.", wait_seconds=20)
+    said = await data_of(door, "send_message", conversation_id=ident, message="Say hello.", wait_seconds=60)
     assert (said["at_rest"], said["state"], said["answer"]) == (True, "awaiting_user_input", "And hello.")
 
     page = await data_of(door, "read_conversation", conversation_id=ident)
@@ -71,7 +73,7 @@ async def test_every_tool_says_what_it_takes_gives_back_and_does(door: Client) -
 
 async def test_results_fit_their_schemas_and_are_told_as_text_too(behind: Behind, door: Client) -> None:
     schemas = {tool.name: tool.output_schema for tool in (await door.list_tools()).tools}
-    ident = (await data_of(door, "start_conversation", message="Hi", wait_seconds=20))["conversation_id"]
+    ident = (await data_of(door, "start_conversation", message="Hi", wait_seconds=60))["conversation_id"]
     for name, arguments in {
         "wait_for_conversation": {"conversation_id": ident},
         "read_conversation": {"conversation_id": ident},
@@ -95,7 +97,7 @@ async def test_a_wait_tells_what_the_agent_does_and_ends_with_its_limit(behind: 
         if "hold" in (message or ""):
             has_begun.set()
 
-    arguments = {"conversation_id": ident, "wait_seconds": 25}
+    arguments = {"conversation_id": ident, "wait_seconds": 60}
     waiting = asyncio.create_task(door.call_tool("wait_for_conversation", arguments, progress_callback=note))
     async with asyncio.timeout(LIMIT):
         await has_begun.wait()
@@ -122,7 +124,7 @@ async def test_a_wait_that_is_given_up_stops_nothing(behind: Behind, door: Clien
     found = await data_of(door, "wait_for_conversation", conversation_id=ident, wait_seconds=0)
     assert found["state"] == "running"
     behind.release.set()
-    found = await data_of(door, "wait_for_conversation", conversation_id=ident, wait_seconds=20)
+    found = await data_of(door, "wait_for_conversation", conversation_id=ident, wait_seconds=60)
     assert found["answer"] == "Done."
 
 
@@ -132,14 +134,14 @@ async def test_an_agent_is_stopped_and_goes_on_with_the_next_message(behind: Beh
     while (await data_of(door, "wait_for_conversation", conversation_id=ident, wait_seconds=0))["state"] != "running":
         pass
     await data_of(door, "stop_conversation", conversation_id=ident)
-    found = await data_of(door, "wait_for_conversation", conversation_id=ident, wait_seconds=20)
+    found = await data_of(door, "wait_for_conversation", conversation_id=ident, wait_seconds=60)
     assert (found["at_rest"], found["state"]) == (True, "paused")
-    found = await data_of(door, "send_message", conversation_id=ident, message="Go on.", wait_seconds=20)
+    found = await data_of(door, "send_message", conversation_id=ident, message="Go on.", wait_seconds=60)
     assert found["answer"] == "Back again."
     await data_of(door, "stop_conversation", conversation_id=ident, end_session=True)
     listed = await data_of(door, "list_conversations")
     assert listed["conversations"][0]["status"] == "STOPPED"
-    found = await data_of(door, "send_message", conversation_id=ident, message="Once more.", wait_seconds=20)
+    found = await data_of(door, "send_message", conversation_id=ident, message="Once more.", wait_seconds=60)
     assert (found["at_rest"], found["answer"]) == (True, "And once more."), "a rest from before does not count"
 
 
@@ -150,13 +152,13 @@ async def test_an_agent_that_asks_is_answered(behind: Behind, door: Client) -> N
         call("terminal", {"command": "rm -rf y", "security_risk": "HIGH"}),
         finish("Done."),
     )
-    found = await data_of(door, "start_conversation", message="Remove x.", wait_seconds=20)
+    found = await data_of(door, "start_conversation", message="Remove x.", wait_seconds=60)
     ident = found["conversation_id"]
     assert (found["at_rest"], found["state"]) == (True, "awaiting_user_confirmation")
     assert found["asks"] == ["run: rm -rf x"]
-    found = await data_of(door, "answer_confirmation", conversation_id=ident, accept=True, wait_seconds=20)
+    found = await data_of(door, "answer_confirmation", conversation_id=ident, accept=True, wait_seconds=60)
     assert found["asks"] == ["run: rm -rf y"]
-    given = {"conversation_id": ident, "accept": False, "feedback": "Leave y.", "wait_seconds": 20}
+    given = {"conversation_id": ident, "accept": False, "feedback": "Leave y.", "wait_seconds": 60}
     found = await data_of(door, "answer_confirmation", **given)
     assert found["at_rest"] is True
     says = await refusal_of(door, "answer_confirmation", accept=True, conversation_id=ident)
@@ -169,7 +171,7 @@ async def test_an_agent_that_asks_is_answered(behind: Behind, door: Client) -> N
 async def test_what_is_read_is_bounded_and_goes_on_at_its_cursor(behind: Behind, door: Client) -> None:
     turns = [call("terminal", {"command": f"flood {number}"}) for number in range(4)]
     behind.script(*turns, finish("Done."))
-    found = await data_of(door, "start_conversation", message="Flood.", wait_seconds=25)
+    found = await data_of(door, "start_conversation", message="Flood.", wait_seconds=60)
     ident = found["conversation_id"]
     whole = (await data_of(door, "read_conversation", conversation_id=ident, max_chars=200_000))["entries"]
     read: list[dict[str, object]] = []
@@ -204,7 +206,7 @@ async def test_conversations_are_listed_page_by_page(behind: Behind, door: Clien
 
 
 async def test_a_transcript_is_a_resource(behind: Behind, door: Client) -> None:
-    ident = (await data_of(door, "start_conversation", message="Hi there", wait_seconds=20))["conversation_id"]
+    ident = (await data_of(door, "start_conversation", message="Hi there", wait_seconds=60))["conversation_id"]
     (template,) = (await door.list_resource_templates()).resource_templates
     assert template.uri_template == "drydock://conversations/{conversation_id}"
     (content,) = (await door.read_resource(f"drydock://conversations/{ident}")).contents
@@ -233,20 +235,13 @@ async def test_what_cannot_be_done_is_told_with_its_place_and_fix(behind: Behind
 
 
 async def test_a_server_that_is_away_or_wants_another_key_is_an_error_of_each_call(behind: Behind) -> None:
-    async with connected("--url", "http://127.0.0.1:9", mode="auto") as client:
-        says = await refusal_of(client, "list_conversations")
-        assert "127.0.0.1:9" in says
-        with pytest.raises(MCPError, match=r"127\.0\.0\.1:9"):
-            await client.list_resources()
-    async with connected("--url", behind.url) as client:
-        assert "token" in await refusal_of(client, "list_conversations")
-
-
-async def test_the_key_may_stand_in_a_file_and_the_address_in_the_environment(behind: Behind, tmp_path: Path) -> None:
-    key = tmp_path / "key"
-    key.write_text(f"{TOKEN}\n")
-    async with connected("--key-file", str(key), DRYDOCK_URL=behind.url) as client:
-        assert (await data_of(client, "list_conversations", limit=1))["conversations"] is not None
+    async with DrydockClient("http://127.0.0.1:9", timeout=2) as client:
+        for asked in (Conversations(client).page(20, None, None), Transcripts(Conversations(client)).page(None)):
+            with pytest.raises(DoorError, match=r"127\.0\.0\.1:9"):
+                await asked
+    async with DrydockClient(behind.url) as client:
+        with pytest.raises(DoorError, match="token"):
+            await Conversations(client).page(20, None, None)
 
 
 @pytest.mark.parametrize(
@@ -254,25 +249,19 @@ async def test_the_key_may_stand_in_a_file_and_the_address_in_the_environment(be
     [
         (["--key-file", "/nowhere/key"], "--key-file: /nowhere/key cannot be read"),
         (["--url", "ftp://x"], "--url: "),
-        (["--port", "3"], "unrecognized arguments: --port"),
     ],
 )
-async def test_options_that_cannot_be_used_end_it_with_a_clear_line(options: list[str], says: str) -> None:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "server", "mcp", *options),
-        cwd=ROOT,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    async with asyncio.timeout(LIMIT):
-        output, errors = await process.communicate()
-    assert (process.returncode, output) == (2, b"")
-    assert says in errors.decode()
-    assert "Traceback" not in errors.decode()
+async def test_options_that_cannot_be_used_end_it_with_a_clear_line(
+    options: list[str], says: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["mcp", *options]) == 2
+    told = capfd.readouterr()
+    assert told.out == ""
+    assert says in told.err
+    assert "Traceback" not in told.err
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, None])
+@pytest.mark.parametrize("number", [signal.SIGTERM, None])
 async def test_it_ends_with_its_input_and_by_signals_and_writes_nothing_but_messages(
     behind: Behind, number: signal.Signals | None
 ) -> None:
