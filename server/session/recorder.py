@@ -13,6 +13,7 @@ from agent_core.events.llm_events import MessageEvent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from server.db.conversations import ConversationRepository
+from server.session.branch_keeper import BranchKeeper
 
 logger = logging.getLogger(__name__)
 
@@ -27,6 +28,7 @@ class Recorder:
         on_user_message: told the text of each message of the user; must not block.
         on_activity: told of each event; must not block.
         on_rest: called once, when the agent is first seen at rest.
+        branches: told of each event while this runs.
     """
 
     def __init__(
@@ -37,23 +39,26 @@ class Recorder:
         on_user_message: Callable[[str], None],
         on_activity: Callable[[], None],
         on_rest: Callable[[], Awaitable[None]] | None = None,
+        branches: BranchKeeper,
     ) -> None:
         self._stream = stream
         self._conversations = conversations
         self._on_user_message = on_user_message
         self._on_activity = on_activity
         self._on_rest = on_rest
+        self._branches = branches
         self.recorded_state: AgentState | None = None
 
     async def run(self, *, after: int) -> None:
         """Record every event behind `after`."""
-        async with self._stream.subscribe(after=after) as events:
+        async with self._branches, self._stream.subscribe(after=after) as events:
             async for event in events:
                 if isinstance(event, Event):  # no notices were asked for
                     await self._record(event)
 
     async def _record(self, event: AnyEvent) -> None:
         self._on_activity()
+        self._branches.observe(event)
         conversation_id = self._stream.conversation_id
         self._conversations.touch(conversation_id, last_updated_at=event.timestamp)
         if (metrics := metrics_of(event)) is not None:

@@ -19,6 +19,7 @@ from server.client_tools import CLIENT_TOOLS, ClientToolSpec, stored_tools
 from server.db.conversations import ConversationRepository
 from server.errors import ConversationNotFoundError, SessionError
 from server.session.agents import Agent, AgentFactory
+from server.session.branch_keeper import BranchKeeper
 from server.session.culler import Activity
 from server.session.images import check_images
 from server.session.recorder import BUSY_STATES, Recorder
@@ -217,6 +218,7 @@ class WebSession(SessionFacts):
             on_user_message=lambda text: self._owner.first_message(self, text),
             on_activity=self._active,
             on_rest=self._came_to_rest if record.options.get(RESUMES) else None,
+            branches=BranchKeeper(self.conversation_id, self._conversations, lambda: self.sandbox),
         )
         recording = self._recorder.run(after=agent.stream.last_id)
         self._recording = asyncio.create_task(recording, name=f"recorder:{self.conversation_id}")

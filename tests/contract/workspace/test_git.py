@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from tests.contract.workspace.conftest import Workspace
+from tests.contract.workspace.conftest import WAIT_SECONDS, Workspace
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -274,3 +275,22 @@ async def test_changes_come_in_pages(workspace: Workspace) -> None:
     rest = await workspace.client.get(response.links["next"]["url"])
     assert [one["path"] for one in rest.json()] == ["b/2", "b/3", "b/4"]
     assert "link" not in rest.headers
+
+
+@pytest.mark.parametrize(
+    ("command", "branch"),
+    [("git checkout -q -b topic", "topic"), ("true; git -c a.b=c switch -qc fix", "fix")],
+)
+async def test_the_conversation_tells_the_branch_that_a_command_has_changed_to(
+    workspace: Workspace, command: str, branch: str
+) -> None:
+    await workspace.run(f"{MAKE}; git init -q -b main && touch a && git add . && git commit -qm one")
+    conversation = f"/api/conversations/{workspace.id}"
+    before = (await workspace.client.get(conversation)).json()["selected_branch"]
+    for one in ("git switch -q nowhere", command):
+        event = {"action": "run", "args": {"command": f"cd {workspace.root} && {one}", "hidden": False}}
+        assert (await workspace.client.post(f"{conversation}/events", json=event)).status_code == 200
+    async with asyncio.timeout(WAIT_SECONDS):
+        while (told := (await workspace.client.get(conversation)).json()["selected_branch"]) != branch:
+            assert told == before
+            await asyncio.sleep(0.05)
