@@ -248,7 +248,7 @@ def _make_api(settings: Settings, lifespan: Callable[[FastAPI], object]) -> Fast
             allow_origins=list(settings.allowed_origins),
             allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
             allow_headers=["content-type", "authorization", "x-session-api-key", "idempotency-key", "if-none-match"],
-            expose_headers=["etag", "link"],
+            expose_headers=["etag", "link", "retry-after", "x-conversation-id", "x-event-id"],
         )
     return api
 

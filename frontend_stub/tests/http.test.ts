@@ -33,6 +33,18 @@ describe("requests", () => {
     expect(calls.map((call) => new Headers(call.init.headers).get("x-session-api-key"))).toEqual([null, "secret"]);
   });
 
+  it("name the answer that they have, and take it again while it holds, for the same token only", async () => {
+    const tagged = (body: unknown, tag: string) => new Response(JSON.stringify(body), { headers: { etag: tag } });
+    const unchanged = () => new Response(null, { status: 304 });
+    const { calls, fetch } = fetcher(tagged([1], '"a"'), unchanged(), tagged([2], '"b"'), unchanged(), tagged([3], '"c"'));
+    const request = createRequest(new TokenKeeper(), fetch);
+    const seen = [];
+    for (let n = 0; n < 4; n += 1) seen.push(await request("GET", "/api/conversations"));
+    seen.push(await request("GET", "/api/conversations", undefined, "another"));
+    expect(seen).toEqual([[1], [1], [2], [2], [3]]);
+    expect(calls.map((call) => new Headers(call.init.headers).get("if-none-match"))).toEqual([null, '"a"', '"a"', '"b"', null]);
+  });
+
   it("ask for the token on any 401", async () => {
     const keeper = new TokenKeeper();
     const request = createRequest(keeper, fetcher(json(401, { detail: "Unauthorized" })).fetch);

@@ -1,7 +1,7 @@
 """Requests that are carried out once however often they come: the one store of idempotency keys, for every door.
 
 Whoever takes such a key calls `IdempotencyKeys.once` with a scope of its own: ``create`` for new conversations,
-``send:<conversation id>`` for messages.
+``fork:<conversation id>`` for forks, ``send:<conversation id>`` for messages.
 """
 
 from __future__ import annotations

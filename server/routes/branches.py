@@ -11,7 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from agent_core.errors import DrydockError, NoSuchEventError
 from agent_core.events.branches import Rewind
 from server.conversation_manager.conversation_manager import ConversationStatus
-from server.dependencies import OwnConversation, ServicesDependency
+from server.db.conversations import ConversationRecord
+from server.db.idempotency_keys import Attempt
+from server.dependencies import IdempotencyKey, OwnConversation, Services, ServicesDependency
 from server.errors import ReplyError
 from server.replies.conversations import ForkReply, RewindReply
 from server.routes.json_route import JsonRoute
@@ -54,10 +56,36 @@ async def rewind_conversation(
 
 
 @router.post("/fork", response_model=ForkReply)
-async def fork(record: OwnConversation, services: ServicesDependency, body: ForkWish | None = None) -> dict[str, Any]:
+async def fork(
+    record: OwnConversation, services: ServicesDependency, key: IdempotencyKey = None, body: ForkWish | None = None
+) -> dict[str, Any]:
     """Make a new conversation that begins as this one did up to an event; this one is left as it is."""
     wish = body or ForkWish()
-    new_id = uuid.uuid4().hex
+
+    async def make(attempt: Attempt) -> dict[str, Any]:
+        # A fork is there as a whole, or not at all.
+        if not attempt.is_repeated or await services.database.conversations.get(attempt.resource) is None:
+            await _fork(services, record, wish, attempt.resource)
+        return {
+            "status": "ok",
+            "conversation_id": attempt.resource,
+            "forked_from": record.id,
+            "message": None,
+            "conversation_status": ConversationStatus.STOPPED.value,
+        }
+
+    return await services.database.idempotency_keys.once(
+        key,
+        make,
+        user_id=record.user_id,
+        scope=f"fork:{record.id}",
+        asked=wish.model_dump(mode="json", exclude_unset=True),
+        resource=uuid.uuid4().hex,
+        refusals=(ReplyError,),
+    )
+
+
+async def _fork(services: Services, record: ConversationRecord, wish: ForkWish, new_id: str) -> None:
     try:
         await fork_conversation(
             services.database,
@@ -72,13 +100,6 @@ async def fork(record: OwnConversation, services: ServicesDependency, body: Fork
         raise ReplyError(400, _error(f"event_id: {error}")) from error
     except DrydockError as error:
         raise ReplyError(500, _error(f"The conversation could not be forked: {error}")) from error
-    return {
-        "status": "ok",
-        "conversation_id": new_id,
-        "forked_from": record.id,
-        "message": None,
-        "conversation_status": ConversationStatus.STOPPED.value,
-    }
 
 
 def _error(message: str) -> dict[str, str]:

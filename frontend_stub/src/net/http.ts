@@ -45,8 +45,7 @@ function failure(status: number, body: unknown): ApiError {
   return new ApiError(status, message || fallback, stringField(fields, "msg_id"));
 }
 
-async function readBody(response: Response): Promise<unknown> {
-  const text = await response.text();
+function parsed(text: string, response: Response): unknown {
   if (text === "") return null;
   try {
     return JSON.parse(text) as unknown;
@@ -59,11 +58,41 @@ async function readBody(response: Response): Promise<unknown> {
 /** The part of the browser's fetch that is used. */
 export type Fetcher = (url: string, init: RequestInit) => Promise<Response>;
 
+const MAX_KEPT = 30;
+const MAX_KEPT_CHARACTERS = 64 * 1024;
+
+interface Kept {
+  readonly tag: string;
+  readonly token: string | undefined;
+  readonly answer: unknown;
+}
+
+/** The last answers to what is asked again and again: the server says in a few bytes that one of them still holds. */
+class Answers {
+  readonly #kept = new Map<string, Kept>();
+
+  find(path: string, token: string | undefined): Kept | undefined {
+    const kept = this.#kept.get(path);
+    return kept?.token === token ? kept : undefined;
+  }
+
+  keep(path: string, text: string, kept: Kept): void {
+    this.#kept.delete(path);
+    if (text.length > MAX_KEPT_CHARACTERS) return;
+    this.#kept.set(path, kept);
+    const oldest = this.#kept.keys().next().value;
+    if (this.#kept.size > MAX_KEPT && oldest !== undefined) this.#kept.delete(oldest);
+  }
+}
+
 export function createRequest(keeper: TokenKeeper, fetcher: Fetcher = (url, init) => window.fetch(url, init)): Request {
+  const answers = new Answers();
   return async (method, path, body, token = keeper.token ?? undefined) => {
     const headers: Record<string, string> = { Accept: "application/json" };
     if (body !== undefined) headers["Content-Type"] = "application/json";
     if (token !== undefined) headers["X-Session-API-Key"] = token;
+    const kept = method === "GET" ? answers.find(path, token) : undefined;
+    if (kept !== undefined) headers["If-None-Match"] = kept.tag;
     let response: Response;
     try {
       response = await fetcher(path, {
@@ -79,7 +108,11 @@ export function createRequest(keeper: TokenKeeper, fetcher: Fetcher = (url, init
         timedOut ? "The server took too long to answer." : "The server cannot be reached. Is it running?",
       );
     }
-    const answer = await readBody(response);
+    if (response.status === 304 && kept !== undefined) return kept.answer;
+    const text = await response.text();
+    const answer = parsed(text, response);
+    const tag = response.headers.get("etag");
+    if (method === "GET" && response.ok && tag !== null) answers.keep(path, text, { tag, token, answer });
     if (response.ok) return answer;
     // A sentence by itself is the word of a git provider, which refused another token than ours.
     if (response.status === 401 && (typeof answer !== "string" || answer === "")) keeper.refuse();

@@ -90,3 +90,16 @@ async def test_a_creation_that_broke_off_before_its_message_is_made_whole(server
         await begin_conversation(services, identity, whole, Attempt("half", is_repeated=True))
     assert await conversations(server) == ["half"]
     assert await said(server, "half") == ["Build me a boat"]
+
+
+async def test_a_fork_that_is_repeated_is_one_fork(make_server: MakeServer) -> None:
+    headers = {"Idempotency-Key": "f-1"}
+    async with make_server() as server:
+        made = await server.create(initial_user_msg="hello")
+        await server.until_running(made)
+        path = f"/api/conversations/{made}/fork"
+        first = (await server.post(path, json={"event_id": 1, "copy_files": False}, headers=headers)).json()
+        assert (await server.post(path, json={"event_id": 0, "copy_files": False}, headers=headers)).status_code == 422
+    async with make_server() as server:
+        assert (await server.post(path, json={"event_id": 1, "copy_files": False}, headers=headers)).json() == first
+        assert await conversations(server) == [first["conversation_id"], made]
