@@ -17,8 +17,9 @@ from server.db import event_rows
 from server.db.blobs import BlobStore, drop_blobs
 from server.db.engine import Engines
 from server.db.errors import ConversationExistsError
+from server.db.idempotency_keys import sending_scope
 from server.db.page_ids import timed_page_id, timed_position
-from server.db.tables import chat_turns, conversations, feedback, webhook_positions
+from server.db.tables import chat_turns, conversations, feedback, idempotency_keys, webhook_positions
 from server.db.touches import Touches
 from server.db.writer import Writer
 
@@ -240,6 +241,8 @@ class ConversationRepository:
             logs = await event_rows.delete_log(connection, conversation_id)
             for table in (chat_turns, feedback, webhook_positions):
                 await connection.execute(delete(table).where(table.c.conversation_id == conversation_id))
+            sent = idempotency_keys.c.scope == sending_scope(conversation_id)
+            await connection.execute(delete(idempotency_keys).where(sent))
             deleted = await connection.execute(delete(conversations).where(conversations.c.id == conversation_id))
             return deleted.rowcount > 0, logs
 

@@ -32,6 +32,11 @@ WAIT_SECONDS: Final = 30.0
 Answer = dict[str, Any]
 
 
+def sending_scope(conversation_id: str) -> str:
+    """The scope of what is sent to a conversation; its keys go with the conversation."""
+    return f"send:{conversation_id}"
+
+
 class Attempt(NamedTuple):
     """What the work is told.
 

@@ -9,7 +9,7 @@ from typing import Final
 from agent_core.errors import ClientToolError, NoSuchEventError, NotStuckError
 from agent_core.events.serialization import AnyEvent, from_payload
 from agent_core.events.store import EventStore
-from server.db.idempotency_keys import Attempt, IdempotencyKeys
+from server.db.idempotency_keys import Attempt, IdempotencyKeys, sending_scope
 from server.errors import ConversationNotFoundError
 from server.session.images import ImagesRefusedError
 
@@ -49,7 +49,7 @@ async def take_once(
         event.client_key,
         work,
         user_id=user_id,
-        scope=f"send:{conversation_id}",
+        scope=sending_scope(conversation_id),
         asked=event.model_dump(mode="json", exclude={"id", "timestamp", "client_key"}),
         resource=str(await store.last_id(conversation_id)),
         refusals=REFUSALS,

@@ -81,6 +81,15 @@ async def test_the_key_counts_for_the_next_server_too(make_server: MakeServer) -
         assert len(await messages(server, made)) == 1
 
 
+async def test_a_key_goes_with_its_conversation(make_server: MakeServer) -> None:
+    async with make_server(allow_set_conversation_id=True) as server:
+        for _ in range(2):
+            made = await server.create(conversation_id="c1")
+            assert (await send(server, made)).status_code == 200
+            assert len(await messages(server, made)) == 1
+            assert (await server.client.delete(f"/api/conversations/{made}")).status_code == 200
+
+
 async def test_a_key_with_another_message_is_a_422_that_says_so(server: Server, conversation_id: str) -> None:
     await send(server, conversation_id)
     response = await send(server, conversation_id, body={"action": "message", "args": {"content": "A house"}})
