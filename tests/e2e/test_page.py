@@ -203,6 +203,24 @@ async def test_settings_are_kept_and_the_key_is_never_shown(start_server: StartS
     assert "sk-my-secret-key" not in (await settings_of(server)).text
 
 
+async def test_secrets_are_added_listed_and_deleted_and_never_shown(start_server: StartServer, visit: OpenPage) -> None:
+    server = await start_server()
+    page = (await visit(f"{server.url}/settings")).page
+    await page.get_by_test_id("secret-name").fill("SHOP_KEY")
+    await page.get_by_test_id("secret-value").fill("a-very-secret-value")
+    await page.get_by_test_id("secret-description").fill("For the shop")
+    await page.get_by_test_id("secret-add").click()
+    await expect(page.get_by_test_id("secret")).to_contain_text("For the shop")
+    await page.reload()
+    await expect(page.get_by_test_id("secret")).to_contain_text("SHOP_KEY")
+    assert "a-very-secret-value" not in await page.content()
+    await page.get_by_test_id("delete-secret").click()
+    await page.get_by_test_id("confirm-ok").click()
+    await expect(page.get_by_test_id("secret")).to_have_count(0)
+    async with server.client() as client:
+        assert (await client.get("/api/secrets")).json() == {"custom_secrets": []}
+
+
 async def settings_of(server: ServerProcess) -> httpx.Response:
     async with server.client() as client:
         return await client.get("/api/settings")

@@ -112,7 +112,7 @@ class FakeAgents:
     open_error: Exception | None = None
     start_error: DrydockError | None = None
     made: list[FakeAgent] = field(default_factory=list)
-    secrets: UserSecrets | Exception = UserSecrets({}, ())
+    secrets: UserSecrets | Exception = field(default_factory=lambda: UserSecrets({}, ()))
 
     async def secrets_of(self, user_id: str) -> UserSecrets:
         if isinstance(self.secrets, Exception):
