@@ -21,7 +21,7 @@ _HIDDEN = re.compile("SecretStr|McpConfig")
 
 CONFIG_VARIABLE = "DRYDOCK_CONFIG"
 CLIENT_VARIABLES = ("DRYDOCK_URL", "DRYDOCK_API_KEY")
-"""Of the commands that talk to a running server (`server.running_server`): they may be set where a server starts, too."""
+"""Of commands that talk to a running server (`server.running_server`): they may be set where a server starts, too."""
 MODEL_VARIABLES = {
     "LLM_MODEL": "llm_model",
     "LLM_API_KEY": "llm_api_key",

@@ -96,3 +96,25 @@ async def test_several_calls_of_one_answer_are_asked_one_by_one_and_done_togethe
     assert [one.status for one in asking.editor.of("tool_call_update") if one.status == "completed"] == [
         "completed"
     ] * 2
+
+
+async def test_the_first_refusal_refuses_all_calls_of_an_answer(asking: Desk) -> None:
+    calls = [call("terminal", {"command": name, "security_risk": "HIGH"}).calls for name in ("one", "two")]
+    turns = iter([Turn(text="Both.", calls=(*calls[0], *calls[1])), finish("Done.")])
+    asking.answer = lambda request: next(turns)
+    asking.editor.choose = lambda tool_call: "reject" if tool_call.title == "`one`" else "allow"
+    session = await asking.new()
+    assert await asking.prompt(session.session_id, "Do both.") == "end_turn"
+    assert len(asking.editor.asked) == 1
+    ends = {one.tool_call_id: one.status for one in asking.editor.of("tool_call_update")}
+    assert list(ends.values()) == ["failed", "failed"]
+
+
+async def test_an_editor_that_cannot_ask_has_it_rejected(asking: Desk) -> None:
+    def broken(tool_call: object) -> str:
+        raise RequestError.method_not_found("session/request_permission")
+
+    asking.editor.choose = broken
+    session = await asking.new()
+    assert await asking.prompt(session.session_id, "Clean up.") == "end_turn"
+    assert asking.editor.of("tool_call_update")[-1].status == "failed"

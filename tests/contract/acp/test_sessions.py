@@ -10,6 +10,7 @@ from acp.helpers import embedded_text_resource
 
 from agent_core.testing.model_turns import call, finish, say
 from drydock_client import DrydockClient
+from server.acp import editor_files
 from tests.contract.acp.conftest import TOKEN, Desk, connection_to, introduced
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -64,10 +65,11 @@ async def test_images_links_and_embedded_files_reach_the_model(desk: Desk) -> No
     assert f"data:image/png;base64,{PIXEL}" in said
 
 
-async def test_the_editors_files_are_tools_of_the_agent(desk: Desk) -> None:
+async def test_the_editors_files_are_tools_of_the_agent(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(editor_files, "MAX_CHARS", 13)
     (desk.folder / "a.py").write_text("saved")
     path, outside = str(desk.folder / "a.py"), str(desk.folder.parent / "secret")
-    desk.editor.files[path] = "not saved yet"
+    desk.editor.files[path] = "not saved yet, and more than is read at once"
     turns = iter(
         [
             call("editor_list_files", {}),
@@ -83,7 +85,7 @@ async def test_the_editors_files_are_tools_of_the_agent(desk: Desk) -> None:
     assert await desk.prompt(session.session_id, "Mend a.py.") == "end_turn"
     assert desk.editor.files == {path: "better"}
     said = str(desk.model.last_request.messages)
-    assert "not saved yet" in said
+    assert "not saved yet\\n[Cut after 13 characters" in said
     assert "is outside of the user's folder" in said
     assert str(desk.folder) in said
     assert [one.kind for one in desk.editor.of("tool_call")] == ["search", "read", "read", "edit", "edit"]

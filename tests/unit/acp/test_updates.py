@@ -102,6 +102,16 @@ def test_output_of_a_call_is_joined_and_of_an_unknown_one_left_out() -> None:
     assert not updates.take(delta(kind="output", cause=99, text="x"))
 
 
+def test_output_that_is_told_again_after_a_break_takes_the_place_of_what_was_shown() -> None:
+    updates = Updates()
+    updates.take(event(5, "run", args={"command": "make"}, tool_call_metadata=call()))
+    updates.take(delta(kind="output", cause=5, text="a"))
+    updates.take(Connected(again=True))
+    (shown,) = updates.take(delta(kind="output", cause=5, text="ab"))
+    content: Any = getattr(shown, "content", None)
+    assert content[0].content.text == "```\nab\n```"
+
+
 def test_a_plan_is_shown_when_it_changes() -> None:
     updates = Updates()
     tasks = [{"title": "Look", "status": "todo"}, {"title": "Mend", "status": "done"}, "odd"]
