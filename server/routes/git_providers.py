@@ -57,6 +57,8 @@ async def add_git_providers(
     repository = services.database.settings
     for name, given in body.provider_tokens.items():
         _check(services, name, given)
+    if not any(given.text or given.address for given in body.provider_tokens.values()):
+        return {"message": "Git providers stored"}  # nothing was given, so nothing is stored, not even settings
     tokens = _merged((await repository.get(identity.user_id) or StoredSettings()).provider_tokens, body)
     if services.settings.verify_git_tokens:
         fresh = [name for name, given in body.provider_tokens.items() if given.text]

@@ -142,4 +142,4 @@ def _check(name: str, value: str | None) -> None:
 
 
 def _not_found(secret_id: str) -> ReplyError:
-    return ReplyError(404, {"error": f"Secret with ID {secret_id} not found"})
+    return ReplyError(404, {"error": f"Secret with ID {secret_id[:200]} not found"})

@@ -53,6 +53,14 @@ async def test_tokens_are_kept_secret_and_said_to_be_there(make_server: MakeServ
         assert (await server.get("/api/settings")).json()["provider_tokens_set"] == {}
 
 
+async def test_empty_tokens_alone_store_nothing(server: Server) -> None:
+    empty = {"token": "", "host": ""}
+    stored = await add(server, github=empty, gitlab=empty, bitbucket={"token": None})
+    assert (stored.status_code, stored.json()) == (200, {"message": "Git providers stored"})
+    assert (await server.post("/api/unset-provider-tokens")).status_code == 200
+    assert (await server.get("/api/settings")).status_code == 404
+
+
 @pytest.mark.parametrize(
     ("tokens", "status"),
     [
