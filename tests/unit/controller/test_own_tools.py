@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from agent_core.agent.codeact import CodeActAgent
 from agent_core.errors import DrydockError
+from agent_core.events.control import AgentState, ChangeAgentState
 from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, ObservationEvent
 from agent_core.llm.llm import LLM
 from agent_core.mcp.own_tool import OwnTool, own_tool
@@ -17,7 +19,7 @@ from agent_core.mcp.tool import MCPToolAction
 from agent_core.tools.spec import Tool, ToolAnnotations
 from tests.unit.controller.stage import Stage
 from tests.unit.controller.test_mcp import asked, calls, found, is_kind, served
-from tests.unit.mcp.conftest import fake
+from tests.unit.mcp.conftest import LIMIT_SECONDS, fake
 
 
 class Words(BaseModel):
@@ -123,3 +125,29 @@ async def test_an_agent_that_wants_other_names_has_none() -> None:
         await stage.session._tool_servers.tools.wait()
         assert "other" in stage.session._tool_servers.tools
         assert "echo" not in stage.session._tool_servers.tools
+
+
+async def test_a_pause_ends_a_call_that_is_under_way_at_once() -> None:
+    has_begun, is_over = asyncio.Event(), asyncio.Event()
+
+    async def run(words: Words) -> str:
+        has_begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            is_over.set()
+        return ""
+
+    slow = own_tool(
+        "slow", "Waits.", Words, run, parameters=Words.model_json_schema(), annotations=ToolAnnotations(), server="own"
+    )
+    async with served({}, own_tools=(slow,)) as stage:
+        await stage.say()
+        await asked(stage, calls("slow", text="x"))
+        async with asyncio.timeout(LIMIT_SECONDS):
+            await has_begun.wait()
+            await stage.session.send(ChangeAgentState(agent_state=AgentState.PAUSED))
+            await is_over.wait()
+        error = await found(stage, is_kind(AgentErrorEvent))
+        assert isinstance(error, AgentErrorEvent)
+        assert error.classification == "interrupted"

@@ -22,7 +22,8 @@ from agent_core.tools.execution import ToolExecutor
 from agent_core.tools.registry import register_tool
 from agent_core.tools.spec import Tool
 from agent_core.tools.think import ThinkAction, ThinkObservation, ThinkTool
-from tests.unit.delegation.family import GO, done, family, results, run, task
+from tests.unit.controller.test_own_tools import own
+from tests.unit.delegation.family import GO, done, family, first_message, results, run, task
 
 RISKY = {GO: [calls(task("clean")), done()], "clean": [run("rm -r build"), done("Somebody else has to.")]}
 
@@ -258,3 +259,17 @@ async def test_kinds_of_the_project_are_found_where_they_are_and_when_they_come(
     first, second = results(events)
     assert "no kind of sub-agent called 'kind'" in first
     assert "Status: completed\n\nseen" in second
+
+
+async def test_sub_agents_do_not_have_the_tools_of_the_program_around_the_conversation() -> None:
+    lines = {GO: [calls(task("clean")), done()], "clean": [done("Clean.")]}
+    async with family(lines, settings={"own_tools": (own("open_request"),)}) as one:
+        await one.say()
+        await one.until(lambda events: bool(results(events)))
+        offered = {
+            first_message(request): [tool["function"]["name"] for tool in request.json["tools"]]
+            for request in one.server.requests
+        }
+        assert "open_request" in offered[GO]
+        (others,) = [names for message, names in offered.items() if message != GO]
+        assert "open_request" not in others
