@@ -12,7 +12,7 @@ from acp.schema import StopReason
 
 from drydock_client import Action, AgentState, ClientError, DrydockClient, Event, Live, State, ToolCall
 from server.acp.commands import Commands
-from server.acp.dispatch import from_server
+from server.acp.dispatch import INTERNAL_ERROR, from_server
 from server.acp.editor import Editor
 from server.acp.editor_files import EditorFiles
 from server.acp.permissions import Permissions
@@ -74,6 +74,7 @@ class Session:
         """Show these and follow it, if it is not followed already; what is shown comes after this task's next wait."""
         if self._following is None or self._following.done():
             self._following = asyncio.create_task(self._follow(first), name=f"acp-session-{self.id}")
+            self._following.add_done_callback(self._followed)
 
     async def aclose(self) -> None:
         """Follow it no more; the conversation goes on."""
@@ -138,6 +139,16 @@ class Session:
                 self._turn.fail(from_server(error))
         except ConnectionError:
             logger.info("the editor has gone")
+
+    def _followed(self, task: asyncio.Task[None]) -> None:
+        """Nobody would see the end of a turn any more."""
+        if task.cancelled():
+            return
+        if (error := task.exception()) is not None:
+            logger.error("conversation %s is followed no more", self.id, exc_info=error)
+        if self._turn is not None:
+            problem = "the conversation is no longer followed; send the prompt again"
+            self._turn.fail(RequestError(INTERNAL_ERROR, problem))
 
     async def _take(self, item: Live, *, quietly: bool = False) -> None:
         updates = self._updates.take(item)

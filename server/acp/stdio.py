@@ -65,8 +65,12 @@ class Lines:
             self._open -= 1
         data = json.dumps(message, separators=(",", ":")).encode() + b"\n"
         async with self._sending:
-            self._writer.write(data)
-            await self._writer.drain()
+            try:
+                self._writer.write(data)
+                await self._writer.drain()
+            except ConnectionError as error:
+                self._reader.set_exception(error)  # who cannot be answered is not listened to either
+                raise
         self._sent.set()
 
     async def close(self) -> None:
@@ -90,6 +94,8 @@ class Lines:
                 line = error.partial
                 if not line:
                     return None
+            except ConnectionError:
+                return None
             except asyncio.LimitOverrunError as error:
                 is_too_long = True
                 await self._reader.readexactly(max(error.consumed, 1))

@@ -13,6 +13,7 @@ import pytest
 from acp import RequestError
 
 from agent_core.testing.model_turns import say
+from drydock_client import Action, DrydockClient
 from tests.contract.acp.conftest import LIMIT, ROOT, TOKEN, Desk, environment, introduced, process_at
 
 
@@ -141,3 +142,18 @@ async def test_without_a_server_it_says_how_to_start_one() -> None:
         assert "drydock serve" in error["message"]
         assert "http://127.0.0.1:1" in error["message"]
         assert await agent.end() == 0
+
+
+async def test_an_editor_that_goes_away_leaves_its_agent_at_work(bare_desk: Desk) -> None:
+    bare_desk.answer = lambda request: say("one two three", token_delay=0.2)
+    async with raw("--url", bare_desk.url, DRYDOCK_API_KEY=TOKEN) as agent:
+        made = (await agent.ask("session/new", cwd="/", mcpServers=[]))["result"]["sessionId"]
+        prompt = {"sessionId": made, "prompt": [{"type": "text", "text": "Count."}]}
+        agent.write(json.dumps({"jsonrpc": "2.0", "id": 5, "method": "session/prompt", "params": prompt}).encode())
+        while "agent_message_chunk" not in str(await agent.read()):
+            pass
+        assert await agent.end() == 0
+    async with DrydockClient(bare_desk.url, TOKEN) as client:
+        assert (await client.wait(made, limit_seconds=LIMIT)).state == "awaiting_user_input"
+        events = [event async for event in client.events(made) if isinstance(event, Action)]
+    assert [one.args["content"] for one in events if one.action == "message"] == ["Count.", "one two three"]

@@ -77,3 +77,17 @@ async def test_too_many_open_requests_are_refused(monkeypatch: pytest.MonkeyPatc
     lines, sink = lines_of(b"".join(b'{"id":%d,"method":"a"}\n' % number for number in range(4)))
     assert [await lines.receive() for _ in range(3)][-1] is None
     assert [message["id"] for message in sink.messages] == [2, 3]
+
+
+async def test_who_cannot_be_answered_is_not_listened_to_any_more() -> None:
+    class Broken(Sink):
+        async def drain(self) -> None:
+            raise BrokenPipeError
+
+    reader = asyncio.StreamReader()
+    lines = Lines(reader, Broken())
+    listening = asyncio.create_task(lines.receive())
+    await asyncio.sleep(0)
+    with pytest.raises(BrokenPipeError):
+        await lines.send({"method": "session/update"})
+    assert await listening is None
