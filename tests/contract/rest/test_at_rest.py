@@ -19,6 +19,9 @@ SENT_IN_HEADERS = ("llm", "search", "sandbox", "git", "sse", "shttp", "own-sse",
 IN_VARIABLES = ("custom", "rotated", "renamed", "deleted", "env", "own-env")
 SECRETS = {name: f"{name}+/?%={number * 104729:08d}" for number, name in enumerate(SENT_IN_HEADERS, start=1)}
 SECRETS |= {name: f"{name}+/ä?% {number * 7919:08d}" for number, name in enumerate(IN_VARIABLES, start=1)}
+WEBHOOK = "whsec_" + base64.b64encode(b"signs what is sent to it").decode()
+"""Kept as well, and known to nothing that could show it."""
+
 BIG = 1_200_000
 """Characters of an output that is kept as a file of its own."""
 
@@ -45,7 +48,7 @@ def readable(data_dir: Path) -> list[tuple[str, str, str]]:
     assert any(name.suffix == ".db" for name in files)
     return [
         (name, form, str(file))
-        for name, value in SECRETS.items()
+        for name, value in {**SECRETS, "webhook": WEBHOOK}.items()
         for form in traces(value)
         for file, content in files.items()
         if form.encode() in content or form.encode() in str(file).encode()
@@ -87,6 +90,10 @@ async def test_no_secret_can_be_read_in_the_database_or_anywhere_in_the_data_fol
         for name in ("custom", "rotated", "renamed", "deleted"):
             body = {"name": name.upper(), "value": SECRETS[name]}
             assert (await server.post("/api/secrets", json=body)).status_code == 201
+        webhook = await server.post("/api/webhooks", json={"url": "https://hooks.example.com/", "secret": WEBHOOK})
+        assert webhook.status_code == 201
+        path = f"/api/webhooks/{webhook.json()['id']}"
+        assert (await server.client.patch(path, json={"active": False})).status_code == 200
         told = " ".join(SECRETS.values())
         conversation_id = await server.create(
             initial_user_msg=f"{told}: these", mcp_config=servers("own-"), conversation_instructions=told
