@@ -62,7 +62,8 @@ def answer(request: ModelRequest) -> Turn:
     said = max(
         place for place, one in enumerate(messages) if one["role"] == "user" and "[" not in str(one["content"])[:1]
     )
-    wish, done = str(messages[said]["content"]), sum(one["role"] == "assistant" for one in messages[said:])
+    wish = str(messages[said]["content"])
+    done: int = sum(one["role"] == "assistant" for one in messages[said:])
     if "everything" in wish:
         return WORK[min(done, len(WORK) - 1)]
     if "long" in wish:

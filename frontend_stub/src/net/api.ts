@@ -210,6 +210,16 @@ export class Api {
     return stringField(fields, "conversation_id");
   }
 
+  /** The whole log in the form in which it can be imported again. */
+  async recording(id: string): Promise<readonly unknown[]> {
+    return listField(asFields(await this.#request("GET", `${conversationPath(id)}/trajectory`)), "trajectory");
+  }
+
+  /** Makes a conversation of a recorded one; returns its id. */
+  async importRecording(recording: unknown): Promise<string> {
+    return stringField(asFields(await this.#request("POST", "/api/conversations/import", recording)), "conversation_id");
+  }
+
   async events(id: string, query: EventQuery): Promise<EventPage> {
     const parameters = new URLSearchParams({ limit: String(query.limit) });
     if (query.startId !== undefined) parameters.set("start_id", String(query.startId));

@@ -5,6 +5,7 @@ import { useDocumentTitle } from "../app/hooks";
 import { useServices } from "../app/services";
 import { Lines } from "../components/common/Lines";
 import { Composer } from "../components/conversation/Composer";
+import { OpenRecording } from "../components/conversation/OpenRecording";
 import { chosen, isRepository } from "../components/conversation/repository";
 import { AddRepository, RepositoryFields } from "../components/conversation/RepositoryChoice";
 import { DrawerButton } from "../components/shell/Shell";
@@ -92,6 +93,7 @@ export function HomePage() {
             </li>
           ))}
         </ul>
+        <OpenRecording />
         {isDemo(config, settings) && (
           <p className="demo-note" data-testid="demo-note">
             No model is set up yet, so the built-in demo agent answers: scripted, but with real commands in a real sandbox.{" "}

@@ -10,6 +10,7 @@ import { Menu } from "../common/Menu";
 import type { MenuEntry } from "../common/Menu";
 import { RenameField } from "../shell/ConversationRow";
 import { DrawerButton } from "../shell/Shell";
+import { save as saveFile } from "../workspace/files";
 
 interface ConversationHeaderProps {
   readonly model: ConversationModel;
@@ -55,9 +56,21 @@ export function ConversationHeader(props: ConversationHeaderProps) {
     });
   };
 
+  const saveRecording = () => {
+    services.api.recording(id).then(
+      (events) => {
+        saveFile(new Blob([JSON.stringify(events, null, 2)], { type: "application/json" }), `trajectory-${id}.json`);
+      },
+      (error: unknown) => {
+        services.toasts.error(`The recording could not be saved. ${errorText(error)}`);
+      },
+    );
+  };
+
   const entries: MenuEntry[] = [
     { label: "Rename", testId: "header-rename", onSelect: () => { setRenaming(true); } },
     { label: "Ports", testId: "header-ports", onSelect: onPorts },
+    { label: "Save a recording", testId: "header-export", onSelect: saveRecording },
     ...(phase === "asleep" || phase === "archived"
       ? []
       : [{ label: "Put to sleep", testId: "header-sleep", onSelect: onSleep }]),
