@@ -87,11 +87,11 @@ async def rename_conversation(
 ) -> bool:
     """Give it a title."""
     conversations = services.database.conversations
-    record = await conversations.get(conversation_id)
-    if record is not None and record.user_id != identity.user_id:
-        text = "Permission denied: you can only rename your own conversations"
-        raise _refused(403, text, "AUTHORIZATION$PERMISSION_DENIED")
     try:
+        record = await conversations.get(conversation_id)
+        if record is not None and record.user_id != identity.user_id:
+            text = "Permission denied: you can only rename your own conversations"
+            raise _refused(403, text, "AUTHORIZATION$PERMISSION_DENIED")
         title = (await masker_of(services.database, identity.user_id)).text(body.title)
         if record is None or not await conversations.rename(conversation_id, title):
             raise _refused(404, "Conversation not found", "CONVERSATION$NOT_FOUND")

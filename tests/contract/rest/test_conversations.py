@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from agent_core.errors import DrydockError
 from agent_core.testing.fake_sandbox import BROKEN, SLOW, FakeProvider
+from server.conversation_manager.conversation_manager import LiveConversation
+from server.conversation_manager.standalone import StandaloneConversationManager
 from tests.contract.rest.conftest import MakeServer, Server
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
@@ -152,6 +155,16 @@ async def test_pages_follow_one_another_newest_first_and_none_is_lost_or_twice(s
     assert seen == made[::-1]
 
 
+async def test_conversations_that_come_and_go_between_pages_shift_none(server: Server) -> None:
+    made = [await server.create() for _ in range(4)]
+    first = (await server.get("/api/conversations?limit=2")).json()
+    await server.create()
+    await server.client.delete(f"/api/conversations/{made[2]}")
+    rest = (await server.get("/api/conversations", params={"limit": 2, "page_id": first["next_page_id"]})).json()
+    seen = [info["conversation_id"] for page in (first, rest) for info in page["results"]]
+    assert (seen, rest["next_page_id"]) == (made[::-1], None)
+
+
 @pytest.mark.parametrize("query", ["limit=0", "limit=-1", "limit=x", "limit=101"])
 async def test_a_limit_that_makes_no_sense_is_refused(server: Server, query: str) -> None:
     assert (await server.get(f"/api/conversations?{query}")).status_code == 422
@@ -206,6 +219,47 @@ async def test_renaming_trims_and_refuses_what_is_no_title(server: Server) -> No
     assert (await server.info(conversation_id))["title"] == "A good name"
     for bad in ({"title": " "}, {"title": "x" * 201}, {}, {"title": 5}, {"title": "a", "more": 1}):
         assert (await server.client.patch(path, json=bad)).status_code == 422
+
+
+async def test_a_title_that_cannot_be_stored_is_told_as_the_protocol_has_it(server: Server) -> None:
+    conversation_id = await server.create()
+    await server.until_running(conversation_id)
+    (server.app.services.database.data_dir / "drydock.db").unlink()
+    response = await server.client.patch(f"/api/conversations/{conversation_id}", json={"title": "x"})
+    assert (response.status_code, response.json()["status"]) == (500, "error")
+    assert response.json()["msg_id"] == "CONVERSATION$UPDATE_ERROR"
+    assert response.json()["message"].startswith("Failed to rename conversation: ")
+
+
+class Refusing(StandaloneConversationManager):
+    """Starts nothing a second time, and stops nothing."""
+
+    refuses = False
+
+    async def maybe_start_agent_loop(self, conversation_id: str) -> LiveConversation:
+        if self.refuses:
+            raise DrydockError("there is no room")
+        return await super().maybe_start_agent_loop(conversation_id)
+
+    async def stop(self, conversation_id: str) -> LiveConversation:
+        raise DrydockError("it does not let go")
+
+
+async def test_a_start_and_a_stop_that_fail_say_why_in_the_protocol_s_form(make_server: MakeServer) -> None:
+    name = f"{Refusing.__module__}.{Refusing.__qualname__}"
+    async with make_server(conversation_manager_class=name) as server:
+        conversation_id = await server.create()
+        manager = server.app.services.manager
+        assert isinstance(manager, Refusing)
+        manager.refuses = True
+        for what, problem in (("start", "there is no room"), ("stop", "it does not let go")):
+            response = await server.post(f"/api/conversations/{conversation_id}/{what}", json={})
+            assert response.status_code == 500
+            assert response.json() == {
+                "status": "error",
+                "conversation_id": conversation_id,
+                "message": f"Failed to {what} conversation: {problem}",
+            }
 
 
 async def test_a_user_s_own_title_is_not_replaced_by_the_first_message(server: Server) -> None:
