@@ -161,6 +161,17 @@ def test_agent_core_imports_from_the_top_down() -> None:
     assert not wrong, wrong
 
 
+def test_the_editors_door_is_a_client_and_reaches_nothing_inside_the_server() -> None:
+    allowed = ("server.acp", "server.running_server", "agent_core.version", "agent_core.errors")
+    wrong = [
+        where(found)
+        for path in sources("server/acp")
+        for found in imports_of(path)
+        if found.module.split(".")[0] in {"server", "agent_core", "migrations"} and not found.module.startswith(allowed)
+    ]
+    assert not wrong, wrong
+
+
 @pytest.mark.parametrize("library", sorted(HOMES))
 def test_each_library_has_one_home(library: str) -> None:
     wrong = [
