@@ -29,6 +29,9 @@ format: ## Put the Python code into the house format and mend what can be mended
 	@scripts/setup --dev --no-sandbox
 	@.venv/bin/ruff check --fix --quiet . ; .venv/bin/ruff format .
 
+page-types: ## Write the page's types of the protocol again, when its snapshots have changed
+	@.venv/bin/python scripts/page_types.py
+
 bench: ## Measure the budgets, print a table, write JSON
 	@scripts/setup --dev
 	@env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -m bench
@@ -41,4 +44,4 @@ clean: ## Remove everything that was made here, except data
 	rm -rf frontend_stub/node_modules frontend_stub/dist tests/mcp_servers/node_modules
 	find agent_core server runtime_images migrations tests bench scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
-.PHONY: help run setup sandbox-image browser-image test lint types format bench lock clean
+.PHONY: help run setup sandbox-image browser-image test lint types format page-types bench lock clean

@@ -1,8 +1,21 @@
 /** Events as the server sends them in `oh_event` and in `GET {c}/events` (wire protocol, section 3). */
 
-export type EventSource = "agent" | "user" | "environment";
+import type {
+  AccumulatedTokenUsage,
+  AgentStateChangedObservation,
+  AnyAction,
+  LlmMetrics as SentMetrics,
+  RunAction,
+  TaskTrackingAction,
+  ToolCallMetadata as SentMetadata,
+} from "./generated/events";
 
-export type ConfirmationState = "confirmed" | "rejected" | "awaiting_confirmation";
+export type EventSource = AnyAction["source"];
+
+export type ConfirmationState = RunAction["args"]["confirmation_state"];
+
+/** The states of the protocol, and the one that only clients know. */
+export type AgentState = AgentStateChangedObservation["extras"]["agent_state"] | "init";
 
 /** Values of `security_risk`: -1 unknown, 0 low, 1 medium, 2 high. */
 export const HIGH_RISK = 2;
@@ -21,33 +34,17 @@ export const AGENT_STATES = [
   "user_confirmed",
   "user_rejected",
   "rate_limited",
-] as const;
+] as const satisfies readonly AgentState[];
 
-export type AgentState = (typeof AGENT_STATES)[number];
+// What follows is read from servers that may leave any of it out.
 
-export interface TokenUsage {
-  model?: string;
-  prompt_tokens?: number;
-  completion_tokens?: number;
-  cache_read_tokens?: number;
-  cache_write_tokens?: number;
-  context_window?: number;
-  per_turn_token?: number;
-  response_id?: string;
-}
+export type TokenUsage = Partial<AccumulatedTokenUsage>;
 
-export interface LlmMetrics {
-  accumulated_cost?: number;
-  max_budget_per_task?: number | null;
-  accumulated_token_usage?: TokenUsage | null;
-}
+export type LlmMetrics = Partial<Omit<SentMetrics, "accumulated_token_usage">> & {
+  readonly accumulated_token_usage?: TokenUsage | null;
+};
 
-export interface ToolCallMetadata {
-  function_name?: string;
-  tool_call_id?: string;
-  model_response?: { id?: string } | null;
-  total_calls_in_response?: number;
-}
+export type ToolCallMetadata = Partial<SentMetadata>;
 
 /** Type-specific fields are read one by one through `fields.ts`: no server is trusted to send them all. */
 export type Fields = Readonly<Record<string, unknown>>;
@@ -81,9 +78,5 @@ export function isAction(event: ConversationEvent): event is ActionEvent {
   return "action" in event;
 }
 
-export interface TaskItem {
-  readonly id: string;
-  readonly title: string;
-  readonly status: string;
-  readonly notes: string;
-}
+/** An entry of a plan; its status may be one of a later version. */
+export type TaskItem = Omit<TaskTrackingAction["args"]["task_list"][number], "status"> & { readonly status: string };

@@ -2,6 +2,7 @@
 import { numberField, objectField, stringField } from "./fields";
 import type { AgentState, ConversationEvent, Envelope, Fields, ToolCallMetadata, LlmMetrics } from "./events";
 import { AGENT_STATES } from "./events";
+import type { AnyDelta } from "./generated/events";
 
 export interface StatusFrame {
   readonly kind: "status";
@@ -37,9 +38,7 @@ export type Frame = StatusFrame | ErrorFrame | EventFrame | StateFrame;
 
 /** What is transient, until a final event says more: `oh_delta`, and `oh_tool_call`. Not part of the original protocol. */
 export type Delta =
-  | { readonly kind: "message" | "reasoning"; readonly response_id: string; readonly text: string }
-  | { readonly kind: "discard"; readonly response_id: string }
-  | { readonly kind: "output"; readonly cause: number; readonly text: string }
+  | AnyDelta
   /** A client is to carry out this call until then, a time; empty when nobody waits for it any more. */
   | { readonly kind: "client-call"; readonly cause: number; readonly deadline: string };
 

@@ -1,20 +1,16 @@
 /** The ports of a conversation's sandbox, as the server lists them. */
 import type { Fields } from "./events";
+import type { ListeningPort, Ports as SentPorts } from "./generated/rest";
 import { booleanField, listField, numberField, objectField, stringField } from "./fields";
 
-export interface PortEntry {
-  readonly port: number;
-  readonly process: string;
-  readonly command: string;
-  /** Opens the preview; counts for some minutes. */
-  readonly url: string;
-}
+/** `url` opens the preview; it counts for some minutes. */
+export type PortEntry = Pick<ListeningPort, "port" | "url"> & { readonly process: string; readonly command: string };
 
 export interface Ports {
   /** False while there is no sandbox. */
   readonly running: boolean;
   /** "path": the previews are sandboxed documents of the server's own origin, and may have no origin in a frame either. */
-  readonly mode: "origin" | "path";
+  readonly mode: SentPorts["mode"];
   readonly ports: readonly PortEntry[];
 }
 

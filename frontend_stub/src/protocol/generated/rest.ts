@@ -1,0 +1,979 @@
+/** What the REST routes take and answer. Made by `make page-types` from the promised form of the protocol; not edited by hand. */
+
+/** Choices about an agent; what is None is left as it is: to whoever chose before, and in the end to the agent. */
+export interface AgentOptions {
+  readonly cli_mode?: boolean | null;
+  readonly disabled_microagents?: readonly string[] | null;
+  readonly draft_editor_model?: string | null;
+  readonly enable_browsing?: boolean | null;
+  readonly enable_cmd?: boolean | null;
+  readonly enable_condensation_request?: boolean | null;
+  readonly enable_editor?: boolean | null;
+  readonly enable_finish?: boolean | null;
+  readonly enable_history_truncation?: boolean | null;
+  readonly enable_jupyter?: boolean | null;
+  readonly enable_llm_editor?: boolean | null;
+  readonly enable_mcp?: boolean | null;
+  readonly enable_plan_mode?: boolean | null;
+  readonly enable_prompt_extensions?: boolean | null;
+  readonly enable_som_visual_browsing?: boolean | null;
+  readonly enable_sub_agents?: boolean | null;
+  readonly enable_think?: boolean | null;
+  readonly filter_tools_regex?: string | null;
+  readonly preset?: string | null;
+  readonly tool_concurrency_limit?: number | null;
+  readonly tools?: readonly Tool[] | null;
+}
+
+/** The process answers. */
+export interface Alive {
+  readonly status: "ok";
+}
+
+/** What the agent says. */
+export interface Answer {
+  readonly content: string;
+  readonly reasoning_content?: string;
+  readonly refusal: null;
+  readonly role: "assistant";
+}
+
+/** Where a branch left the one it began from. */
+export interface Base {
+  readonly commit: string;
+  readonly name: string;
+}
+
+/** A branch and its newest commit. */
+export interface Branch {
+  readonly commit_sha: string;
+  readonly last_push_date?: string | null;
+  readonly name: string;
+  readonly protected: boolean;
+}
+
+/** A page of branches. */
+export interface BranchesPage {
+  readonly branches: readonly Branch[];
+  readonly current_page: number;
+  readonly has_next_page: boolean;
+  readonly per_page: number;
+  readonly total_count: number | null;
+}
+
+/** A file that was changed: modified, added, deleted, or in conflict. */
+export interface Change {
+  readonly path: string;
+  readonly status: "M" | "A" | "D" | "U";
+}
+
+/** A message of the chat's history. */
+export interface ChatMessage {
+  readonly content?: string | readonly Part[] | null;
+  readonly role: "system" | "developer" | "user" | "assistant" | "tool" | "function";
+}
+
+/** The body of ``POST /v1/chat/completions``. */
+export interface ChatRequest {
+  readonly audio?: unknown;
+  readonly conversation_id?: string | null;
+  readonly functions?: unknown;
+  readonly logprobs?: unknown;
+  readonly messages: readonly ChatMessage[];
+  readonly metadata?: Readonly<Record<string, string>> | null;
+  readonly model: "drydock";
+  readonly n?: 1 | null;
+  readonly response_format?: unknown;
+  readonly stream?: boolean;
+  readonly stream_options?: StreamOptions | null;
+  readonly tools?: unknown;
+}
+
+/** The one answer. */
+export interface Choice {
+  readonly finish_reason: "stop";
+  readonly index: number;
+  readonly logprobs: null;
+  readonly message: Answer;
+}
+
+/** What a client needs to know before anything else. */
+export interface ClientConfig {
+  readonly APP_MODE: "oss";
+  readonly DRYDOCK: DrydockFacts;
+  readonly FEATURE_FLAGS: FeatureFlags;
+  readonly GITHUB_CLIENT_ID: string;
+  readonly POSTHOG_CLIENT_KEY: string;
+}
+
+/** One tool: what the model is told of it, and how long its client may take. */
+export interface ClientToolSpec {
+  readonly annotations?: ToolAnnotations;
+  readonly description: string;
+  readonly name: string;
+  readonly parameters?: Readonly<Record<string, unknown>>;
+  readonly timeout?: number | null;
+}
+
+/** The tools that clients of a conversation carry out. */
+export interface ClientToolsReply {
+  readonly client_tools: readonly (Readonly<Record<string, unknown>>)[];
+}
+
+/** A commit. */
+export interface Commit {
+  readonly author: string;
+  readonly body: string;
+  readonly date: string;
+  readonly email: string;
+  readonly hash: string;
+  readonly parents: readonly string[];
+  readonly refs: readonly string[];
+  readonly subject: string;
+}
+
+/** An answer in one piece. */
+export interface Completion {
+  readonly choices: readonly Choice[];
+  readonly conversation_id: string;
+  readonly created: number;
+  readonly id: string;
+  readonly model: string;
+  readonly object: "chat.completion";
+  readonly usage: Usage;
+}
+
+/** It is done. */
+export interface Confirmation {
+  readonly message: string;
+}
+
+/** Ids that the original's client asks for. */
+export interface ConversationConfig {
+  readonly runtime_id: string | null;
+  readonly session_id: string | null;
+}
+
+/** What is known of a conversation, the same in lists and alone. */
+export interface ConversationInfo {
+  readonly conversation_id: string;
+  readonly conversation_version: "V0";
+  readonly created_at: string;
+  readonly git_provider: string | null;
+  readonly last_updated_at: string | null;
+  readonly num_connections: number;
+  readonly pr_number: readonly number[];
+  readonly runtime_status: string | null;
+  readonly selected_branch: string | null;
+  readonly selected_repository: string | null;
+  readonly session_api_key: string | null;
+  readonly status: ConversationStatus;
+  readonly sub_conversation_ids: readonly string[];
+  readonly title: string;
+  readonly trigger: string | null;
+  readonly url: string | null;
+}
+
+/** A page of conversations, newest first. */
+export interface ConversationList {
+  readonly next_page_id: string | null;
+  readonly results: readonly ConversationInfo[];
+}
+
+/** What became of a conversation that was made, started or stopped. */
+export interface ConversationReply {
+  readonly conversation_id: string;
+  readonly conversation_status: ConversationStatus;
+  readonly message: string | null;
+  readonly status: "ok";
+}
+
+/** What clients are told about a conversation (wire-protocol 6). */
+export type ConversationStatus = "STARTING" | "RUNNING" | "STOPPED" | "ARCHIVED" | "ERROR";
+
+/** The client's wish for a microagent; what it is to be is said in the first message. */
+export interface CreateMicroagent {
+  readonly git_provider?: "github" | "gitlab" | "bitbucket" | "enterprise_sso" | "azure_devops" | "forgejo" | null;
+  readonly repo: string;
+  readonly title?: string | null;
+}
+
+/** A new webhook; its secret is shown only here. */
+export interface CreatedWebhook {
+  readonly active: boolean;
+  readonly conversation_id: string | null;
+  readonly created_at: string;
+  readonly delivered_at: string | null;
+  readonly events: readonly string[];
+  readonly failing_since: string | null;
+  readonly id: string;
+  readonly problem: string;
+  readonly secret: string;
+  readonly url: string;
+}
+
+/** A file as it is, and as it was; empty where it is not there. */
+export interface Diff {
+  readonly modified: string;
+  readonly original: string;
+}
+
+/** Bytes of the disk with the data. */
+export interface Disk {
+  readonly free: number;
+  readonly percent: number;
+  readonly total: number;
+  readonly used: number;
+}
+
+/** It is stored. */
+export interface Done {
+  readonly success: true;
+}
+
+/** What our own page asks. */
+export interface DrydockFacts {
+  readonly auth_required: boolean;
+  readonly demo: boolean;
+  readonly model: string;
+  readonly sandbox: SandboxChoice;
+  readonly settings_stored: boolean;
+  readonly version: string;
+}
+
+/** Where the sandbox's editor is; null: it has none. */
+export interface EditorAddress {
+  readonly vscode_url: string | null;
+}
+
+/** An error. The original's routes differ in which field has the text: `detail`, `error` or `message`. */
+export interface ErrorReply {
+  readonly code?: string;
+  readonly conversation_id?: string;
+  readonly detail?: string | readonly Problem[];
+  readonly error?: string;
+  readonly message?: string;
+  readonly msg_id?: string;
+  readonly status?: string;
+  readonly success?: boolean;
+}
+
+/** The body of ``GET …/events``; all that is named has to hold. */
+export interface EventFilter {
+  readonly end_date?: string | null;
+  readonly exclude_hidden?: boolean;
+  readonly query?: string | null;
+  readonly source?: "agent" | "user" | "environment" | null;
+  readonly start_date?: string | null;
+}
+
+/** A part of the log. */
+export interface EventsPage {
+  readonly events: readonly WireEvent[];
+  readonly has_more: boolean;
+  readonly next_page_id: string | null;
+}
+
+/** The body; without a ``config`` there is nothing to note. */
+export interface ExperimentConfig {
+  readonly config?: Readonly<Record<string, string>> | null;
+}
+
+/** Parts of the original's client that are switched on. */
+export interface FeatureFlags {
+  readonly ENABLE_BILLING: boolean;
+  readonly HIDE_LLM_SETTINGS: boolean;
+}
+
+/** What was said of a conversation. */
+export interface FeedbackEntry {
+  readonly conversation_id: string;
+  readonly created_at: string;
+  readonly email: string;
+  readonly feedback_id: string;
+  readonly last_event_id: number;
+  readonly permissions: "public" | "private";
+  readonly polarity: "positive" | "negative";
+  readonly version: string;
+}
+
+/** A page of it, newest first. */
+export interface FeedbackList {
+  readonly next_page_id: string | null;
+  readonly results: readonly FeedbackEntry[];
+}
+
+/** It is kept. */
+export interface FeedbackReply {
+  readonly body: Receipt;
+  readonly statusCode?: 200;
+}
+
+/** The text of a file. */
+export interface FileText {
+  readonly code: string;
+}
+
+/** A folder of the workspace. */
+export interface Folder {
+  readonly entries: readonly FolderEntry[];
+  readonly left_out: number;
+  readonly next_page_id: string | null;
+  readonly path: string;
+  readonly root: string;
+}
+
+/** What is in a folder; a link that leads nowhere is `missing`. */
+export interface FolderEntry {
+  readonly hidden: boolean;
+  readonly kind: "file" | "folder" | "missing" | "other";
+  readonly link: boolean;
+  readonly modified: number | null;
+  readonly name: string;
+  readonly size: number | null;
+}
+
+/** The new conversation of a fork. */
+export interface ForkReply {
+  readonly conversation_id: string;
+  readonly conversation_status: ConversationStatus;
+  readonly forked_from: string;
+  readonly message: string | null;
+  readonly status: "ok";
+}
+
+/** The body of ``POST …/fork``; without ``event_id`` the fork has the whole log. */
+export interface ForkWish {
+  readonly copy_files?: boolean;
+  readonly event_id?: number | null;
+  readonly reset_metrics?: boolean;
+}
+
+/** The repositories of the workspace. */
+export interface GitStatus {
+  readonly errors: readonly string[];
+  readonly folder: string;
+  readonly repositories: readonly RepositoryStatus[];
+}
+
+/** The body. Other fields of the original's client, such as an empty ``trajectory``, are passed over. */
+export interface GivenFeedback {
+  readonly email?: string;
+  readonly permissions?: "public" | "private";
+  readonly polarity: "positive" | "negative";
+  readonly version?: string;
+}
+
+/** A token and where it is for; what is empty stays as it is stored. */
+export interface GivenToken {
+  readonly host?: string | null;
+  readonly token?: string | null;
+}
+
+/** The body of ``POST /api/add-git-providers``. */
+export interface GivenTokens {
+  readonly provider_tokens: Readonly<Record<string, GivenToken>>;
+}
+
+/** The newest commits first. */
+export interface History {
+  readonly commits: readonly Commit[];
+  readonly has_more: boolean;
+  readonly next_page_id: string | null;
+}
+
+/** An image of a result, in base64. */
+export interface ImageBlock {
+  readonly data: string;
+  readonly mimeType: string;
+  readonly type: "image";
+}
+
+/** Where an image is; a ``data:`` URL has it whole. */
+export interface ImageUrl {
+  readonly url: string;
+}
+
+/** A port that a program listens on; what cannot be seen of it is null. */
+export interface ListeningPort {
+  readonly addresses: readonly string[];
+  readonly command: string | null;
+  readonly pid: number | null;
+  readonly port: number;
+  readonly process: string | null;
+  readonly url: string;
+}
+
+/** A skill: always told (`repo`), or when something brings it up (`knowledge`). */
+export interface LoadedMicroagent {
+  readonly content: string;
+  readonly inputs: readonly MicroagentInput[];
+  readonly name: string;
+  readonly tools: readonly string[];
+  readonly triggers: readonly string[];
+  readonly type: "repo" | "knowledge";
+}
+
+/** All of them. */
+export interface LoadedMicroagents {
+  readonly microagents: readonly LoadedMicroagent[];
+}
+
+/** The MCP servers of a user, of a conversation, or of the whole server. */
+export interface McpConfig {
+  readonly shttp_servers?: readonly ShttpServer[];
+  readonly sse_servers?: readonly SseServer[];
+  readonly stdio_servers?: readonly StdioServer[];
+}
+
+/** Bytes of memory, and the share of the machine's. */
+export interface Memory {
+  readonly percent: number;
+  readonly rss: number;
+  readonly vms: number;
+}
+
+/** A microagent: its text without the header, and the words that call it. */
+export interface Microagent {
+  readonly content: string;
+  readonly git_provider: string | null;
+  readonly path: string;
+  readonly triggers: readonly string[];
+}
+
+/** A microagent in a list; `created_at` is the time of the answer, since providers know no other without asking. */
+export interface MicroagentEntry {
+  readonly created_at: string;
+  readonly name: string;
+  readonly path: string;
+}
+
+/** Something that a task asks its user for. */
+export interface MicroagentInput {
+  readonly description: string;
+  readonly name: string;
+}
+
+/** A model of this door. */
+export interface Model {
+  readonly created: number;
+  readonly id: string;
+  readonly object: "model";
+  readonly owned_by: string;
+}
+
+/** All of them. */
+export interface ModelList {
+  readonly data: readonly Model[];
+  readonly object: "list";
+}
+
+/** The body of ``POST /api/conversations``; unknown keys are refused. */
+export interface NewConversation {
+  readonly agent_options?: AgentOptions | null;
+  readonly client_tools?: readonly ClientToolSpec[] | null;
+  readonly conversation_id?: string | null;
+  readonly conversation_instructions?: string | null;
+  readonly create_microagent?: CreateMicroagent | null;
+  readonly git_provider?: "github" | "gitlab" | "bitbucket" | "enterprise_sso" | "azure_devops" | "forgejo" | null;
+  readonly image_urls?: readonly string[] | null;
+  readonly initial_user_msg?: string | null;
+  readonly mcp_config?: McpConfig | null;
+  readonly replay_json?: string | null;
+  readonly repository?: string | null;
+  readonly selected_branch?: string | null;
+  readonly suggested_task?: SuggestedTaskInput | null;
+}
+
+/** The body of ``POST …/message``. */
+export interface NewMessage {
+  readonly message: string;
+}
+
+/** The body of ``POST /api/secrets``. */
+export interface NewSecret {
+  readonly description?: string | null;
+  readonly name: string;
+  readonly value: string;
+}
+
+/** The body of a creation. */
+export interface NewWebhook {
+  readonly conversation_id?: string | null;
+  readonly events?: readonly string[];
+  readonly secret?: string | null;
+  readonly url: string;
+}
+
+/** An error of the routes for OpenAI's clients. */
+export interface OpenAIError {
+  readonly error: OpenAIProblem;
+}
+
+/** What OpenAI's clients read of an error. */
+export interface OpenAIProblem {
+  readonly code: string | null;
+  readonly message: string;
+  readonly param: string | null;
+  readonly type: string;
+}
+
+/** A part of a message's content. */
+export interface Part {
+  readonly image_url?: ImageUrl | null;
+  readonly text?: string;
+  readonly type: "text" | "image_url";
+}
+
+/** The ports of a sandbox. */
+export interface Ports {
+  readonly mode: "origin" | "path";
+  readonly ports: readonly ListeningPort[];
+  readonly running: boolean;
+}
+
+/** What is wrong with one part of a request, and what to send instead. */
+export interface Problem {
+  readonly loc: readonly (string | number)[];
+  readonly msg: string;
+  readonly type: string;
+}
+
+/** What is stored; null where the server's own default counts. */
+export interface PublicSettings {
+  readonly agent: string | null;
+  readonly agent_options: Readonly<Record<string, unknown>> | null;
+  readonly condenser_max_size: number | null;
+  readonly confirmation_mode: boolean | null;
+  readonly email: string | null;
+  readonly email_verified: boolean | null;
+  readonly enable_default_condenser: boolean;
+  readonly enable_proactive_conversation_starters: boolean;
+  readonly enable_solvability_analysis: boolean;
+  readonly enable_sound_notifications: boolean;
+  readonly git_user_email: string | null;
+  readonly git_user_name: string | null;
+  readonly language: string | null;
+  readonly llm_api_key: null;
+  readonly llm_api_key_set: boolean;
+  readonly llm_base_url: string | null;
+  readonly llm_model: string | null;
+  readonly max_budget_per_task: number | null;
+  readonly max_iterations: number | null;
+  readonly mcp_config: Readonly<Record<string, unknown>> | null;
+  readonly provider_tokens_set: Readonly<Record<string, string | null>>;
+  readonly remote_runtime_resource_factor: number | null;
+  readonly sandbox_api_key: null;
+  readonly sandbox_base_container_image: string | null;
+  readonly sandbox_runtime_container_image: string | null;
+  readonly search_api_key: null;
+  readonly search_api_key_set: boolean;
+  readonly secrets_store: SecretsStore;
+  readonly security_analyzer: string | null;
+  readonly user_consents_to_analytics: boolean | null;
+}
+
+/** Under which id it is kept. The original's collector gives a password for taking it back; here there is none. */
+export interface Receipt {
+  readonly feedback_id: string;
+  readonly message: string;
+  readonly password: string;
+}
+
+/** The proposal. */
+export interface RememberPrompt {
+  readonly prompt: string;
+  readonly status?: "success";
+}
+
+/** The body of a replay. */
+export interface Replay {
+  readonly after_event_id: number;
+  readonly conversation_id: string;
+}
+
+/** A repository; `link_header` is the same on all of one page and says whether there is another. */
+export interface Repository {
+  readonly full_name: string;
+  readonly git_provider: "github" | "gitlab" | "bitbucket" | "enterprise_sso" | "azure_devops" | "forgejo";
+  readonly id: string;
+  readonly is_public: boolean;
+  readonly link_header?: string | null;
+  readonly main_branch?: string | null;
+  readonly owner_type?: "user" | "organization" | null;
+  readonly pushed_at?: string | null;
+  readonly stargazers_count?: number | null;
+}
+
+/** A repository of the workspace. */
+export interface RepositoryStatus {
+  readonly ahead: number;
+  readonly base: Base | null;
+  readonly behind: number;
+  readonly branch: string | null;
+  readonly changes: readonly Change[];
+  readonly head: string | null;
+  readonly is_cut: boolean;
+  readonly left_out: number;
+  readonly path: string;
+  readonly upstream: string | null;
+}
+
+/** What the process uses. */
+export interface Resources {
+  readonly cpu_percent: number;
+  readonly disk: Disk;
+  readonly io: Transferred;
+  readonly memory: Memory;
+}
+
+/** What a client answers: a text, or blocks as MCP has them. */
+export interface ResultArgs {
+  readonly content: string | readonly (TextBlock | ImageBlock)[];
+  readonly is_error?: boolean;
+}
+
+/** Where a conversation goes on. */
+export interface RewindReply {
+  readonly conversation_id: string;
+  readonly event_id: number | null;
+  readonly files_of?: number | null;
+  readonly id: number;
+  readonly note?: string;
+  readonly status: "ok";
+}
+
+/** The body of ``POST …/rewind``; ``event_id`` null goes before the first event. */
+export interface RewindWish {
+  readonly event_id: number | null;
+}
+
+/** Where conversations run, and why there. */
+export interface SandboxChoice {
+  readonly provider: string;
+  readonly reason: string;
+}
+
+/** The body of ``PUT /api/secrets/{name}``: what is left out, or null, stays as it is. */
+export interface SecretChange {
+  readonly description?: string | null;
+  readonly name: string;
+  readonly value?: string | null;
+}
+
+/** A secret as it is shown: its value never is. */
+export interface SecretName {
+  readonly description: string | null;
+  readonly name: string;
+}
+
+/** A user's own secrets. */
+export interface SecretNames {
+  readonly custom_secrets: readonly SecretName[];
+}
+
+/** Always empty; the original has it. */
+export interface SecretsStore {
+  readonly provider_tokens: Readonly<Record<string, unknown>>;
+}
+
+/** For how long the process runs and rests, in seconds, and what it uses. */
+export interface ServerInfo {
+  readonly idle_time: number;
+  readonly resources: Resources;
+  readonly uptime: number;
+}
+
+/** The body of ``POST /api/settings``: only the fields that it names count, unknown ones are ignored. */
+export interface SettingsChange {
+  readonly agent?: string | null;
+  readonly agent_options?: AgentOptions | null;
+  readonly condenser_max_size?: number | null;
+  readonly confirmation_mode?: boolean | null;
+  readonly email?: string | null;
+  readonly email_verified?: boolean | null;
+  readonly enable_default_condenser?: boolean;
+  readonly enable_proactive_conversation_starters?: boolean;
+  readonly enable_solvability_analysis?: boolean;
+  readonly enable_sound_notifications?: boolean;
+  readonly git_user_email?: string | null;
+  readonly git_user_name?: string | null;
+  readonly language?: string | null;
+  readonly llm_api_key?: string | null;
+  readonly llm_base_url?: string | null;
+  readonly llm_model?: string | null;
+  readonly max_budget_per_task?: number | null;
+  readonly max_iterations?: number | null;
+  readonly mcp_config?: McpConfig | null;
+  readonly remote_runtime_resource_factor?: number | null;
+  readonly sandbox_api_key?: string | null;
+  readonly sandbox_base_container_image?: string | null;
+  readonly sandbox_runtime_container_image?: string | null;
+  readonly search_api_key?: string | null;
+  readonly security_analyzer?: string | null;
+  readonly user_consents_to_analytics?: boolean | null;
+}
+
+/** An MCP server reached by streamable HTTP; `timeout` is in seconds, for connecting and for each call. */
+export interface ShttpServer {
+  readonly api_key?: string | null;
+  readonly timeout?: number | null;
+  readonly url: string;
+}
+
+/** A file that could not be stored. */
+export interface SkippedFile {
+  readonly name: string;
+  readonly reason: string;
+}
+
+/** An MCP server reached by server-sent events. */
+export interface SseServer {
+  readonly api_key?: string | null;
+  readonly url: string;
+}
+
+/** The body of a start. */
+export interface StartOptions {
+  readonly providers_set?: readonly ("github" | "gitlab" | "bitbucket" | "enterprise_sso" | "azure_devops" | "forgejo")[] | null;
+}
+
+/** An MCP server that is a program; where it runs is the server's to say (setting `mcp_programs`). */
+export interface StdioServer {
+  readonly args?: readonly string[];
+  readonly command: string;
+  readonly env?: Readonly<Record<string, string>>;
+  readonly name: string;
+}
+
+/** What a stream is to end with. */
+export interface StreamOptions {
+  readonly include_usage?: boolean;
+}
+
+/** A task card of the client. */
+export interface SuggestedTaskInput {
+  readonly git_provider: "github" | "gitlab" | "bitbucket" | "enterprise_sso" | "azure_devops" | "forgejo";
+  readonly issue_number: number;
+  readonly repo: string;
+  readonly task_type: "MERGE_CONFLICTS" | "FAILING_CHECKS" | "UNRESOLVED_COMMENTS" | "OPEN_ISSUE" | "OPEN_PR" | "CREATE_MICROAGENT";
+  readonly title: string;
+}
+
+/** Work that waits for the user: a request of theirs that needs a hand, or an issue that they were given. */
+export interface SuggestedTaskOutput {
+  readonly git_provider: "github" | "gitlab" | "bitbucket" | "enterprise_sso" | "azure_devops" | "forgejo";
+  readonly issue_number: number;
+  readonly repo: string;
+  readonly task_type: "MERGE_CONFLICTS" | "FAILING_CHECKS" | "UNRESOLVED_COMMENTS" | "OPEN_ISSUE";
+  readonly title: string;
+}
+
+/** A text of a result. */
+export interface TextBlock {
+  readonly text: string;
+  readonly type: "text";
+}
+
+/** The body of a rename. */
+export interface TitleChange {
+  readonly title: string;
+}
+
+/** A tool by name with its parameters, resolved through the registry when a conversation starts. */
+export interface Tool {
+  readonly name: string;
+  readonly params?: Readonly<Record<string, unknown>>;
+  readonly response_schema?: Readonly<Record<string, unknown>> | null;
+}
+
+/** Hints about a tool, with the names and defaults of the Model Context Protocol. */
+export interface ToolAnnotations {
+  readonly destructiveHint?: boolean;
+  readonly idempotentHint?: boolean;
+  readonly openWorldHint?: boolean;
+  readonly readOnlyHint?: boolean;
+  readonly title?: string | null;
+}
+
+/** The body of a change: all tools that there are from now on. */
+export interface ToolsChange {
+  readonly client_tools: readonly ClientToolSpec[];
+}
+
+/** The whole log without what is hidden. */
+export interface Trajectory {
+  readonly trajectory: readonly WireEvent[];
+}
+
+/** Bytes read and written. */
+export interface Transferred {
+  readonly read_bytes: number;
+  readonly write_bytes: number;
+}
+
+/** What became of uploaded files. */
+export interface Uploaded {
+  readonly skipped_files: readonly SkippedFile[];
+  readonly uploaded_files: readonly string[];
+}
+
+/** The tokens of all model calls behind an answer. */
+export interface Usage {
+  readonly completion_tokens: number;
+  readonly prompt_tokens: number;
+  readonly total_tokens: number;
+}
+
+/** Whose token it is. */
+export interface User {
+  readonly avatar_url: string;
+  readonly company?: string | null;
+  readonly email?: string | null;
+  readonly id: string;
+  readonly login: string;
+  readonly name?: string | null;
+}
+
+/** The same ports as older clients know them: addresses with their ports. */
+export interface WebHosts {
+  readonly hosts: Readonly<Record<string, number>>;
+}
+
+/** The body of a change; what is left out stays. */
+export interface WebhookChange {
+  readonly active?: boolean | null;
+  readonly events?: readonly string[] | null;
+  readonly secret?: string | null;
+  readonly url?: string | null;
+}
+
+/** A webhook as its user sees it. */
+export interface WebhookInfo {
+  readonly active: boolean;
+  readonly conversation_id: string | null;
+  readonly created_at: string;
+  readonly delivered_at: string | null;
+  readonly events: readonly string[];
+  readonly failing_since: string | null;
+  readonly id: string;
+  readonly problem: string;
+  readonly url: string;
+}
+
+/** All webhooks of a user; there are few, so there is one page. */
+export interface WebhookList {
+  readonly next_page_id?: null;
+  readonly results: readonly WebhookInfo[];
+}
+
+/** An event of the log: an action, or an observation. Its type says which `args` or `extras` it has. */
+export interface WireEvent {
+  readonly action?: string;
+  readonly args?: Readonly<Record<string, unknown>>;
+  readonly cause?: number;
+  readonly content?: string;
+  readonly extras?: Readonly<Record<string, unknown>>;
+  readonly id: number;
+  readonly idempotency_key?: string;
+  readonly llm_metrics?: Readonly<Record<string, unknown>>;
+  readonly message: string;
+  readonly observation?: string;
+  readonly source: "agent" | "user" | "environment";
+  readonly success?: boolean;
+  readonly timeout?: number;
+  readonly timestamp: string;
+  readonly tool_call_metadata?: Readonly<Record<string, unknown>>;
+}
+
+export interface Routes {
+  readonly "GET /alive": { readonly body: undefined; readonly reply: Alive };
+  readonly "POST /api/add-git-providers": { readonly body: GivenTokens; readonly reply: Confirmation };
+  readonly "GET /api/conversations": { readonly body: undefined; readonly reply: ConversationList };
+  readonly "POST /api/conversations": { readonly body: NewConversation | null; readonly reply: ConversationReply };
+  readonly "POST /api/conversations/import": { readonly body: readonly (Readonly<Record<string, unknown>>)[] | {
+    readonly title?: string;
+    readonly trajectory: readonly (Readonly<Record<string, unknown>>)[];
+  }; readonly reply: ConversationReply };
+  readonly "DELETE /api/conversations/{conversation_id}": { readonly body: undefined; readonly reply: boolean };
+  readonly "GET /api/conversations/{conversation_id}": { readonly body: undefined; readonly reply: ConversationInfo | null };
+  readonly "PATCH /api/conversations/{conversation_id}": { readonly body: TitleChange; readonly reply: boolean };
+  readonly "GET /api/conversations/{conversation_id}/client-tools": { readonly body: undefined; readonly reply: ClientToolsReply };
+  readonly "PUT /api/conversations/{conversation_id}/client-tools": { readonly body: ToolsChange; readonly reply: ClientToolsReply };
+  readonly "GET /api/conversations/{conversation_id}/config": { readonly body: undefined; readonly reply: ConversationConfig };
+  readonly "GET /api/conversations/{conversation_id}/download": { readonly body: undefined; readonly reply: unknown };
+  readonly "GET /api/conversations/{conversation_id}/events": { readonly body: EventFilter | null; readonly reply: EventsPage };
+  readonly "POST /api/conversations/{conversation_id}/events": { readonly body: {
+    readonly action?: "browse" | "browse_interactive" | "call_tool_mcp" | "change_agent_state" | "client_tool_result" | "condensation" | "condensation_request" | "delegate" | "edit" | "finish" | "loop_recovery" | "message" | "null" | "read" | "recall" | "reject" | "rewind" | "run" | "run_ipython" | "system" | "task_tracking" | "think" | "write";
+    readonly args?: Readonly<Record<string, unknown>>;
+    readonly cause?: unknown;
+    readonly content?: string;
+    readonly extras?: Readonly<Record<string, unknown>>;
+    readonly id?: null | -1;
+    readonly idempotency_key?: string | null;
+    readonly observation?: "browse" | "condense" | "delegate" | "download" | "edit" | "error" | "loop_detection" | "mcp" | "null" | "read" | "recall" | "run" | "run_ipython" | "success" | "task_tracking" | "think" | "user_rejected" | "write";
+    readonly timeout?: number | null;
+  }; readonly reply: Done };
+  readonly "POST /api/conversations/{conversation_id}/exp-config": { readonly body: ExperimentConfig; readonly reply: boolean };
+  readonly "GET /api/conversations/{conversation_id}/files": { readonly body: undefined; readonly reply: Folder };
+  readonly "POST /api/conversations/{conversation_id}/fork": { readonly body: ForkWish | null; readonly reply: ForkReply };
+  readonly "GET /api/conversations/{conversation_id}/git/changes": { readonly body: undefined; readonly reply: readonly Change[] };
+  readonly "GET /api/conversations/{conversation_id}/git/diff": { readonly body: undefined; readonly reply: Diff };
+  readonly "GET /api/conversations/{conversation_id}/git/log": { readonly body: undefined; readonly reply: History };
+  readonly "GET /api/conversations/{conversation_id}/git/status": { readonly body: undefined; readonly reply: GitStatus };
+  readonly "GET /api/conversations/{conversation_id}/list-files": { readonly body: undefined; readonly reply: readonly string[] };
+  readonly "POST /api/conversations/{conversation_id}/message": { readonly body: NewMessage; readonly reply: Done };
+  readonly "GET /api/conversations/{conversation_id}/microagents": { readonly body: undefined; readonly reply: LoadedMicroagents };
+  readonly "GET /api/conversations/{conversation_id}/ports": { readonly body: undefined; readonly reply: Ports };
+  readonly "GET /api/conversations/{conversation_id}/remember-prompt": { readonly body: undefined; readonly reply: RememberPrompt };
+  readonly "POST /api/conversations/{conversation_id}/rewind": { readonly body: RewindWish; readonly reply: RewindReply };
+  readonly "DELETE /api/conversations/{conversation_id}/security/{path}": { readonly body: undefined; readonly reply: unknown };
+  readonly "GET /api/conversations/{conversation_id}/security/{path}": { readonly body: undefined; readonly reply: Alive };
+  readonly "POST /api/conversations/{conversation_id}/security/{path}": { readonly body: undefined; readonly reply: unknown };
+  readonly "PUT /api/conversations/{conversation_id}/security/{path}": { readonly body: undefined; readonly reply: unknown };
+  readonly "GET /api/conversations/{conversation_id}/select-file": { readonly body: undefined; readonly reply: FileText };
+  readonly "POST /api/conversations/{conversation_id}/start": { readonly body: StartOptions | null; readonly reply: ConversationReply };
+  readonly "POST /api/conversations/{conversation_id}/stop": { readonly body: undefined; readonly reply: ConversationReply };
+  readonly "POST /api/conversations/{conversation_id}/submit-feedback": { readonly body: GivenFeedback; readonly reply: FeedbackReply };
+  readonly "POST /api/conversations/{conversation_id}/tool-calls/{call_id}": { readonly body: ResultArgs; readonly reply: Done };
+  readonly "GET /api/conversations/{conversation_id}/trajectory": { readonly body: undefined; readonly reply: Trajectory };
+  readonly "POST /api/conversations/{conversation_id}/upload-files": { readonly body: undefined; readonly reply: Uploaded };
+  readonly "GET /api/conversations/{conversation_id}/vscode-url": { readonly body: undefined; readonly reply: EditorAddress };
+  readonly "GET /api/conversations/{conversation_id}/web-hosts": { readonly body: undefined; readonly reply: WebHosts };
+  readonly "GET /api/conversations/{conversation_id}/zip-directory": { readonly body: undefined; readonly reply: unknown };
+  readonly "GET /api/feedback": { readonly body: undefined; readonly reply: FeedbackList };
+  readonly "GET /api/microagent-management/conversations": { readonly body: undefined; readonly reply: ConversationList };
+  readonly "GET /api/options/agents": { readonly body: undefined; readonly reply: readonly string[] };
+  readonly "GET /api/options/config": { readonly body: undefined; readonly reply: ClientConfig };
+  readonly "GET /api/options/models": { readonly body: undefined; readonly reply: readonly string[] };
+  readonly "GET /api/options/security-analyzers": { readonly body: undefined; readonly reply: readonly string[] };
+  readonly "POST /api/reset-settings": { readonly body: undefined; readonly reply: unknown };
+  readonly "GET /api/secrets": { readonly body: undefined; readonly reply: SecretNames };
+  readonly "POST /api/secrets": { readonly body: NewSecret; readonly reply: Confirmation };
+  readonly "DELETE /api/secrets/{secret_id}": { readonly body: undefined; readonly reply: Confirmation };
+  readonly "PUT /api/secrets/{secret_id}": { readonly body: SecretChange; readonly reply: Confirmation };
+  readonly "GET /api/settings": { readonly body: undefined; readonly reply: PublicSettings };
+  readonly "POST /api/settings": { readonly body: SettingsChange; readonly reply: Confirmation };
+  readonly "POST /api/unset-provider-tokens": { readonly body: undefined; readonly reply: Confirmation };
+  readonly "GET /api/user/info": { readonly body: undefined; readonly reply: User };
+  readonly "GET /api/user/installations": { readonly body: undefined; readonly reply: readonly string[] };
+  readonly "GET /api/user/repositories": { readonly body: undefined; readonly reply: readonly Repository[] };
+  readonly "GET /api/user/repository/branches": { readonly body: undefined; readonly reply: BranchesPage };
+  readonly "GET /api/user/repository/{repository}/microagents": { readonly body: undefined; readonly reply: readonly MicroagentEntry[] };
+  readonly "GET /api/user/repository/{repository}/microagents/content": { readonly body: undefined; readonly reply: Microagent };
+  readonly "GET /api/user/search/branches": { readonly body: undefined; readonly reply: readonly Branch[] };
+  readonly "GET /api/user/search/repositories": { readonly body: undefined; readonly reply: readonly Repository[] };
+  readonly "GET /api/user/suggested-tasks": { readonly body: undefined; readonly reply: readonly SuggestedTaskOutput[] };
+  readonly "GET /api/v1/sandboxes": { readonly body: undefined; readonly reply: readonly null[] };
+  readonly "GET /api/webhooks": { readonly body: undefined; readonly reply: WebhookList };
+  readonly "POST /api/webhooks": { readonly body: NewWebhook; readonly reply: CreatedWebhook };
+  readonly "DELETE /api/webhooks/{webhook_id}": { readonly body: undefined; readonly reply: unknown };
+  readonly "GET /api/webhooks/{webhook_id}": { readonly body: undefined; readonly reply: WebhookInfo };
+  readonly "PATCH /api/webhooks/{webhook_id}": { readonly body: WebhookChange; readonly reply: WebhookInfo };
+  readonly "POST /api/webhooks/{webhook_id}/replay": { readonly body: Replay; readonly reply: WebhookInfo };
+  readonly "GET /health": { readonly body: undefined; readonly reply: string };
+  readonly "GET /server_info": { readonly body: undefined; readonly reply: ServerInfo };
+  readonly "POST /v1/chat/completions": { readonly body: ChatRequest; readonly reply: Completion };
+  readonly "GET /v1/models": { readonly body: undefined; readonly reply: ModelList };
+  readonly "GET /v1/models/{model}": { readonly body: undefined; readonly reply: Model };
+}
