@@ -6,16 +6,24 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final
 from urllib.parse import unquote
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from server.git_hosts import Provider
 from server.git_providers.model import RequestWish
 
 MAX_BODY: Final = 500_000
 
-Name = Annotated[str, Field(min_length=1, max_length=500)]
-Title = Annotated[str, Field(min_length=1, max_length=1000)]
-Body = Annotated[str | None, Field(max_length=MAX_BODY)]
+
+def _without_nul(value: str) -> str:
+    if "\0" in value:
+        raise ValueError("has a NUL character; leave it out")
+    return value
+
+
+Text = Annotated[str, AfterValidator(_without_nul)]
+Name = Annotated[Text, Field(min_length=1, max_length=500)]
+Title = Annotated[Text, Field(min_length=1, max_length=1000)]
+Body = Annotated[Text | None, Field(max_length=MAX_BODY)]
 Labels = Annotated[list[Annotated[str, Field(min_length=1, max_length=255)]], Field(max_length=100)]
 
 

@@ -134,6 +134,10 @@ async def test_bad_arguments_and_refusals_are_results_that_the_model_can_read(ma
             assert result.is_error is True
             for says in ("source_branch: Field required", "title: Input should be a valid string", "colour: Extra"):
                 assert says in text_of(result)
+            result = await client.call_tool("create_pr", arguments("github", title="a\0b", body="c\0"))
+            for says in ("title: Value error, has a NUL character; leave it out", "body: Value error, has a NUL"):
+                assert says in text_of(result)
+            assert provider.made == []
             result = await client.call_tool("create_pr", arguments("github", source_branch="nothing"))
             assert (result.is_error, text_of(result)) == (
                 True,
