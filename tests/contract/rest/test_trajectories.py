@@ -7,6 +7,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from agent_core.events.serialization import from_payload
+from agent_core.memory.view import View
 from tests.contract.rest.conftest import MakeServer, Server
 
 TRAJECTORY = Path(__file__).parent / "first_generation.json"
@@ -139,6 +143,32 @@ async def test_an_imported_conversation_goes_on_with_what_was_said_and_done(make
         await server.until_running(conversation_id)
         everything = [event async for event in _all(server, conversation_id)]
         assert [event["source"] for event in everything if event.get("action") == "system"] == ["agent", "agent"]
+
+
+@pytest.mark.parametrize("way", ["rewind", "fork"])
+async def test_an_imported_conversation_can_be_taken_back_and_forked_within_what_was_imported(
+    server: Server, way: str
+) -> None:
+    conversation_id = await imported(server, recording())
+    answer = await server.post(f"/api/conversations/{conversation_id}/{way}", json={"event_id": 7})
+    assert answer.status_code == 200, answer.text
+    branch = answer.json()["conversation_id"]
+    for _ in range(2):  # also when it is opened once more
+        await server.post(f"/api/conversations/{branch}/message", json={"message": "And now?"})
+
+        async def at_work() -> bool:
+            events = await server.events(branch, start_id=8)
+            return any(event.get("extras", {}).get("agent_state") == "running" for event in events)
+
+        await server.until(at_work)
+        await server.post(f"/api/conversations/{branch}/stop")
+    everything = [event async for event in _all(server, branch)]
+    assert not [event for event in everything if event.get("extras", {}).get("agent_state") == "error"]
+    log = await server.app.services.database.events.read(branch, limit=1000)
+    messages = View.from_log([from_payload(one.payload, one.id) for one in log]).messages()
+    assert [message.role for message in messages[:4]] == ["system", "user", "assistant", "tool"]
+    assert sum(message.role == "system" for message in messages) == 1
+    assert "It has 3 lines." not in str(messages)
 
 
 async def _all(server: Server, conversation_id: str) -> AsyncIterator[dict[str, Any]]:
