@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Iterable
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Body
@@ -109,12 +110,17 @@ def _title(body: Any) -> str | None:
 
 
 async def _events(body: Any) -> list[Recorded]:
-    events: list[Recorded] = []
-    for event in recorded_events(trajectory_of(body)):
-        events.append(event)
-        if len(events) % BREATH == 0:
+    events = await _breathing(recorded_events(trajectory_of(body)))
+    return await _breathing(retold(events))
+
+
+async def _breathing(events: Iterable[Recorded]) -> list[Recorded]:
+    found: list[Recorded] = []
+    for event in events:
+        found.append(event)
+        if len(found) % BREATH == 0:
             await asyncio.sleep(0)
-    return retold(events)
+    return found
 
 
 def _first_words(events: list[Recorded]) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from agent_core.events.llm_events import ActionEvent, MessageEvent, ObservationEvent
@@ -24,14 +24,13 @@ _NO_TOOLS: Final = frozenset({"system", "change_agent_state", "recall", "loop_re
 )
 
 
-def retold(events: Sequence[Recorded]) -> list[Recorded]:
+def retold(events: Sequence[Recorded]) -> Iterator[Recorded]:
     """The same events, the one at place n with the id n, each with what a model is told of it.
 
     A call is told together with its result, so there is none without one; what rewinds have undone is left out.
     """
     counts = counting([{"id": place, **event.record} for place, event in enumerate(events)])
     open_calls: dict[int, Recorded] = {}
-    out: list[Recorded] = []
     for place, event in enumerate(events):
         told: list[MessageEvent | ActionEvent | ObservationEvent] = []
         name = event.record.get("action")
@@ -41,13 +40,9 @@ def retold(events: Sequence[Recorded]) -> list[Recorded]:
             open_calls[place] = event
         elif counts[place] and event.cause is not None and (action := open_calls.pop(event.cause, None)) is not None:
             told = _done(action, event.cause, event, place)
-        out.append(event.model_copy(update={"told": told}) if told else event)
-    return [*out[:-1], _with_end(out[-1], len(out) - 1)] if out else []
-
-
-def _with_end(event: Recorded, place: int) -> Recorded:
-    end = MessageEvent(id=place, timestamp=event.timestamp, llm_message=Message.user(END_OF_RECORD))
-    return event.model_copy(update={"told": [*event.told, end]})
+        if place == len(events) - 1:
+            told = [*told, MessageEvent(id=place, timestamp=event.timestamp, llm_message=Message.user(END_OF_RECORD))]
+        yield event.model_copy(update={"told": told}) if told else event
 
 
 def _said(event: Recorded, place: int) -> list[MessageEvent | ActionEvent | ObservationEvent]:

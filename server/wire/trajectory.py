@@ -76,6 +76,8 @@ def read_trajectory(text: str) -> list[Message]:
 
 def counting(items: list[dict[str, Any]]) -> list[bool]:
     """Which of the events no rewind has undone."""
+    if all(item.get("action") != "rewind" for item in items):
+        return [True] * len(items)
     branches, last = Branches(), -1
     ids: list[int] = []
     for item in items:

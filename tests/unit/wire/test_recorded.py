@@ -68,7 +68,7 @@ def trajectories(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 def exported(trajectory: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What is exported again of an import that went through the store."""
-    events = retold(list(recorded_events(trajectory)))
+    events = list(retold(list(recorded_events(trajectory))))
     stored = [from_payload(encoded(event)[1], place) for place, event in enumerate(events)]
     return [record for record in map(to_record, stored) if record.get("args", {}).get("hidden") is not True]
 
@@ -122,7 +122,7 @@ def said(content: str, source: str = "user") -> dict[str, Any]:
 
 
 def told(trajectory: list[dict[str, Any]]) -> list[Message]:
-    events = retold(list(recorded_events(trajectory)))
+    events = list(retold(list(recorded_events(trajectory))))
     log = [event.stored_as(place) for place, event in enumerate(events)]
     asked = MessageEvent(id=len(log) + 1, source="user", llm_message=Message.user("and now?"))
     return View.from_log([*log, PROMPT.stored_as(len(log)), asked]).messages()
