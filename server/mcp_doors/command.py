@@ -12,9 +12,9 @@ from typing import Final
 
 from agent_core.version import VERSION
 from drydock_client import DrydockClient
-from server.mcp_doors import sdk
 from server.mcp_doors.conversation_tools import conversation_tools
 from server.mcp_doors.conversations import Conversations
+from server.mcp_doors.sdk import load, serve_stdio
 from server.mcp_doors.tools import Offer
 from server.mcp_doors.transcripts import Transcripts
 from server.running_server import client_of
@@ -39,7 +39,7 @@ def mcp(url: str | None, key_file: Path | None, environment: Mapping[str, str]) 
     """
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="drydock mcp: %(levelname)s: %(message)s")
     client = client_of(url, key_file, environment)
-    sdk.load()
+    load()
     asyncio.run(_main(client))
     return 0
 
@@ -56,4 +56,4 @@ async def _main(client: DrydockClient) -> None:
 
 async def _serve(client: DrydockClient) -> None:
     async with client:
-        await sdk.serve_stdio(conversation_offer(client))
+        await serve_stdio(conversation_offer(client))

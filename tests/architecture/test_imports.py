@@ -172,6 +172,20 @@ def test_the_editors_door_is_a_client_and_reaches_nothing_inside_the_server() ->
     assert not wrong, wrong
 
 
+def test_the_door_of_mcp_clients_is_a_client_too_and_reaches_nothing_inside_the_server() -> None:
+    inside = {"http_door", "provider_door"}
+    door = {f"server.mcp_doors.{path.stem}": path for path in sources("server/mcp_doors") if path.stem not in inside}
+    allowed = (*door, "server.running_server", "agent_core.version", "agent_core.errors", "agent_core.tools")
+    wrong = [
+        where(found)
+        for path in door.values()
+        for found in imports_of(path)
+        if found.module.split(".")[0] in {"server", "agent_core", "migrations"}
+        and not found.module.startswith((*allowed, "agent_core.mcp.own_tool"))
+    ]
+    assert not wrong, wrong
+
+
 @pytest.mark.parametrize("library", sorted(HOMES))
 def test_each_library_has_one_home(library: str) -> None:
     wrong = [
