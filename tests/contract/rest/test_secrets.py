@@ -11,7 +11,6 @@ import pytest
 
 from agent_core.testing.fake_runner import FakeAnswer, FakeCall
 from agent_core.testing.fake_sandbox import FakeProvider
-from server.db.user_secrets import MAX_SECRETS
 from tests.contract.rest.conftest import MakeServer, Server, facts, kill, shell
 from tests.unit.db.test_writer import another_program
 
@@ -114,9 +113,8 @@ async def test_a_deleted_secret_is_gone(server: Server) -> None:
 GOOD = {"name": "API_KEY", "value": "value"}
 
 
-@pytest.mark.parametrize(
-    ("body", "says"),
-    [
+async def test_what_can_be_no_secret_is_a_422_that_names_it_and_nothing_is_stored(server: Server) -> None:
+    cases: list[tuple[Any, str]] = [
         ({}, "name"),
         ({"name": "API_KEY"}, "value"),
         ({"value": "v"}, "name"),
@@ -145,32 +143,26 @@ GOOD = {"name": "API_KEY", "value": "value"}
         ({**GOOD, "value": "é" * 40_000}, "value"),
         ({**GOOD, "description": 7}, "description"),
         ({**GOOD, "description": "d" * 2001}, "description"),
-    ],
-)
-async def test_what_can_be_no_secret_is_a_422_that_names_it_and_nothing_is_stored(
-    server: Server, body: Any, says: str
-) -> None:
-    response = await server.post("/api/secrets", json=body)
-    assert response.status_code == 422, response.text
-    assert says in response.text
-    assert "do-not-echo" not in response.text
+    ]
+    for body, says in cases:
+        response = await server.post("/api/secrets", json=body)
+        assert response.status_code == 422, response.text
+        assert says in response.text, body
+        assert "do-not-echo" not in response.text
     assert await listed(server) == []
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
+async def test_what_is_no_sane_json_is_a_422_and_nothing_is_stored(server: Server) -> None:
+    for content in (
         b"",
         b"{",
         b'{"name": "A", "value": "\xff\xfe"}',
         b'{"name": "A", "value": "\\ud800"}',
         b'{"name": "A", "value": NaN}',
         b'{"name": "A", "value": "v", "more": ' + b"[" * 200 + b"]" * 200 + b"}",
-    ],
-)
-async def test_what_is_no_sane_json_is_a_422_and_nothing_is_stored(server: Server, content: bytes) -> None:
-    response = await server.post("/api/secrets", content=content, headers={"Content-Type": "application/json"})
-    assert response.status_code == 422, response.text
+    ):
+        response = await server.post("/api/secrets", content=content, headers={"Content-Type": "application/json"})
+        assert response.status_code == 422, content
     assert await listed(server) == []
 
 
@@ -181,24 +173,31 @@ async def test_a_body_beyond_the_limit_is_a_413(make_server: MakeServer) -> None
         assert await listed(server) == []
 
 
-@pytest.mark.parametrize(
-    "body", [{}, {"name": 7}, {"name": "my-key"}, {"name": "A", "description": []}, {"name": "A", "value": ""}, []]
-)
-async def test_an_update_of_the_wrong_shape_is_a_422_and_changes_nothing(server: Server, body: Any) -> None:
+async def test_an_update_of_the_wrong_shape_is_a_422_and_changes_nothing(server: Server) -> None:
     await create(server, description="as it was")
-    response = await server.client.put("/api/secrets/API_KEY", json=body)
-    assert response.status_code == 422
+    bodies: list[Any] = [
+        {},
+        {"name": 7},
+        {"name": "my-key"},
+        {"name": "A", "description": []},
+        {"name": "A", "value": ""},
+        [],
+    ]
+    for body in bodies:
+        response = await server.client.put("/api/secrets/API_KEY", json=body)
+        assert response.status_code == 422, body
     assert await listed(server) == [{"name": "API_KEY", "description": "as it was"}]
     assert await values(server) == {"API_KEY": VALUE}
 
 
-async def test_there_is_a_limit_to_their_number(server: Server) -> None:
-    repository = server.app.services.database.user_secrets
-    await asyncio.gather(*(repository.create(f"S{number}", "value", "") for number in range(MAX_SECRETS)))
+async def test_there_is_a_limit_to_their_number(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("server.db.user_secrets.MAX_SECRETS", 3)
+    for number in range(3):
+        assert await create(server, f"S{number}") == CREATED
     status, body = await create(server)
     assert status == 400
     assert "delete one first" in body["error"]
-    assert len(await listed(server)) == MAX_SECRETS
+    assert len(await listed(server)) == 3
     assert await create(server, "S1") == (400, {"message": "Secret S1 already exists"})
 
 
