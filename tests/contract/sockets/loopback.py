@@ -25,7 +25,7 @@ from server.sockets.gateway import SocketGateway
 from server.sockets.limits import SocketLimits
 from server.sockets.ports import JoinRefusedError
 
-LIMIT = 20.0
+LIMIT = 60.0
 Frame = dict[str, Any]
 
 

@@ -127,7 +127,7 @@ async def test_a_client_that_falls_behind_while_it_is_connected_goes_on_near_the
                         text += frame["text"]
                 return text
 
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while not (
                     output().endswith("line 49\n") and any(frame.get("id") == last.id for frame in of("oh_event"))
                 ):
