@@ -7,10 +7,11 @@ import logging
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
+from acp import update_agent_message_text
 from acp.exceptions import RequestError
 from acp.schema import StopReason
 
-from drydock_client import Action, AgentState, ClientError, DrydockClient, Event, Live, State, ToolCall
+from drydock_client import Action, AgentState, ClientError, DrydockClient, Event, Live, Resync, State, ToolCall
 from server.acp.commands import Commands
 from server.acp.dispatch import INTERNAL_ERROR, from_server
 from server.acp.editor import Editor
@@ -24,6 +25,7 @@ logger = logging.getLogger(__name__)
 
 CANCEL_SECONDS: Final = 15.0
 """After this time a cancelled turn is over, whatever the server says."""
+_RESYNC: Final = "\n\n*The server was reset; what it knows of this conversation follows, from its beginning.*\n\n"
 INVALID_REQUEST: Final = -32600
 
 
@@ -151,6 +153,9 @@ class Session:
             self._turn.fail(RequestError(INTERNAL_ERROR, problem))
 
     async def _take(self, item: Live, *, quietly: bool = False) -> None:
+        if isinstance(item, Resync):
+            self._updates = Updates()
+            await self._editor.show(self.id, update_agent_message_text(_RESYNC))
         updates = self._updates.take(item)
         for update in () if quietly else updates:
             await self._editor.show(self.id, update)

@@ -38,7 +38,7 @@ class Turn:
         """`state` is the agent's before it."""
         self.is_cancelled = False
         self._state = state
-        self._message_id: int | None = None
+        self._message_id = -1
         self._early: list[Action | Observation | State] | None = []
         self._is_heard = self._is_at_work = False
         self._ended: asyncio.Future[StopReason] = asyncio.get_running_loop().create_future()
@@ -52,8 +52,8 @@ class Turn:
         """
         return await asyncio.shield(self._ended)
 
-    def sent(self, message_id: int | None) -> None:
-        """The message is in the log, as the event of this id; None where the server does not tell."""
+    def sent(self, message_id: int) -> None:
+        """The message is in the log, as the event of this id."""
         early, self._early, self._message_id = self._early or [], None, message_id
         for item in early:
             self._follow(item)
@@ -84,9 +84,7 @@ class Turn:
             self._ended.exception()  # whoever waits is told; where nobody does, nothing is to be said
 
     def _follow(self, item: Action | Observation | State) -> None:
-        if self._message_id is None:
-            self._is_heard = self._is_heard or (isinstance(item, Action) and _is_message(item))
-        elif item.id is not None:
+        if item.id is not None:
             self._is_heard = item.id >= self._message_id
         if isinstance(item, State):
             self._changed(item)
@@ -113,7 +111,3 @@ class Turn:
         self.fail(
             RequestError(INTERNAL_ERROR, item.detail or item.reason or "the agent failed", {"reason": item.reason})
         )
-
-
-def _is_message(action: Action) -> bool:
-    return action.source == "user" and action.action == "message"

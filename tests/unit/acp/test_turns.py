@@ -63,16 +63,6 @@ async def test_a_state_that_is_told_on_connecting_is_none_of_this_turn() -> None
     assert await outcome(turn) is None
 
 
-async def test_a_server_that_tells_no_ids_is_understood_by_its_messages() -> None:
-    turn = Turn()
-    turn.take(state(4, "finished"))
-    turn.sent(None)
-    assert await outcome(turn) is None
-    for item in (action(5), state(6, "running"), state(7, "finished")):
-        turn.take(item)
-    assert await outcome(turn) == "end_turn"
-
-
 async def test_a_message_that_a_hook_refuses_ends_the_turn() -> None:
     turn = Turn("awaiting_user_input")
     turn.sent(5)
