@@ -96,7 +96,12 @@ class GitAccounts:
             lists = await what_works(_latest(account, sort) for account in self._chosen(None))
             return [one for found in lists for one in found]
         account = self.account(provider)
-        page = await account.repositories(wish or PageWish(1, 30), sort=sort, installation=installation)
+        try:
+            page = await account.repositories(wish or PageWish(1, 30), sort=sort, installation=installation)
+        except MissingError as error:
+            if installation is None:
+                raise
+            raise AccessRefusedError(f"installation {installation[:100]}") from error
         return _linked(page)
 
     async def search_repositories(

@@ -106,7 +106,8 @@ def _common(operation: dict[str, Any], route: RouteContext) -> Iterator[tuple[in
         yield 400, {}
     elif takes_input:
         yield 422, {}
-    if not called.isdisjoint({conversation_id_of_path, own_conversation}):
+    takes_page = any(one["name"] == "page_id" for one in operation.get("parameters", ()))
+    if takes_page or not called.isdisjoint({conversation_id_of_path, own_conversation}):
         yield 400, {}
     if own_conversation in called or "{" in str(route.path):  # a value with a slash is another address
         yield 404, {}

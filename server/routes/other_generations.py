@@ -12,15 +12,13 @@ from server.routes.json_route import JsonRoute
 
 router = APIRouter(prefix="/api/v1", route_class=JsonRoute)
 
-SandboxId = Annotated[str, StringConstraints(max_length=1000)]
+SandboxId = Annotated[str, StringConstraints(max_length=100)]
 
 
 @router.get("/sandboxes")
 async def find_sandboxes(
     identity: IdentityDependency,
-    sandbox_ids: Annotated[
-        list[Annotated[str, StringConstraints(max_length=1000)]] | None, Query(alias="id", max_length=100)
-    ] = None,
+    sandbox_ids: Annotated[list[SandboxId], Query(alias="id", max_length=100, default_factory=list)],
 ) -> list[None]:
     """Null for each id: sandboxes have no addresses of their own here."""
-    return [None for _ in sandbox_ids or ()]
+    return [None for _ in sandbox_ids]

@@ -44,6 +44,7 @@ class Served:
         self.url = url
         self.git_host = git_host
         self._prepared = ""
+        self._times = 0
         self.there = {
             "conversation_id": CONVERSATION,
             "secret_id": SECRET,
@@ -63,11 +64,13 @@ class Served:
         assert response.status_code in (statuses or (200,)), f"{method} {path}: {response.status_code} {response.text}"
         return response.json()
 
-    def prepare_once(self, name: str) -> None:
-        """The same, the first time for each name in a row."""
+    def prepare_once(self, name: str) -> int:
+        """The same, the first time for each name in a row; returns which time in the row it is, from 1."""
         if name != self._prepared:
-            self._prepared = name
+            self._prepared, self._times = name, 0
             self.prepare()
+        self._times += 1
+        return self._times
 
     def prepare(self) -> None:
         """Settings, a token of the git provider and a running conversation are there, whatever went on before."""

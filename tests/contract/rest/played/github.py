@@ -60,7 +60,9 @@ class PlayedGitHub(PlayedProvider):
         return Told({"total_count": 2, "installations": [{"id": 501, "account": {"login": "ann"}}, {"id": 502}]})
 
     def of_installation(self, asked: Asked, number: str) -> Told:
-        owner = {"501": "ann", "502": "acme"}[number]
+        owner = {"501": "ann", "502": "acme"}.get(number)
+        if owner is None:
+            return self.missing
         told = linked(asked, [described(one) for one in REPOS if one.owner == owner], "per_page")
         return Told({"total_count": 2, "repositories": told.data}, headers=told.headers)
 
