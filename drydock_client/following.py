@@ -51,6 +51,8 @@ class Following:
         self._live = live
         self._limit = reconnect_seconds
         self._line: Line | None = None
+        self._barren = 0
+        self._lost_at = 0.0
         self._was_connected = False
         self._is_closed = False
         self._newest_state = after
@@ -85,8 +87,10 @@ class Following:
                 self._was_connected = True
             frame = await self._line.receive()
             if frame is None:
+                self._lost()
                 await self._let_go()
                 continue
+            self._barren = 0
             item = read_frame(*frame)
             if isinstance(item, Resync):
                 await self._begin_anew()
@@ -106,6 +110,12 @@ class Following:
         self._told = None
         await self._let_go()
 
+    def _lost(self) -> None:
+        """The line is over. Lines that end before they have brought anything count as if there had been none."""
+        if self._barren == 0:
+            self._lost_at = asyncio.get_running_loop().time()
+        self._barren += 1
+
     async def _let_go(self) -> None:
         line, self._line = self._line, None
         if line is not None:
@@ -117,8 +127,13 @@ class Following:
             await self._maker.check()
             self._maker.opened.add(self)
         loop = asyncio.get_running_loop()
-        end = loop.time() + (self._limit if self._was_connected else 0.0)
+        end = self._lost_at + self._limit if self._was_connected else 0.0
         delay = FIRST_DELAY
+        if self._barren > 1:
+            if loop.time() > end:
+                raise UnreachableError("The server ends each live connection at once.", fix="Its log says why.")
+            delay = min(FIRST_DELAY * 2 ** min(self._barren, 10), MAX_DELAY)
+            await asyncio.sleep(delay)
         while True:
             try:
                 return await self._maker.open(self.position, CONNECT_SECONDS)

@@ -141,6 +141,15 @@ async def test_a_server_that_stays_away_ends_the_following(played: Played, clien
             await taken(items, 1)
 
 
+async def test_lines_that_end_at_once_are_not_opened_without_end(played: Played, client: DrydockClient) -> None:
+    played.lines = [[*UP, event(0)], *[[*UP] for _ in range(20)]]
+    async with client.follow("c1", reconnect_seconds=0.5) as items:
+        await taken(items, 1)
+        with pytest.raises(UnreachableError, match="ends each live connection at once"):
+            await taken(items, 1)
+    assert 2 <= played.count("LINE 0") <= 6
+
+
 @pytest.mark.parametrize(
     ("message", "kind"),
     [("invalid_session_api_key", KeyRefusedError), ("Conversation c1 not found", NotFoundError)],

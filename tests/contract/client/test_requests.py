@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import subprocess
+import sys
 
 import pytest
 from starlette.requests import Request
@@ -208,6 +210,12 @@ async def test_names_are_one_part_of_a_path_whatever_they_have_in_them(played: P
     played.answers["GET /api/conversations/a/b?c"] = [JSONResponse(None)]
     with pytest.raises(NotFoundError, match=r"Conversation a/b\?c not found"):
         await client.conversation("a/b?c")
+
+
+def test_importing_the_package_imports_nothing_that_is_slow() -> None:
+    program = "import sys, drydock_client; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"httpx", "websockets", "socketio", "agent_core", "server"} & set(loaded)
 
 
 async def test_a_client_that_is_not_open_says_so() -> None:
