@@ -108,7 +108,7 @@ SERVER = [
         ),
     ),
     Row("GET", "/api/options/models", 200, [Text(r"[^/]+/.+")]),
-    Row("GET", "/api/options/agents", 200, [Text(r"([A-Z]\w*)?Agent")]),
+    Row("GET", "/api/options/agents", 200, [Text(r"[A-Z]\w*")]),
     Row("GET", "/api/options/security-analyzers", 200, [str]),
     Row("GET", "/openapi.json", 200, AtLeast({"openapi": str, "paths": dict})),
     Row("GET", "/api/settings", 200, AtLeast({"provider_tokens_set": Map(maybe_text), "llm_api_key_set": bool})),

@@ -14,7 +14,7 @@ LISTS = ["options/models", "options/agents", "options/security-analyzers"]
 
 async def pages(server: Server, path: str) -> list[list[Any]]:
     """All pages, followed by their links as any HTTP client does."""
-    found = []
+    found: list[list[Any]] = []
     url: str | None = path
     while url is not None and len(found) < 50:
         response = await server.get(url)

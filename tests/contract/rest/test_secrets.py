@@ -12,7 +12,7 @@ import pytest
 from agent_core.testing.fake_runner import FakeAnswer, FakeCall
 from agent_core.testing.fake_sandbox import FakeProvider
 from tests.contract.rest.conftest import MakeServer, Server, facts, kill, shell
-from tests.unit.db.test_writer import another_program
+from tests.unit.db.another_program import another_program
 
 VALUE = "s3cr+t/välue whose end shows: ~!?%s"  # of 36 bytes, so that no padding stays behind in base64
 HIDDEN = "<secret_hidden>"

@@ -11,7 +11,7 @@ from starlette.routing import Route
 from agent_core.session.settings import SessionSettings
 from server.session.experiments import ExperimentManager
 from tests.contract.rest.conftest import MakeServer, Server
-from tests.unit.db.test_writer import another_program
+from tests.unit.db.another_program import another_program
 
 
 async def test_before_anything_is_stored_there_are_no_settings(server: Server) -> None:

@@ -126,7 +126,6 @@ async def test_what_cannot_be_shown_is_said(workspace: Workspace) -> None:
         "../x": 403,
         "/etc/passwd": 403,
         "gone": 404,
-        "\0": 400,
     }
     for path, status in wrong.items():
         response = await workspace.get("git/diff", path=path)

@@ -13,8 +13,8 @@ from server.db.conversations import ConversationRecord
 from server.db.database import Database, open_database
 from server.db.engine import DatabaseSettings
 from server.db.errors import ConversationExistsError, DatabaseError, InvalidPageError
+from tests.unit.db.another_program import another_program
 from tests.unit.db.conditions import until
-from tests.unit.db.test_writer import another_program
 
 START = datetime(2025, 11, 21, 12, tzinfo=UTC)
 

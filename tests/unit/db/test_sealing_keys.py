@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from server.auth.secrets import SecretBox, SecretKeyError, SecretUnreadableError
 from server.db.database import KEY_FILE, open_database
 from server.db.user_settings import StoredSettings
-from tests.unit.db.test_writer import another_program
+from tests.unit.db.another_program import another_program
 
 SETTINGS = StoredSettings(llm_api_key=SecretStr("sk-very-secret"), language="de")
 

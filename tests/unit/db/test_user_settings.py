@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 from server.db.database import DATABASE_FILE, KEY_FILE, Database, open_database
 from server.db.user_settings import StoredSettings
-from tests.unit.db.test_writer import another_program
+from tests.unit.db.another_program import another_program
 
 SECRETS = {
     "llm_api_key": "sk-very-secret-llm",

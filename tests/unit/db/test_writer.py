@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,18 +21,9 @@ from server.db.errors import DatabaseError
 from server.db.event_rows import EventRow
 from server.db.pending import Record
 from server.db.writer import Writer
+from tests.unit.db.another_program import another_program
 
 SMALL = Record("MessageEvent", "user", None, 0, 1, None, b"x")
-
-
-@contextmanager
-def another_program(database: Database) -> Iterator[sqlite3.Connection]:
-    """A connection of somebody else to the same file."""
-    connection = sqlite3.connect(database.data_dir / DATABASE_FILE, isolation_level=None)
-    try:
-        yield connection
-    finally:
-        connection.close()
 
 
 async def limit_pages(database: Database, *, spare: int) -> None:
