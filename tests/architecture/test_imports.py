@@ -218,3 +218,11 @@ def test_our_own_modules_are_never_imported_inside_a_function() -> None:
                     if name and name.split(".")[0] in {"agent_core", "drydock_client", "server"}:
                         wrong.append(f"{path.relative_to(ROOT)}:{node.lineno} imports {name} late")  # type: ignore[attr-defined]
     assert not wrong, wrong
+
+
+def test_a_test_that_serves_does_it_with_what_leaves_nothing_behind() -> None:
+    own = {Path(__file__), ROOT / "tests/listening.py"}
+    starting = [
+        path for path in (ROOT / "tests").rglob("*.py") if path not in own and "asyncio.start_" in path.read_text()
+    ]
+    assert starting == [], "use tests/listening.py"

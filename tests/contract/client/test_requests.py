@@ -27,6 +27,7 @@ from drydock_client import (
     UnreachableError,
 )
 from tests.contract.client.conftest import INFO, Played
+from tests.listening import listening
 
 SEND = "POST /api/conversations/c1/events"
 READ = "GET /api/conversations/c1"
@@ -87,26 +88,20 @@ async def test_reading_is_repeated_and_given_up_in_the_end(played: Played, clien
 
 
 async def test_a_connection_that_breaks_is_told_of_after_several_attempts() -> None:
-    listener = socket.create_server(("127.0.0.1", 0))
-    with listener:
-        attempts = 0
+    attempts = 0
 
-        async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            nonlocal attempts
-            attempts += 1
-            await reader.readline()
-            writer.close()
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal attempts
+        attempts += 1
+        await reader.readline()
 
-        async with (
-            await asyncio.start_server(hang_up, sock=listener),
-            DrydockClient(f"http://127.0.0.1:{listener.getsockname()[1]}") as other,
-        ):
-            with pytest.raises(UnreachableError, match="No answer from"):
-                await other.conversation("c1")
-            assert attempts == 4
-            with pytest.raises(UnreachableError):
-                await other.secrets.create("NAME", "value")
-            assert attempts == 5
+    async with listening(hang_up) as port, DrydockClient(f"http://127.0.0.1:{port}") as other:
+        with pytest.raises(UnreachableError, match="No answer from"):
+            await other.conversation("c1")
+        assert attempts == 4
+        with pytest.raises(UnreachableError):
+            await other.secrets.create("NAME", "value")
+        assert attempts == 5
 
 
 async def test_an_address_where_nothing_listens_is_an_error_with_the_fix() -> None:

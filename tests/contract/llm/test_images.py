@@ -15,6 +15,7 @@ from agent_core.llm.images import MAX_BYTES, has_public_address, inlined
 from agent_core.llm.llm import LLM
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import say
+from tests.listening import listening
 
 PICTURE = b"\x89PNG picture"
 INLINE = "data:image/png;base64,iVBORyBwaWN0dXJl"
@@ -47,9 +48,8 @@ class Pictures:
 async def pictures() -> AsyncIterator[tuple[Pictures, str]]:
     images._kept.clear()
     site = Pictures()
-    server = await asyncio.start_server(site.answer, "127.0.0.1", 0)
-    async with server:
-        yield site, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with listening(site.answer) as port:
+        yield site, f"http://127.0.0.1:{port}"
 
 
 def shown(*urls: str) -> list[dict[str, Any]]:

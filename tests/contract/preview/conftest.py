@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,10 +28,10 @@ from server.preview.preview import Preview
 from server.preview.upstream import PreviewLimits
 from server.settings import Settings
 from tests.contract.runner.client import PATIENCE_SECONDS, Runner, attached
+from tests.listening import Handler, listening
 
 CONVERSATION = "c0ffee"
 TOKEN = "a token of eight"
-Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 async def drydock(scope: Scope, receive: Receive, send: Send) -> None:
@@ -67,7 +67,6 @@ class Site:
     runner: Runner
     client: httpx.AsyncClient
     programs: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
-    serving: set[asyncio.Task[None]] = field(default_factory=set)
 
     @property
     def host(self) -> str:
@@ -83,21 +82,7 @@ class Site:
     async def serve(self, handler: Handler) -> int:
         """Run a program that does this with each connection; returns its port."""
 
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            try:
-                await handler(reader, writer)
-            except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
-                return  # the other end has gone, or the test is over
-
-        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = asyncio.create_task(serve(reader, writer))
-            task.add_done_callback(lambda _: writer.close())
-            self.serving.add(task)
-
-        server = await asyncio.start_server(accept, "127.0.0.1", 0, backlog=512)
-        self.programs.callback(server.close)
-        found: int = server.sockets[0].getsockname()[1]
-        return found
+        return await self.programs.enter_async_context(listening(handler))
 
     async def answering(self, answer: bytes) -> int:
         """Run a program that gives each request this answer and closes."""
@@ -194,9 +179,6 @@ async def site(runner: Runner, limits: PreviewLimits) -> AsyncIterator[Site]:
             async with site.programs:
                 yield site
         finally:
-            for task in site.serving:
-                task.cancel()
-            await asyncio.gather(*site.serving, return_exceptions=True)
             await client.aclose()
             server.should_exit = True
             await serving

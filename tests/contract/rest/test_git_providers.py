@@ -11,6 +11,7 @@ import pytest
 from agent_core.testing.fake_runner import FakeAnswer, FakeCall
 from agent_core.testing.fake_sandbox import FakeProvider
 from tests.contract.rest.conftest import MakeServer, Server, facts, kill, shell
+from tests.listening import listening
 
 TOKEN = "tok-0123456789abcdef"
 
@@ -85,9 +86,8 @@ async def test_what_can_be_no_token_or_host_is_refused(server: Server, tokens: d
 
 async def test_a_token_that_its_provider_refuses_is_not_stored_and_one_that_it_cannot_judge_is(server: Server) -> None:
     provider = Provider()
-    listening = await asyncio.start_server(provider.answer, "127.0.0.1", 0)
-    host = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
-    async with listening:
+    async with listening(provider.answer) as port:
+        host = f"http://127.0.0.1:{port}"
         provider.status = 401
         refused = await add(server, github={"token": TOKEN, "host": host})
         assert refused.status_code == 401

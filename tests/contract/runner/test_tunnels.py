@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import resource
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -16,8 +15,8 @@ from agent_core.runtime.tunnels import MAX_TUNNELS, PortError
 from agent_core.testing.fake_runner import FakeRunner
 from runtime_images.runner.wire import TUNNEL_WINDOW, encode
 from tests.contract.runner.client import PATIENCE_SECONDS, Runner, attached
+from tests.listening import listening
 
-Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 MEGABYTE = 1024 * 1024
 
 
@@ -28,33 +27,6 @@ async def channel(runner: Runner) -> AsyncIterator[RunnerChannel]:
         yield channel
     finally:
         await channel.close()
-
-
-@contextlib.asynccontextmanager
-async def serving(handler: Handler) -> AsyncIterator[int]:
-    """Serve on a free port, and return it."""
-
-    tasks: set[asyncio.Task[None]] = set()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            await handler(reader, writer)
-        except (OSError, asyncio.CancelledError):
-            return  # the other end has gone, or the test is over
-
-    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(serve(reader, writer))
-        task.add_done_callback(lambda _: writer.close())
-        tasks.add(task)
-
-    server = await asyncio.start_server(accept, "127.0.0.1", 0, backlog=512)
-    try:
-        yield server.sockets[0].getsockname()[1]
-    finally:
-        server.close()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -69,7 +41,7 @@ async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 
 async def test_bytes_go_both_ways_at_once_and_end_each_by_itself(channel: RunnerChannel) -> None:
     data = os.urandom(3 * MEGABYTE)
-    async with serving(echo) as port, asyncio.timeout(PATIENCE_SECONDS):
+    async with listening(echo) as port, asyncio.timeout(PATIENCE_SECONDS):
         connection = await channel.connect_port(port)
 
         async def write() -> None:
@@ -95,18 +67,18 @@ async def test_many_connections_at_once_are_kept_apart(channel: RunnerChannel) -
             got += piece
         assert got == data
 
-    async with serving(echo) as port, asyncio.timeout(PATIENCE_SECONDS), asyncio.TaskGroup() as tasks:
+    async with listening(echo) as port, asyncio.timeout(PATIENCE_SECONDS), asyncio.TaskGroup() as tasks:
         for number in range(200):
             tasks.create_task(one(port, number))
 
 
 async def test_nothing_listens_and_too_many(channel: RunnerChannel) -> None:
-    async with serving(silent) as port:
+    async with listening(silent) as port:
         pass
     with pytest.raises(PortError) as refused:
         await channel.connect_port(port)
     assert refused.value.code == "refused"
-    async with serving(silent) as port:
+    async with listening(silent) as port:
         connections = [await channel.connect_port(port) for _ in range(MAX_TUNNELS)]
         with pytest.raises(PortError) as busy:
             await channel.connect_port(port)
@@ -126,7 +98,7 @@ async def test_a_gigabyte_that_nobody_reads_costs_no_memory_and_delays_no_reques
             await writer.drain()
             sent += 1
 
-    async with serving(pour) as port, asyncio.timeout(PATIENCE_SECONDS):
+    async with listening(pour) as port, asyncio.timeout(PATIENCE_SECONDS):
         connection = await channel.connect_port(port)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         await connection.read()
@@ -138,7 +110,7 @@ async def test_a_gigabyte_that_nobody_reads_costs_no_memory_and_delays_no_reques
 
 
 async def test_a_port_that_does_not_read_holds_its_writer_up_and_no_other(channel: RunnerChannel) -> None:
-    async with serving(silent) as port, serving(echo) as other, asyncio.timeout(PATIENCE_SECONDS):
+    async with listening(silent) as port, listening(echo) as other, asyncio.timeout(PATIENCE_SECONDS):
         stuck = await channel.connect_port(port)
         writing = asyncio.create_task(stuck.write(bytes(256 * MEGABYTE)))
         connection = await channel.connect_port(other)
@@ -152,7 +124,7 @@ async def test_a_port_that_does_not_read_holds_its_writer_up_and_no_other(channe
 
 
 async def test_when_the_stream_ends_reader_and_writer_are_told(channel: RunnerChannel, runner: Runner) -> None:
-    async with serving(silent) as port, asyncio.timeout(PATIENCE_SECONDS):
+    async with listening(silent) as port, asyncio.timeout(PATIENCE_SECONDS):
         connection = await channel.connect_port(port)
         reading = asyncio.create_task(connection.read())
         writing = asyncio.create_task(connection.write(bytes(256 * MEGABYTE)))
@@ -171,7 +143,7 @@ async def test_who_stops_waiting_leaves_nothing_behind(channel: RunnerChannel) -
         await reader.read()
         ended.set()
 
-    async with serving(watch) as port, asyncio.timeout(PATIENCE_SECONDS):
+    async with listening(watch) as port, asyncio.timeout(PATIENCE_SECONDS):
         connection = await channel.connect_port(port)
         reading = asyncio.create_task(connection.read())
         await asyncio.sleep(0)

@@ -21,6 +21,7 @@ from agent_core.runtime.docker_provider import DockerProvider
 from agent_core.runtime.sandbox import SandboxStatus
 from agent_core.testing.sandbox_kit import SandboxKit, drop_stream, eventually, output, run
 from tests.integration.sandbox.conftest import instead_of_python
+from tests.listening import listening
 
 ROOT = Path(__file__).parents[3]
 
@@ -145,7 +146,6 @@ async def test_a_stream_that_breaks_again_and_again_repeats_nothing(kit: Sandbox
 async def relay(path: str = "/var/run/docker.sock") -> AsyncIterator[tuple[str, list[asyncio.StreamWriter]]]:
     """An engine over TCP whose connections can be cut: what a remote engine behind a bad network looks like."""
     writers: list[asyncio.StreamWriter] = []
-    tasks: set[asyncio.Task[None]] = set()
 
     async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -160,20 +160,13 @@ async def relay(path: str = "/var/run/docker.sock") -> AsyncIterator[tuple[str, 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         inner_reader, inner_writer = await asyncio.open_unix_connection(path)
         writers.extend((writer, inner_writer))
-        for pair in ((reader, inner_writer), (inner_reader, writer)):
-            task = asyncio.create_task(copy(*pair), name="relay")
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
+        try:
+            await asyncio.gather(copy(reader, inner_writer), copy(inner_reader, writer))
+        finally:
+            inner_writer.transport.abort()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    try:
-        yield f"tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}", writers
-    finally:
-        server.close()
-        for writer in writers:
-            writer.transport.abort()
-        if tasks:
-            await asyncio.wait(tasks)
+    async with listening(serve) as port:
+        yield f"tcp://127.0.0.1:{port}", writers
 
 
 @pytest.mark.docker

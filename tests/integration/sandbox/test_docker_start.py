@@ -17,6 +17,7 @@ from agent_core.runtime.docker_provider import DockerProvider
 from agent_core.runtime.sandbox import SandboxStatus
 from agent_core.testing.sandbox_kit import LIMITS, SandboxKit, drop_stream, output, run
 from tests.integration.sandbox.conftest import instead_of_python
+from tests.listening import listening, listening_at
 
 pytestmark = pytest.mark.docker
 
@@ -49,15 +50,11 @@ async def test_no_engine_is_said_with_what_to_do(tmp_path: Path) -> None:
 
 @asynccontextmanager
 async def silent_engine(folder: Path) -> AsyncIterator[str]:
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
         await reader.read()
-        writer.close()
 
-    server = await asyncio.start_unix_server(serve, str(folder / "silent.sock"))
-    try:
-        yield f"unix://{folder}/silent.sock"
-    finally:
-        server.close()
+    async with listening_at(folder / "silent.sock", serve) as path:
+        yield f"unix://{path}"
 
 
 async def test_an_engine_that_hangs_is_given_up_in_time(tmp_path: Path) -> None:
@@ -211,24 +208,19 @@ async def test_sandboxes_on_a_network_cannot_reach_one_another(docker_kit: Sandb
 async def test_an_internal_network_has_no_way_out(docker_kit: SandboxKit) -> None:
     async def greet(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"the host")
-        writer.close()
 
-    server = await asyncio.start_server(greet, "0.0.0.0", 0)  # noqa: S104 - the point of the test
-    port = server.sockets[0].getsockname()[1]
-    reach = f"""
+    async with listening(greet, "0.0.0.0") as port:  # noqa: S104 - the point of the test
+        reach = f"""
 import re, socket
 route = next(line.split() for line in open("/proc/net/route") if line.split()[1] == "00000000")
 gateway = socket.inet_ntoa(bytes.fromhex(route[2])[::-1])
 print(socket.create_connection((gateway, {port}), 1).recv(100))
 """
-    command = f"cat > reach.py <<'EOF'\n{reach}\nEOF\npython3 reach.py 2>&1 || true"
-    try:
+        command = f"cat > reach.py <<'EOF'\n{reach}\nEOF\npython3 reach.py 2>&1 || true"
         open_one, closed = docker_kit.connect("open", network="full"), docker_kit.connect("closed", network="internal")
         assert "the host" in await output(open_one, command)
         assert "the host" not in await output(closed, command)
         assert await closed.sandbox.poll() is SandboxStatus.RUNNING
-    finally:
-        server.close()
 
 
 @pytest.mark.parametrize("when", ["before it is created", "before it is started again"])

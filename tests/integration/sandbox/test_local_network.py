@@ -10,8 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,23 +18,13 @@ import pytest
 from agent_core.runtime.local_launch import has_loopback
 from agent_core.runtime.processes import identify
 from agent_core.testing.sandbox_kit import SandboxKit, eventually, output, run
+from tests.listening import listening
 
 pytestmark = pytest.mark.bubblewrap
 
 
-@asynccontextmanager
-async def service(host: str) -> AsyncIterator[int]:
-    """A service of this host that greets; gives its port."""
-
-    async def greet(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"greetings from the host\n")
-        writer.close()
-
-    server = await asyncio.start_server(greet, host, 0)
-    try:
-        yield int(server.sockets[0].getsockname()[1])
-    finally:
-        server.close()
+async def greet(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"greetings from the host\n")
 
 
 def own_address() -> str:
@@ -56,9 +44,9 @@ async def test_a_full_network_leads_out_but_not_to_the_hosts_loopback(local_kit:
     await sandbox.start()
     assert ("first", "STATUS$RUNTIME_STARTED", "The sandbox runs") in local_kit.told
     address = own_address()
-    async with service(address) as port:
+    async with listening(greet, address) as port:
         assert "greetings" in await output(sandbox, reach(address, port))
-    async with service("127.0.0.1") as port:
+    async with listening(greet) as port:
         for gateway in ("127.0.0.1", "10.0.2.2", "10.0.2.3"):
             assert "greetings" not in (await run(sandbox, reach(gateway, port)))["output"]
 

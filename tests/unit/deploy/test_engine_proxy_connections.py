@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from deploy.engine_proxy.proxy import BODY_LIMIT, EngineProxy
+from tests.listening import listening_at
 
 LIMIT = 10.0
 EXEC = "0f" * 32
@@ -32,12 +32,7 @@ class FakeEngine:
 
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.received.append(bytearray())
-        try:
-            await self.behaviour(reader, writer, self)
-        finally:
-            writer.close()
-            with contextlib.suppress(OSError):
-                await writer.wait_closed()
+        await self.behaviour(reader, writer, self)
 
 
 async def read_request(reader: asyncio.StreamReader, engine: FakeEngine) -> bytes:
@@ -81,7 +76,7 @@ async def refuse_to_switch(reader: asyncio.StreamReader, writer: asyncio.StreamW
 @pytest.fixture
 async def engine(tmp_path: Path) -> AsyncIterator[FakeEngine]:
     engine = FakeEngine(tmp_path / "engine.sock")
-    async with await asyncio.start_unix_server(engine.connected, engine.path):
+    async with listening_at(engine.path, engine.connected):
         yield engine
 
 

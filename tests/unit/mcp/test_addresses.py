@@ -13,6 +13,7 @@ import uvicorn
 from mcp.server.mcpserver import Context, MCPServer
 
 from agent_core.mcp.servers import McpServers
+from tests.listening import listening
 from tests.unit.mcp.conftest import LIMIT_SECONDS, call, running, servers, tool, until
 
 Kind = Literal["http", "sse"]
@@ -184,21 +185,14 @@ async def test_a_call_is_made_again_where_the_server_knows_the_session_no_more()
 @asynccontextmanager
 async def answering_with(data: bytes) -> AsyncIterator[str]:
     """A port that says this to everybody, and then nothing."""
-    connections: list[asyncio.StreamWriter] = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connections.append(writer)
         await reader.read(1)
         writer.write(data)
+        await asyncio.Event().wait()
 
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    try:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
-    finally:
-        server.close()
-        for writer in connections:
-            writer.transport.abort()
-        await server.wait_closed()
+    async with listening(answer) as port:
+        yield f"http://127.0.0.1:{port}/mcp"
 
 
 HTML = b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 5\r\n\r\nhello"

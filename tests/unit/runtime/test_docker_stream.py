@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from agent_core.errors import SandboxError
 from agent_core.runtime.docker_stream import Demultiplexer, EngineAddress, open_exec
 from runtime_images.runner import wire
+from tests.listening import listening_at
 
 UPGRADED = b"HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n"
 
@@ -51,17 +52,12 @@ async def engine(folder: Path, answer: Answer) -> AsyncIterator[EngineAddress]:
             assert head.startswith(b"POST /v1.41/exec/abc/start HTTP/1.1\r\n")
             await answer(reader, writer)
         finally:
-            writer.close()
             ended.set()
 
-    path = str(folder / "engine.sock")
-    server = await asyncio.start_unix_server(serve, path)
-    try:
-        yield EngineAddress(socket_path=path)
+    async with listening_at(folder / "engine.sock", serve) as path:
+        yield EngineAddress(socket_path=str(path))
         async with asyncio.timeout(5):
             await ended.wait()
-    finally:
-        server.close()
 
 
 async def test_bytes_that_arrive_with_the_upgrade_are_not_lost(tmp_path: Path) -> None:

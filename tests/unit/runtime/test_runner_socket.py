@@ -13,6 +13,7 @@ import pytest
 from agent_core.runtime import docker_direct
 from agent_core.runtime.runner_socket import connect, connect_below
 from runtime_images.runner import wire
+from tests.listening import listening_at
 
 HELLO = wire.encode({"hello": {}})
 
@@ -22,14 +23,10 @@ async def listening(path: Path) -> AsyncIterator[None]:
     async def greet(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(HELLO)
         await writer.drain()
-        writer.close()
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    server = await asyncio.start_unix_server(greet, path)
-    try:
+    async with listening_at(path, greet):
         yield
-    finally:
-        server.close()
 
 
 @pytest.fixture

@@ -6,10 +6,12 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
+
+from tests.listening import listening
 
 
 @dataclass(frozen=True)
@@ -57,28 +59,23 @@ class PlayedProvider:
         self.made: list[dict[str, Any]] = []
         """The requests that were made, told alike: title, body, head, base, draft."""
         self.labels: list[str] = []
-        self._server: asyncio.Server | None = None
-        self._writers: set[asyncio.StreamWriter] = set()
+        self._open = AsyncExitStack()
+        self._port = 0
         self._routes = [(re.compile(pattern), handler) for pattern, handler in self.routes()]
 
     def routes(self) -> Iterator[tuple[str, Handler]]:
         raise NotImplementedError
 
     async def __aenter__(self) -> PlayedProvider:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._port = await self._open.enter_async_context(listening(self._serve))
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._server is not None:
-            self._server.close()
-            for writer in self._writers:
-                writer.close()
-            await self._server.wait_closed()
+        await self._open.aclose()
 
     @property
     def origin(self) -> str:
-        assert self._server is not None
-        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return f"http://127.0.0.1:{self._port}"
 
     @property
     def host(self) -> str:
@@ -102,23 +99,19 @@ class PlayedProvider:
         return self.missing
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._writers.add(writer)
-        with suppress(asyncio.IncompleteReadError, ConnectionError):
-            while True:
-                head = (await reader.readuntil(b"\r\n\r\n")).decode()
-                first, *lines = head.strip().split("\r\n")
-                headers = {key.lower(): value for key, _, value in (line.partition(": ") for line in lines)}
-                body = await reader.readexactly(int(headers.get("content-length", 0)))
-                method, target, _ = first.split(" ")
-                split = urlsplit(target)
-                query = {key: values[0] for key, values in parse_qs(split.query).items()}
-                told = self.answer(Asked(method, split.path, query, headers, body, self.origin))
-                if told is None:
-                    break
-                writer.write(_bytes(told))
-                await writer.drain()
-        self._writers.discard(writer)
-        writer.close()
+        while True:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            first, *lines = head.strip().split("\r\n")
+            headers = {key.lower(): value for key, _, value in (line.partition(": ") for line in lines)}
+            body = await reader.readexactly(int(headers.get("content-length", 0)))
+            method, target, _ = first.split(" ")
+            split = urlsplit(target)
+            query = {key: values[0] for key, values in parse_qs(split.query).items()}
+            told = self.answer(Asked(method, split.path, query, headers, body, self.origin))
+            if told is None:
+                return
+            writer.write(_bytes(told))
+            await writer.drain()
 
 
 def _bytes(told: Told) -> bytes:
