@@ -104,7 +104,7 @@ async def _invalid(request: Request, error: Exception) -> Response:
     """422: where the problem is and what it is; the input is left out, since it may hold a secret."""
     if not isinstance(error, RequestValidationError):
         raise error
-    problems = [{"type": e["type"], "loc": e["loc"], "msg": _problem(e)} for e in error.errors()]
+    problems = [{"type": e["type"], "loc": e["loc"], "msg": problem_text(e)} for e in error.errors()]
     return JSONResponse({"detail": jsonable_encoder(problems)}, 422)
 
 
@@ -117,7 +117,8 @@ _FIXES: Final = {
 """What to do, for the problems of which the library's own words say only what is wrong; the others name what may be."""
 
 
-def _problem(error: Mapping[str, Any]) -> str:
+def problem_text(error: Mapping[str, Any]) -> str:
+    """What is wrong, of one of the library's findings, and what to do about it where its own words do not say it."""
     if error["type"] == "json_invalid":
         return f"the body is no valid JSON: {error['ctx']['error']}"
     fix = _FIXES.get(error["type"])

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 MODEL: Final = "drydock"
 """The one model of this door: the agent, with whatever model its user has set up."""
@@ -25,6 +25,13 @@ class ImageUrl(BaseModel):
 
     url: str
 
+    @field_validator("url")
+    @classmethod
+    def _is_an_image(cls, value: str) -> str:
+        if not value.lower().startswith(("data:image/", "https://", "http://")):
+            raise ValueError("is the address of no image; send https://… or data:image/…;base64,…")
+        return value
+
 
 class Part(BaseModel):
     """A part of a message's content."""
@@ -32,6 +39,12 @@ class Part(BaseModel):
     type: Literal["text", "image_url"]
     text: str = ""
     image_url: ImageUrl | None = None
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        if self.type == "image_url" and self.image_url is None:
+            raise ValueError("image_url is missing; send {'url': …}, or text")
+        return self
 
 
 class ChatMessage(BaseModel):
@@ -84,13 +97,6 @@ class ChatRequest(BaseModel):
     audio: Any = None
     metadata: dict[str, str] | None = None
     conversation_id: str | None = None
-
-    @field_validator("model")
-    @classmethod
-    def _is_ours(cls, value: str) -> str:
-        if value != MODEL:
-            raise ValueError(f"there is one model here, {MODEL!r}; which one it asks is set in Drydock's settings")
-        return value
 
     @field_validator("n")
     @classmethod

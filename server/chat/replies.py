@@ -13,6 +13,8 @@ from server.chat.turn import Piece
 
 DONE = "data: [DONE]\n\n"
 _KINDS: Final = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
+_CODES: Final = {401: "invalid_api_key", 429: "rate_limit_exceeded"}
+AGENT_FAILED: Final = "agent_failed"
 STILL_AT_WORK = ": the agent is at work\n\n"
 """A comment: it keeps the connection open through everything between here and the client."""
 
@@ -76,15 +78,15 @@ def error_body(message: str, *, kind: str, param: str | None = None, code: str |
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
-def refusal_body(status: int, message: str, *, param: str | None = None) -> dict[str, Any]:
-    """An error with the kind that such a status has."""
+def refusal_body(status: int, message: str, *, param: str | None = None, code: str | None = None) -> dict[str, Any]:
+    """An error with the kind, and where there is none the code, that such a status has."""
     kind = _KINDS.get(status, "invalid_request_error" if status < 500 else "server_error")
-    return error_body(message, kind=kind, param=param)
+    return error_body(message, kind=kind, param=param, code=code or _CODES.get(status))
 
 
 def error_chunk(message: str) -> str:
     """An error in the middle of a stream."""
-    return _data(error_body(message, kind="server_error", code="agent_failed"))
+    return _data(error_body(message, kind="server_error", code=AGENT_FAILED))
 
 
 def _data(value: dict[str, Any]) -> str:

@@ -48,6 +48,7 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
         "headers": {CONVERSATION_HEADER: {"description": "The conversation behind.", "schema": {"type": "string"}}},
     }
 }
+_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 _LOOK_BEHIND = 100
 _DECISIONS = {APPROVE: AgentState.USER_CONFIRMED, REJECT: AgentState.USER_REJECTED}
 
@@ -61,9 +62,15 @@ async def list_models(identity: IdentityDependency) -> dict[str, Any]:
 @router.get("/models/{model}", response_model=Model)
 async def get_model(model: str, identity: IdentityDependency) -> dict[str, Any]:
     """One of them."""
-    if model != MODEL:
-        raise ReplyError(404, {"message": f"There is no model {model[:100]!r}; there is {MODEL!r}"})
+    _check_model(model)
     return _model()
+
+
+def _check_model(name: str) -> None:
+    if name != MODEL:
+        fix = f"there is {MODEL!r}, and which one it asks is set in Drydock's settings"
+        problem = {"param": "model", "code": "model_not_found"}
+        raise ReplyError(404, {"message": f"model: there is no {name[:100]!r} here; {fix}", **problem})
 
 
 def _model() -> dict[str, Any]:
@@ -79,10 +86,11 @@ async def complete_chat(
     conversation: Annotated[str | None, Header(alias=CONVERSATION_HEADER)] = None,
 ) -> Response:
     """Let the agent answer, in one piece or in a stream of pieces; the conversation's id is in a header."""
+    _check_model(body.model)
     try:
         history = History.of(body.messages)
     except NothingSaidError as error:
-        raise ReplyError(400, {"message": str(error)}) from error
+        raise ReplyError(400, {"message": str(error), "param": "messages"}) from error
     chosen = conversation or body.chosen_conversation
     record, goes_on = await _conversation(services, identity, history, chosen)
     said = await _said(services, record, history, goes_on=goes_on)
@@ -100,13 +108,20 @@ async def complete_chat(
     return JSONResponse(reply.whole(turn.text, reasoning, turn.usage), headers=headers)
 
 
+@router.api_route("/{path:path}", methods=_METHODS, include_in_schema=False)
+async def refuse_path(request: Request, path: str) -> Response:
+    """Everything else that OpenAI has, in the form in which its clients read that it is not here."""
+    there = "; there are /v1/chat/completions and /v1/models"
+    raise ReplyError(404, {"message": f"There is no {request.method} /v1/{path[:200]}{there}", "code": "unknown_url"})
+
+
 async def _conversation(
     services: Services, identity: Identity, history: History, chosen: str | None
 ) -> tuple[ConversationRecord, bool]:
     """The conversation of this turn, and whether its agent knows what was said before."""
     if chosen is not None:
         if (problem := id_problem(chosen)) is not None:
-            raise ReplyError(400, {"message": f"conversation_id: {problem}"})
+            raise ReplyError(400, {"message": f"conversation_id: {problem}", "param": "conversation_id"})
         if (record := await find_conversation(services, identity, chosen)) is None:
             raise ConversationNotFoundError(chosen)
         return record, True
@@ -152,7 +167,7 @@ async def _said(services: Services, record: ConversationRecord, history: History
     try:
         return from_wire(data, max_chars=services.settings.max_message_bytes)
     except WireError as error:
-        raise ReplyError(400, {"message": f"messages: {error}"}) from error
+        raise ReplyError(400, {"message": f"messages: {error}", "param": "messages"}) from error
 
 
 async def _state(services: Services, conversation_id: str) -> AgentState | None:

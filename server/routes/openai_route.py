@@ -12,8 +12,9 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from agent_core.errors import DrydockError
-from server.chat.replies import refusal_body
-from server.errors import ConversationNotFoundError, ReplyError
+from server.chat.replies import AGENT_FAILED, refusal_body
+from server.chat.turn import ChatFailedError
+from server.errors import ConversationNotFoundError, ReplyError, problem_text
 from server.routes.json_route import JsonRoute
 
 logger = logging.getLogger(__name__)
@@ -30,12 +31,11 @@ class OpenAIRoute(JsonRoute):
             try:
                 return await handle(request)
             except RequestValidationError as error:
-                problem = error.errors()[0]
-                param = ".".join(str(part) for part in problem["loc"] if part != "body")
-                return _refused(400, f"{param or 'body'}: {problem['msg']}", param=param or None)
+                return _invalid(error)
             except ReplyError as error:
                 body = error.body if isinstance(error.body, dict) else {}
-                return _refused(error.status, str(body.get("message") or body.get("detail") or error))
+                message = str(body.get("message") or body.get("detail") or error)
+                return _refused(error.status, message, param=body.get("param"), code=body.get("code"))
             except HTTPException as error:
                 detail = error.detail
                 if not isinstance(detail, str):
@@ -43,11 +43,30 @@ class OpenAIRoute(JsonRoute):
                 return _refused(400 if error.status_code == 422 else error.status_code, detail)
             except ConversationNotFoundError as error:
                 return _refused(404, str(error))
+            except ChatFailedError as error:
+                return _refused(500, str(error), code=AGENT_FAILED)
             except DrydockError as error:
                 return _refused(500, str(error))
 
         return answered
 
 
-def _refused(status: int, message: str, *, param: str | None = None) -> Response:
-    return JSONResponse(refusal_body(status, message, param=param), status)
+def _invalid(error: RequestValidationError) -> Response:
+    """The finding that lies deepest: of what may have several forms, that is about the one that was meant."""
+    problem = max(error.errors(), key=lambda one: len(one["loc"]))
+    text = problem_text(problem).removeprefix("Value error, ")
+    if problem["type"] == "json_invalid":
+        return _refused(400, text)
+    param = ".".join(str(part) for part in problem["loc"] if _is_name(part))
+    return _refused(400, f"{param or 'body'}: {text}", param=param or None)
+
+
+def _is_name(part: str | int) -> bool:
+    """Whether it is a part of the place, and not the library's name for one of several forms."""
+    return isinstance(part, int) or (part.isidentifier() and part not in {"body", "str"})
+
+
+def _refused(status: int, message: str, *, param: str | None = None, code: str | None = None) -> Response:
+    """The refusal. What has failed here fails again: OpenAI's clients would ask twice more on their own account."""
+    headers = {"X-Should-Retry": "false"} if status >= 500 else None
+    return JSONResponse(refusal_body(status, message, param=param, code=code), status, headers=headers)

@@ -27,6 +27,11 @@ from server.settings import Settings
 
 LIMIT = 20.0
 TOKEN = "a token of eight"
+AUDIO = {"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}
+
+
+def image(url: str) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": url}}
 
 
 async def shell(call: FakeCall) -> FakeAnswer:
@@ -239,7 +244,6 @@ async def test_a_question_before_an_action_is_answered_in_the_chat(door: Door) -
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"model": "gpt-4o"}, "model: .*drydock"),
         ({"messages": []}, "messages"),
         ({"messages": [{"role": "assistant", "content": "x"}]}, "messages: the last one must be the user's"),
         ({"messages": [{"role": "user", "content": "  "}]}, "messages: the user's last one is empty"),
@@ -248,19 +252,52 @@ async def test_a_question_before_an_action_is_answered_in_the_chat(door: Door) -
         ({"tools": [{"type": "function"}]}, "tools: .*leave it out"),
         ({"response_format": {"type": "json_object"}}, "response_format: .*leave it out"),
         ({"stream": "maybe"}, "stream"),
+        ({"messages": [{"role": "user", "content": [AUDIO]}]}, "messages.0.content.0.type: .*'image_url'"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages.0.content.0: image_url"),
+        ({"messages": [{"role": "user", "content": [image("file:///etc/passwd")]}]}, "image_url.url: .*data:image"),
     ],
 )
 async def test_what_cannot_be_is_refused_by_name(door: Door, changes: dict[str, Any], named: str) -> None:
     body = {"model": "drydock", "messages": [{"role": "user", "content": "x"}], **changes}
-    with pytest.raises(openai.BadRequestError, match=named):
+    with pytest.raises(openai.BadRequestError, match=named) as caught:
         await door.client.post("/chat/completions", cast_to=object, body=body)
+    assert (caught.value.type, caught.value.param) == ("invalid_request_error", caught.value.message.split(": ")[3][1:])
+    assert "Value error" not in caught.value.message
     assert door.model.request_count == 0
+
+
+async def test_what_is_not_here_is_an_error_that_openais_clients_read(door: Door) -> None:
+    with pytest.raises(openai.NotFoundError, match=r"model: .*'gpt-4o'.*'drydock'") as caught:
+        await door.client.chat.completions.create(model="gpt-4o", messages=[{"role": "user", "content": "x"}])
+    assert (caught.value.code, caught.value.param) == ("model_not_found", "model")
+    for asked in (door.client.embeddings.create(model="drydock", input="x"), door.client.files.list()):
+        with pytest.raises(openai.NotFoundError, match="there are /v1/chat/completions") as caught:
+            await asked
+        assert caught.value.code == "unknown_url"
+
+
+async def test_a_body_that_is_no_json_is_told_as_such(door: Door) -> None:
+    headers = {"Content-Type": "application/json"}
+    with pytest.raises(openai.BadRequestError, match="the body is no valid JSON") as caught:
+        await door.client.post("/chat/completions", cast_to=object, content=b'{"model": ', options={"headers": headers})
+    assert caught.value.param is None
+
+
+async def test_what_failed_here_is_not_asked_for_again_by_the_client_itself(door: Door) -> None:
+    door.answer = lambda request: fail(400, "no such thing")
+    eager = door.client.with_options(max_retries=2)
+    with pytest.raises(openai.InternalServerError, match="no such thing") as caught:
+        await eager.chat.completions.create(model="drydock", messages=[{"role": "user", "content": "Hi"}])
+    assert caught.value.code == "agent_failed"
+    page = await door.app.services.database.conversations.list_page(limit=5)
+    assert len(page.results) == 1
 
 
 async def test_without_the_token_there_is_no_way_in(door: Door) -> None:
     stranger = door.client.with_options(api_key="wrong")
-    with pytest.raises(openai.AuthenticationError):
+    with pytest.raises(openai.AuthenticationError) as caught:
         await stranger.models.list()
+    assert caught.value.code == "invalid_api_key"
 
 
 async def test_what_only_a_model_call_would_know_is_left_alone(door: Door) -> None:
