@@ -11,7 +11,15 @@ from typing import Final
 from urllib.parse import urlsplit
 
 MAX_URL_CHARS: Final = 2_000
+MAX_ADDRESSES: Final = 4
+"""So many of a name's addresses are tried."""
+
 _PORTS: Final = {"http": 80, "https": 443}
+_NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
+_UNICAST: Final = ipaddress.IPv6Network("2000::/3")
+"""All that was ever given out of the IPv6 addresses that everybody can reach."""
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class DestinationError(Exception):
@@ -63,8 +71,8 @@ class Destinations:
         self._hosts = {host.lower() for host in hosts}
         self._loopback = loopback
 
-    async def find(self, url: str) -> Destination:
-        """Where requests for this address go.
+    async def find(self, url: str) -> list[Destination]:
+        """Where requests for this address may go: at least one place, the best one first.
 
         Raises:
             DestinationError: they may not, or there is no such host.
@@ -78,20 +86,37 @@ class Destinations:
             raise DestinationError(
                 f"the host {name} is not known: {getattr(error, 'strerror', None) or error}"
             ) from error
-        addresses = [ipaddress.ip_address(entry[4][0]) for entry in found]
+        addresses = list(dict.fromkeys(ipaddress.ip_address(entry[4][0]) for entry in found))
         for address in addresses:
             if not self._may_be(name, address):
                 raise DestinationError(
                     f"{name} is {address}, which is no public address; the setting webhook_hosts allows more"
                 )
-        chosen = addresses[0]
-        literal = f"[{chosen}]" if chosen.version == 6 else str(chosen)
-        return Destination(parts._replace(netloc=f"{literal}:{port}").geturl(), parts.netloc, name)
+        return [
+            Destination(parts._replace(netloc=f"{_literal(one)}:{port}").geturl(), parts.netloc, name)
+            for one in addresses[:MAX_ADDRESSES]
+        ]
 
-    def _may_be(self, name: str, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-        plain = getattr(address, "ipv4_mapped", None) or address
+    def _may_be(self, name: str, address: Address) -> bool:
         return (
-            bool({"*", name.lower()} & self._hosts)
-            or (plain.is_global and not plain.is_multicast)
-            or (self._loopback and plain.is_loopback)
+            bool({"*", name.lower()} & self._hosts) or is_public(address) or (self._loopback and _is_loopback(address))
         )
+
+
+def is_public(address: Address) -> bool:
+    """Whether everybody can reach it. What stands for an IPv4 address, and ends up there, is what that is."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return address.is_global and not address.is_multicast
+    inner = address.ipv4_mapped or address.sixtofour
+    if address in _NAT64:
+        inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return is_public(inner) if inner is not None else address.is_global and address in _UNICAST
+
+
+def _is_loopback(address: Address) -> bool:
+    plain = getattr(address, "ipv4_mapped", None) or address
+    return plain.is_loopback
+
+
+def _literal(address: Address) -> str:
+    return f"[{address}]" if address.version == 6 else str(address)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from agent_core.version import VERSION
 from server.db.webhooks import Webhook
-from server.webhooks.destination import DestinationError, Destinations
+from server.webhooks.destination import Destination, DestinationError, Destinations
 from server.webhooks.signing import signed_headers
 
 if TYPE_CHECKING:
@@ -51,29 +52,50 @@ class Sender:
 
         try:
             async with asyncio.timeout(self._limit_seconds):
-                destination = await self._destinations.find(webhook.url)
+                destinations = await self._destinations.find(webhook.url)
                 headers = {
-                    "Host": destination.host,
                     "Content-Type": "application/json",
                     "User-Agent": f"drydock/{VERSION}",
                     **signed_headers(webhook.secret, message_id, int(time.time()), body),
                 }
-                client = await self._connections()
-                async with client.stream(
-                    "POST",
-                    destination.url,
-                    content=body,
-                    headers=headers,
-                    extensions={"sni_hostname": destination.name},
-                ) as answer:
-                    await _skip(answer)
-                    return _outcome(answer.status_code, answer.headers.get("retry-after", ""))
+                return await self._sent(destinations, headers, body)
         except DestinationError as error:
             return Outcome(f"url: {error}")
         except TimeoutError:
             return Outcome(f"the receiver did not answer within {self._limit_seconds:g} seconds")
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             return Outcome(f"the receiver cannot be reached: {str(error) or type(error).__name__}")
+
+    async def _sent(self, destinations: list[Destination], headers: dict[str, str], body: bytes) -> Outcome:
+        """The outcome at the first of them that takes a connection; whoever took one is the only one that is told."""
+        import httpx  # see send
+
+        client = await self._connections()
+        limits = httpx.Timeout(self._limit_seconds, connect=self._limit_seconds / len(destinations))
+        *others, last = destinations
+        for destination in others:
+            with contextlib.suppress(httpx.ConnectError, httpx.ConnectTimeout):
+                return await self._told(client, destination, headers, body, limits)
+        return await self._told(client, last, headers, body, limits)
+
+    async def _told(
+        self,
+        client: httpx.AsyncClient,
+        destination: Destination,
+        headers: dict[str, str],
+        body: bytes,
+        limits: httpx.Timeout,
+    ) -> Outcome:
+        async with client.stream(
+            "POST",
+            destination.url,
+            content=body,
+            headers={"Host": destination.host, **headers},
+            timeout=limits,
+            extensions={"sni_hostname": destination.name},
+        ) as answer:
+            await _skip(answer)
+            return _outcome(answer.status_code, answer.headers.get("retry-after", ""))
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -93,14 +115,15 @@ def _new_client(limit_seconds: float) -> httpx.AsyncClient:
 
     return httpx.AsyncClient(
         timeout=limit_seconds,
-        limits=httpx.Limits(max_connections=_MAX_CONNECTIONS, keepalive_expiry=30.0),
+        # None is kept: the pool knows them by address, and one was checked, and encrypted, for the name it was made for.
+        limits=httpx.Limits(max_connections=_MAX_CONNECTIONS, max_keepalive_connections=0),
         follow_redirects=False,
         trust_env=False,
     )
 
 
 async def _skip(answer: httpx.Response) -> None:
-    """Let a short answer pass, so that its connection can be used again; a long one is of no use."""
+    """Let a short answer pass, so that the receiver is not cut off in it; a long one is of no use."""
     passed = 0
     async for piece in answer.aiter_raw():
         passed += len(piece)

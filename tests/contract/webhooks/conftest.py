@@ -27,12 +27,14 @@ class Receiver:
 
     Attributes:
         requests: headers and body of each, acknowledged or not.
+        lines: the port at the other end of the connection of each.
     """
 
     port: int
     answer: Callable[[int], Response] = lambda number: Response(status_code=204)
     requests: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
     acknowledged: list[dict[str, Any]] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
 
     @property
     def url(self) -> str:
@@ -66,6 +68,7 @@ class Receiver:
         request = Request(scope, receive)
         body = await request.body()
         self.requests.append((dict(request.headers), body))
+        self.lines.append(request.client.port if request.client is not None else 0)
         response = self.answer(len(self.requests))
         if response.status_code < 300:
             self.acknowledged.append(json.loads(body))

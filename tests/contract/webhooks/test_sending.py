@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from server.db.conversations import ConversationRecord
 from server.db.database import Database, open_database
 from server.db.webhooks import Webhook
 from server.webhooks import lane
-from server.webhooks.destination import Destinations
+from server.webhooks.destination import Destinations, is_public
 from server.webhooks.dispatcher import Webhooks
 from server.webhooks.sender import Sender
 from server.webhooks.signing import new_secret
@@ -251,6 +252,37 @@ NOWHERE = [
     ("http://no-such-host.invalid/", "the host no-such-host.invalid is not known"),
 ]
 
+NOT_PUBLIC = (
+    *("0.1.2.3", "10.1.2.3", "100.64.0.1", "127.0.0.1", "169.254.169.254", "224.0.0.1", "240.0.0.1", "255.255.255.255"),
+    *("::", "::1", "fe80::1", "fc00::1", "fec0::1", "ff02::1", "2001:db8::1"),
+    *("::ffff:10.1.2.3", "::10.1.2.3", "::ffff:0:10.1.2.3", "2002:a01:203::1", "64:ff9b::10.1.2.3"),
+    *("64:ff9b:1::10.1.2.3", "2001:0:a01:203::f5fe:fdfc"),
+)
+PUBLIC = ("8.8.8.8", "2001:4860:4860::8888", "::ffff:8.8.8.8", "2002:808:808::1", "64:ff9b::8.8.8.8")
+
+
+@pytest.mark.parametrize(("text", "public"), [*((one, False) for one in NOT_PUBLIC), *((one, True) for one in PUBLIC)])
+def test_an_address_that_stands_for_another_one_is_as_public_as_that(text: str, public: bool) -> None:
+    assert is_public(ip_address(text)) is public
+
+
+async def test_a_name_with_several_addresses_is_told_at_the_first_that_answers(
+    tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    find = loop.getaddrinfo
+
+    async def found(host: str, port: int, **options: Any) -> Any:
+        if host != "receiver.test":
+            return await find(host, port, **options)
+        return [(2, 1, 6, "", ("127.0.0.2", port)), (2, 1, 6, "", ("127.0.0.1", port))]
+
+    monkeypatch.setattr(loop, "getaddrinfo", found)
+    async with sending(tmp_path, waits=(60.0,)) as (database, webhooks):
+        await hook(webhooks, receiver, url=f"http://receiver.test:{receiver.port}/hook")
+        await (await conversation(database, "one")).add_event(says("hello"))
+        await receiver.until(lambda: receiver.events("one") == [0])
+
 
 async def test_what_only_the_server_can_reach_is_not_sent_to(tmp_path: Path) -> None:
     async with sending(tmp_path, waits=(60.0,), loopback=False) as (database, webhooks):
@@ -263,6 +295,20 @@ async def test_what_only_the_server_can_reach_is_not_sent_to(tmp_path: Path) -> 
         for one, (_, problem) in zip(webhooks.of_user(""), NOWHERE, strict=True):
             assert problem in one.problem
             assert one.failing_since is not None
+
+
+async def test_each_request_has_a_connection_of_its_own_whose_other_end_was_looked_at_for_this_name(
+    tmp_path: Path, receiver: Receiver
+) -> None:
+    async with sending(tmp_path) as (database, webhooks):
+        await hook(webhooks, receiver, id="a")
+        await hook(webhooks, receiver, id="b", url=receiver.url.replace("127.0.0.1", "localhost"))
+        stream = await conversation(database, "one")
+        for position in range(2):
+            await stream.add_event(says("hello"))
+            await receiver.until(lambda: receiver.events("one").count(stream.last_id) == 2)
+            await receiver.until_position(database, "one", position)
+    assert len(set(receiver.lines)) == 4
 
 
 async def test_a_host_that_the_settings_allow_is_sent_to(tmp_path: Path, receiver: Receiver) -> None:
