@@ -115,7 +115,7 @@ def _new_client(limit_seconds: float) -> httpx.AsyncClient:
 
     return httpx.AsyncClient(
         timeout=limit_seconds,
-        # None is kept: the pool knows them by address, and one was checked, and encrypted, for the name it was made for.
+        # None is kept: the pool knows them by address, and each was checked, and encrypted, for one name.
         limits=httpx.Limits(max_connections=_MAX_CONNECTIONS, max_keepalive_connections=0),
         follow_redirects=False,
         trust_env=False,
