@@ -29,9 +29,12 @@ T = TypeVar("T")
 CHECK_SECONDS = 5.0
 """How long a provider may take to say whether it knows a token, or has a repository, before it counts as silent."""
 
-_ALL_SIZE = 100
-_ALL_PAGES = 5
-"""How much of each account is listed where no page is asked for."""
+_PAGE_SIZE = 100
+_MAX_PAGES = 10
+"""Some give fewer on a page than are asked for."""
+
+_MAX_LISTED = 500
+"""How many repositories of each account are listed where no page is asked for."""
 
 _KINDS: dict[Provider, tuple[str, str]] = {
     "github": ("github", "GitHub"),
@@ -117,10 +120,12 @@ class GitAccounts:
             if named is None:
                 if text.startswith(("http://", "https://")):
                     return []
-                return await account.search_repositories(text, limit=limit, sort=sort, order=order)
+                wanted = account.search_repositories(text, limit=limit, sort=sort, order=order)
+            else:
+                wanted = _alone(account.repository(named))
             try:
-                return [await account.repository(named)]
-            except MissingError:
+                return await wanted
+            except MissingError:  # no such repository, or no such owner
                 return []
 
         lists = await what_works(search(account) for account in self._chosen(provider))
@@ -261,14 +266,18 @@ def _linked(page: Page[Repository]) -> list[Repository]:
     return [one.model_copy(update={"link_header": page.link}) for one in page.items]
 
 
+async def _alone(question: Awaitable[T]) -> list[T]:
+    return [await question]
+
+
 def _latest(account: GitProvider, sort: str) -> Coroutine[Any, Any, list[Repository]]:
     async def pages() -> list[Repository]:
         found: list[Repository] = []
-        for number in range(1, _ALL_PAGES + 1):
-            page = await account.repositories(PageWish(number, _ALL_SIZE), sort=sort, installation=None)
+        for number in range(1, _MAX_PAGES + 1):
+            page = await account.repositories(PageWish(number, _PAGE_SIZE), sort=sort, installation=None)
             found += page.items
-            if not page.has_next:
+            if not page.has_next or len(found) >= _MAX_LISTED:
                 break
-        return found
+        return found[:_MAX_LISTED]
 
     return pages()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+import time
 from collections.abc import Mapping
 from functools import cache
 from typing import Any, Generic, NamedTuple, TypeVar, cast
@@ -135,7 +136,15 @@ def wished_wait(answer: Answer) -> Wait | None:
     if answer.status != 429 and not (answer.status == 403 and none_left):
         return None
     text = headers.get("retry-after", "")
-    return Wait(float(text) if re.fullmatch(r"[0-9]{1,6}", text) else None)
+    return Wait(float(text) if re.fullmatch(r"[0-9]{1,6}", text) else seconds_until_reset(answer))
+
+
+def seconds_until_reset(answer: Answer) -> float | None:
+    """When the limit of requests begins anew, where the provider says so; None: it does not, or it already has."""
+    headers = answer.headers
+    text = headers.get("x-ratelimit-reset") or headers.get("ratelimit-reset") or ""
+    left = float(text) - time.time() if re.fullmatch(r"[0-9]{9,11}", text) else 0.0
+    return left if left > 0 else None
 
 
 def message(body: bytes) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import AsyncIterator
 from typing import Any, TypeVar
 
 from pydantic import Field, SecretStr
 
 from server.git_hosts import Provider
-from server.git_providers.answers import Shape, Values
+from server.git_providers.answers import Reply, Shape, Values
 from server.git_providers.errors import GitProviderError, MissingError
 from server.git_providers.http import Api, HttpPool, segments
 from server.git_providers.kinds import host_lacks, organization
@@ -31,6 +32,7 @@ _T = TypeVar("_T")
 _VERSION = {"api-version": "7.0"}
 _HEADS = "refs/heads/"
 _MAX_REFS = 1000
+_MAX_REF_PAGES = 10
 _MAX_PROJECTS = 20
 _MAX_REQUESTS = 20
 _REFUSALS = frozenset({-5, -10})
@@ -77,20 +79,33 @@ class AzureDevOps:
         return [one for one in found if query.lower() in one.full_name.lower()][:limit]
 
     async def branches(self, repository: str, wish: PageWish) -> Page[Branch]:
-        params = {"filter": "heads/", "$top": _MAX_REFS}
-        return sliced(await self._branches(repository, params), wish, self._api.base)
+        return sliced(await self._branches(repository, {"filter": "heads/"}), wish, self._api.base)
 
     async def search_branches(self, repository: str, query: str, *, limit: int) -> list[Branch]:
-        params = {"filterContains": query, "$top": _MAX_REFS}
-        return (await self._branches(repository, params))[:limit]
+        return (await self._branches(repository, {"filterContains": query}))[:limit]
 
     async def _branches(self, repository: str, params: dict[str, Any]) -> list[Branch]:
-        refs = (await self._get(f"{self._path(repository)}/refs", Values[_Ref], params)).value
+        refs = [ref async for ref in self._refs(repository, params)]
         return [
             Branch(name=one.name.removeprefix(_HEADS), commit_sha=one.objectId, protected=one.isLocked)
             for one in refs
             if one.name.startswith(_HEADS)
         ]
+
+    async def _refs(self, repository: str, params: dict[str, Any]) -> AsyncIterator[_Ref]:
+        """All of them, up to a bound: it gives so many at once, and a token to go on with."""
+        token: str | None = None
+        for _ in range(_MAX_REF_PAGES):
+            reply = await self._reply(
+                f"{self._path(repository)}/refs",
+                Values[_Ref],
+                {**_VERSION, **params, "$top": _MAX_REFS, "continuationToken": token},
+            )
+            for ref in reply.data.value:
+                yield ref
+            token = reply.headers.get("x-ms-continuationtoken")
+            if not token:
+                return
 
     async def suggested_tasks(self) -> list[SuggestedTask]:
         user = (await self._get("/_apis/connectionData", _Connection, version=False)).authenticatedUser
@@ -122,9 +137,7 @@ class AzureDevOps:
             return "MERGE_CONFLICTS"
         path = self._path(self._full_name(request.repository))
         statuses = await self._get(f"{path}/pullRequests/{request.pullRequestId}/statuses", Values[_Status])
-        newest = {
-            one.context.name if one.context else "": one.state for one in sorted(statuses.value, key=lambda one: one.id)
-        }
+        newest = {one.context: one.state for one in sorted(statuses.value, key=lambda one: one.id)}
         if {"failed", "error"} & set(newest.values()):
             return "FAILING_CHECKS"
         return "UNRESOLVED_COMMENTS" if any(one.vote in _REFUSALS for one in request.reviewers) else None
@@ -165,8 +178,11 @@ class AzureDevOps:
     async def _get(
         self, path: str, kind: type[_T], params: dict[str, Any] | None = None, *, version: bool = True
     ) -> _T:
+        return (await self._reply(path, kind, {**(_VERSION if version else {}), **(params or {})})).data
+
+    async def _reply(self, path: str, kind: type[_T], params: dict[str, Any]) -> Reply[_T]:
         self._check_host()
-        return (await self._api.get(path, kind, {**(_VERSION if version else {}), **(params or {})})).data
+        return await self._api.get(path, kind, params)
 
     def _check_host(self) -> None:
         if self._lacking:
@@ -175,7 +191,7 @@ class AzureDevOps:
     def _path(self, repository: str) -> str:
         """Where a repository is; its project may be left out where it is called the same."""
         parts = segments(repository).split("/")
-        if len(parts) > 2 and parts[-3] != segments(self._organization):
+        if len(parts) > 2 and parts[-3].lower() != segments(self._organization).lower():
             raise MissingError(f"{self.name}: {repository[:200]!r} is not in the organisation {self._organization}")
         return f"/{parts[-2] if len(parts) > 1 else parts[-1]}/_apis/git/repositories/{parts[-1]}"
 
@@ -252,6 +268,7 @@ class _RequestStatus(Shape):
 
 
 class _Context(Shape):
+    genre: str | None = None
     name: str = ""
 
 

@@ -59,8 +59,11 @@ class Forgejo(GitHubForm):
     async def search_repositories(self, query: str, *, limit: int, sort: str, order: str) -> list[Repository]:
         by = {"stars": "stars", "updated": "updated", "pushed": "updated", "created": "created"}.get(sort, "alpha")
         user = (await self._api.get("/user", _User)).data
-        params = {"q": query.rpartition("/")[2], "uid": user.id, "limit": limit, "sort": by, "order": order}
-        return [self._told(one) for one in (await self._api.get("/repos/search", _Found, params)).data.data]
+        owner, _, name = query.rpartition("/")  # it searches in names only
+        params = {"q": name, "uid": user.id, "limit": _PAGE if owner else limit, "sort": by, "order": order}
+        found = (await self._api.get("/repos/search", _Found, params)).data.data
+        of_owner = [one for one in found if not owner or one.full_name.lower().startswith(f"{owner.lower()}/")]
+        return [self._told(one) for one in of_owner[:limit]]
 
     async def branches(self, repository: str, wish: PageWish) -> Page[Branch]:
         params = {"page": wish.page, "limit": wish.size}
@@ -99,7 +102,7 @@ class Forgejo(GitHubForm):
         """The request as a task: what keeps it from being merged; None: nothing that the user could do."""
         path = f"/repos/{segments(request.repository.full_name)}"
         details = (await self._api.get(f"{path}/pulls/{request.number}", _Request)).data
-        if not details.mergeable:
+        if not details.mergeable and not details.draft:  # a draft counts as none that can be merged
             return self._task(request, "MERGE_CONFLICTS")
         status = await self._api.get(f"{path}/commits/{segments(details.head.sha)}/status", State)
         if status.data.state in {"failure", "error"}:
@@ -182,6 +185,7 @@ class _Head(Shape):
 
 class _Request(Shape):
     mergeable: bool = True
+    draft: bool = False
     head: _Head
 
 

@@ -92,7 +92,12 @@ class GitHub(GitHubForm):
         within = " ".join(f"user:{place}" for place in places if not place.count(" "))
         by = sort if sort in {"stars", "forks", "updated"} else None
         params = {"q": f"{words} in:name fork:true {within}".strip(), "per_page": limit, "sort": by}
-        found = await self._api.get("/search/repositories", _Found, {**params, "order": order if by else None})
+        try:
+            found = await self._api.get("/search/repositories", _Found, {**params, "order": order if by else None})
+        except GitProviderError as error:
+            if error.status == 422:  # there is no such owner, or none that this token may see
+                return []
+            raise
         return [self._told(one) for one in found.data.items]
 
     async def branches(self, repository: str, wish: PageWish) -> Page[Branch]:

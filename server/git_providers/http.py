@@ -9,7 +9,16 @@ from urllib.parse import quote, urljoin, urlsplit
 
 from pydantic import SecretStr
 
-from server.git_providers.answers import Answer, GraphQl, Reply, message, read, validated, wished_wait
+from server.git_providers.answers import (
+    Answer,
+    GraphQl,
+    Reply,
+    message,
+    read,
+    seconds_until_reset,
+    validated,
+    wished_wait,
+)
 from server.git_providers.errors import (
     GitProviderError,
     MissingError,
@@ -91,7 +100,10 @@ class Api:
         self._pool = pool
         self._headers = headers
         self._signs_in = signs_in
-        self._secret = secret.get_secret_value()
+        text = secret.get_secret_value()
+        sent = headers.get("Authorization", "").rpartition(" ")[2]
+        parts = {text, *text.split(":", 1), sent}
+        self._hidden = sorted((part for part in parts if len(part) > 3), key=len, reverse=True)
 
     async def get(self, path: str, kind: type[T], params: Mapping[str, Any] | None = None) -> Reply[T]:
         """What is at `path`, as a `kind`; parameters that are None are left out.
@@ -134,8 +146,11 @@ class Api:
         answer = await self._answer("POST", address, json={"query": query, "variables": dict(variables)})
         reply = read(GraphQl, answer.body, self.provider)
         if reply.data is None or (reply.errors and not any(reply.data.values())):
-            if any(error.type == "NOT_FOUND" for error in reply.errors):
+            kinds = {error.type for error in reply.errors}
+            if "NOT_FOUND" in kinds:
                 raise MissingError(f"{self.provider}: not found")
+            if "RATE_LIMITED" in kinds:
+                raise RateLimitedError(self.provider, seconds_until_reset(answer))
             said = self._clean("; ".join(error.message for error in reply.errors) or "no data")
             raise GitProviderError(f"{self.provider} cannot answer: {said}")
         return validated(kind, reply.data, self.provider)
@@ -221,9 +236,8 @@ class Api:
             raise GitProviderError(f"{self.provider} answers {status}{f': {said}' if said else ''}", status=status)
 
     def _clean(self, text: str) -> str:
-        for part in {self._secret, *self._secret.split(":", 1)}:
-            if len(part) > 3:
-                text = text.replace(part, "***")
+        for part in self._hidden:
+            text = text.replace(part, "***")
         return " ".join(text.split())[:_MAX_MESSAGE]
 
 

@@ -39,8 +39,18 @@ class Credentials(NamedTuple):
 
 
 def base_url(provider: Provider, host: str | None) -> str:
-    """Where the provider's repositories are, without a slash at the end."""
-    return with_scheme(host).rstrip("/") if host else KINDS[provider].host
+    """Where the provider's repositories are, without a slash at the end.
+
+    The public one is known however it is written: with ``www`` or ``api`` before it, in capitals, or without TLS.
+    """
+    public = KINDS[provider].host
+    if not host:
+        return public
+    split = urlsplit(with_scheme(host))
+    name = (split.hostname or "").removeprefix("www.").removeprefix("api.")
+    if split.port in {None, 443} and f"https://{name}" == public:
+        return public + split.path.rstrip("/") if provider == "azure_devops" else public
+    return with_scheme(host).rstrip("/")
 
 
 def organization(base: str) -> str:

@@ -16,7 +16,7 @@ from tests.contract.rest.played.bitbucket import PlayedBitbucket
 from tests.contract.rest.played.forgejo import PlayedForgejo
 from tests.contract.rest.played.github import PlayedGitHub
 from tests.contract.rest.played.gitlab import PlayedGitLab
-from tests.contract.rest.played.provider import PlayedProvider, Told
+from tests.contract.rest.played.provider import Asked, PlayedProvider, Told
 from tests.contract.rest.played.world import BOAT, EXPIRED, ISSUES, REPOS, REQUESTS, TOKEN
 
 PLAYED: dict[str, type[PlayedProvider]] = {
@@ -133,6 +133,9 @@ async def test_every_provider_tells_the_same_in_the_protocols_shapes(account: Ac
         assert [one["full_name"] for one in repos] == ["acme/boathouse", "ann/boat"], "most stars first"
     assert len(await account.get("search/repositories", query="boat", per_page=1)) == 1
     assert await account.get("search/repositories", query=" ") == []
+    owned = await account.get("search/repositories", query="acme/boat", selected_provider=kind)
+    assert [one["full_name"] for one in owned] == [account.full("acme/boathouse")]
+    assert await account.get("search/repositories", query="nobody/boat", selected_provider=kind) == []
 
     agents = await account.get(f"repository/{name}/microagents")
     assert all(set(one) == {"name", "path", "created_at"} for one in agents)
@@ -338,6 +341,19 @@ async def test_all_providers_are_asked_together_and_one_that_fails_hides_no_othe
             response = await server.get(f"/api/user/{route}")
             assert response.status_code == 401
             assert response.json().startswith("Invalid github token.")
+
+
+async def test_the_latest_of_a_provider_that_gives_few_on_a_page_are_all_listed(make_server: MakeServer) -> None:
+    class Sparing(PlayedForgejo):
+        def repositories(self, asked: Asked) -> Told:
+            number = asked.number("page", 1)
+            link = {"Link": f'<{asked.origin}{asked.path}?page={number + 1}>; rel="next"'} if number < 7 else {}
+            return Told([{"id": number, "full_name": f"ann/boat{number}"}], headers=link)
+
+    async with Sparing() as forgejo, make_server() as server:
+        await store(server, forgejo=forgejo)
+        found = (await server.get("/api/user/repositories")).json()
+        assert [one["full_name"] for one in found] == [f"ann/boat{number}" for number in range(1, 8)]
 
 
 async def test_addresses_of_the_servers_own_configuration_count_where_users_name_none(make_server: MakeServer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 
 import pytest
@@ -10,6 +11,7 @@ from server.git_providers import accounts as accounts_module
 from server.git_providers.accounts import GitAccess
 from server.git_providers.http import HttpPool
 from tests.contract.rest.conftest import MakeServer, Server
+from tests.contract.rest.played.azure_devops import PlayedAzureDevOps
 from tests.contract.rest.played.github import PlayedGitHub
 from tests.contract.rest.played.provider import Told
 from tests.contract.rest.played.world import TOKEN
@@ -35,6 +37,8 @@ async def asking(make_server: MakeServer, github: PlayedGitHub) -> AsyncIterator
 
 
 INFO = "/api/user/info"
+RESET = "1800000000"
+"""When a limit begins anew: a time of Unix."""
 
 
 async def test_a_failure_that_may_pass_is_tried_again(asking: Server, github: PlayedGitHub) -> None:
@@ -70,14 +74,18 @@ async def test_a_failure_of_a_provider_is_a_500_with_its_reason_and_without_the_
 
 
 async def test_a_provider_that_wants_to_be_left_alone_is_and_the_user_is_told(
-    asking: Server, github: PlayedGitHub
+    asking: Server, github: PlayedGitHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cases: list[tuple[Told, str | None]] = [
         (Told({"message": "slow down"}, 429, {"Retry-After": "60"}), "60"),
         (Told({"message": "secondary limit"}, 403, {"Retry-After": "30"}), "30"),
         (Told({"message": "API rate limit exceeded"}, 403, {"X-RateLimit-Remaining": "0"}), None),
         (Told({"message": "slow down"}, 429, {"Retry-After": "Sun, 22 Nov 2026 01:00:00 GMT"}), None),
+        (Told({"message": "limit"}, 403, {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": RESET}), "90"),
+        (Told({"message": "slow down"}, 429, {"RateLimit-Reset": RESET}), "90"),
+        (Told({"message": "slow down"}, 429, {"RateLimit-Reset": "1000000000"}), None),
     ]
+    monkeypatch.setattr(time, "time", lambda: float(RESET) - 90)
     for limit, after in cases:
         github.asked.clear()
         github.failures = [limit]
@@ -104,6 +112,22 @@ async def test_a_renamed_repository_is_found_and_another_origin_never_gets_the_t
     assert (await asking.get("/api/user/repository/branches?repository=ann/ship")).status_code == 500
 
 
+async def test_an_owner_that_there_is_not_has_no_repositories(asking: Server, github: PlayedGitHub) -> None:
+    said = "The listed users and repositories cannot be searched"
+    github.failures = [Told({"message": "Validation Failed", "errors": [{"message": said, "code": "invalid"}]}, 422)]
+    response = await asking.get("/api/user/search/repositories?query=nobody/boat")
+    assert (response.status_code, response.json()) == (200, [])
+
+
+async def test_a_token_is_hidden_also_in_the_form_that_it_is_sent_in(make_server: MakeServer) -> None:
+    async with PlayedAzureDevOps() as provider, make_server() as server:
+        await store(server, azure_devops=provider)
+        sent = provider.authorization.rpartition(" ")[2]
+        provider.failures = [Told({"message": f"what is {sent}?"}, 400)]
+        response = await server.get(INFO)
+        assert response.json() == "azure_devops answers 400: what is ***?"
+
+
 async def test_an_error_of_graphql_without_data_is_told_and_one_part_that_fails_hides_no_other(
     asking: Server, github: PlayedGitHub
 ) -> None:
@@ -111,6 +135,10 @@ async def test_an_error_of_graphql_without_data_is_told_and_one_part_that_fails_
     github.failures = [Told({"data": None, "errors": [{"message": "Something went wrong"}]})]
     response = await asking.get(path)
     assert (response.status_code, response.json()) == (500, "github cannot answer: Something went wrong")
+    limited = {"data": None, "errors": [{"type": "RATE_LIMITED", "message": "API rate limit exceeded"}]}
+    github.failures = [Told(limited, headers={"X-RateLimit-Remaining": "0"})]
+    response = await asking.get(path)
+    assert (response.status_code, response.json()) == (500, "github API rate limit exceeded; try again later")
     github.failures = [Told({"data": {"repository": None}, "errors": [{"type": "NOT_FOUND", "message": "none"}]})]
     response = await asking.get(path)
     assert (response.status_code, response.json()) == (401, "Unable to access repo ann/boat")

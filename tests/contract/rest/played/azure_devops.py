@@ -16,6 +16,7 @@ class PlayedAzureDevOps(PlayedProvider):
     authorization = "Basic " + base64.b64encode(f":{TOKEN}".encode()).decode()
     refusal = Told("<html>Sign in</html>", 203, {"Content-Type": "text/html"})
     missing = Told({"message": "TF401019: The Git repository does not exist"}, 404)
+    refs_at_once = 3
 
     @property
     def host(self) -> str:
@@ -57,7 +58,10 @@ class PlayedAzureDevOps(PlayedProvider):
             for one in found.branches
             if wanted in one.name
         ]
-        return Told(listed([*refs, {"name": f"refs/tags/{wanted}", "objectId": "0" * 40}]))
+        refs.append({"name": f"refs/tags/{wanted}", "objectId": "0" * 40})
+        start, end = (number * self.refs_at_once for number in (asked.number("continuationToken", 0), 1))
+        rest = {"x-ms-continuationtoken": str(start // end + 1)} if start + end < len(refs) else {}
+        return Told(listed(refs[start : start + end]), headers=rest)
 
     def requests(self, asked: Asked, project: str) -> Told:
         assert asked.query["searchCriteria.creatorId"] == USER

@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.contract.rest.played.provider import Asked, Handler, PlayedProvider, Told, linked
 from tests.contract.rest.played.world import (
+    DRAFTS,
     ISSUES,
     MERGED,
     REPOS,
@@ -109,9 +110,11 @@ class PlayedForgejo(PlayedProvider):
 
     def request(self, asked: Asked, name: str, number: str) -> Told:
         is_over = number in MERGED
-        is_free = is_over or trouble(name, number) != "MERGE_CONFLICTS"
+        is_draft = number in DRAFTS
+        is_free = is_over or (not is_draft and trouble(name, number) != "MERGE_CONFLICTS")
         head = {"sha": f"sha-{number}", "ref": "x"}
-        return Told({"state": "closed" if is_over else "open", "mergeable": is_free, "head": head})
+        state = "closed" if is_over else "open"
+        return Told({"state": state, "mergeable": is_free, "draft": is_draft, "head": head})
 
     def status(self, asked: Asked, name: str, number: str) -> Told:
         return Told({"state": "failure" if trouble(name, number) == "FAILING_CHECKS" else "success"})

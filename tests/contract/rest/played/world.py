@@ -79,6 +79,8 @@ REQUESTS = (
     Request(HARBOUR, 13, "Dredge", "UNRESOLVED_COMMENTS"),
     Request(HARBOUR, 14, "Nothing to do here", ""),
 )
+DRAFTS = frozenset({"14"})
+"""Numbers of requests that are not meant to be merged yet."""
 MERGED = frozenset({"31"})
 """Numbers of requests that are over."""
 ISSUES = ((BOAT, 21, "It leaks"),)
