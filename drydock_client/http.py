@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypedDict, Unpack
 from urllib.parse import quote, urlsplit
 
 from drydock_client.errors import ClientError, LimitError, NotDrydockError, UnreachableError
-from drydock_client.refusals import refusal
+from drydock_client.refusals import is_wordless, refusal
 
 if TYPE_CHECKING:
     import httpx
@@ -130,7 +130,7 @@ class Http:
             async with self._open.stream("GET", self._url(path), params=_parameters(query)) as response:
                 if response.is_error:
                     await response.aread()
-                    raise refusal(response.status_code, _body(response))
+                    raise self._refused(response)
                 yield response
         except httpx.TimeoutException as error:
             raise self._too_late("GET", path) from error
@@ -174,9 +174,16 @@ class Http:
                 f"{self.base_url} sends elsewhere, to {response.headers.get('location', '')[:200]!r}.", fix=ADDRESS_FIX
             )
         if response.is_error:
-            raise refusal(response.status_code, _body(response))
+            raise self._refused(response)
         if response.headers.get("content-type", "").split(";")[0].strip() != "application/json":
             raise NotDrydockError(f"{self.base_url} answered with something that is no JSON.", fix=ADDRESS_FIX)
+
+    def _refused(self, response: httpx.Response) -> ClientError:
+        """What the server says; one of ours never answers without a word that it has no such address."""
+        body = _body(response)
+        if response.status_code == 404 and is_wordless(body):
+            return NotDrydockError(f"{self.base_url} answers, but not as a Drydock server does.", fix=ADDRESS_FIX)
+        return refusal(response.status_code, body)
 
     def _too_late(self, method: str, path: str) -> LimitError:
         return LimitError(

@@ -22,6 +22,11 @@ def refusal(status: int, body: object) -> RefusedError:
     return kind(message, status=status, field=field, code=code, fix=fix, body=body)
 
 
+def is_wordless(body: object) -> bool:
+    """Whether an answer says nothing in any of those forms, or what other servers say by default."""
+    return _words(body)[0] in ("", "Not Found")
+
+
 def _words(body: object) -> tuple[str, str]:
     if isinstance(body, str):
         return body.strip()[:2000], ""

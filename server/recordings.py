@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 from agent_core.errors import DrydockError
 from drydock_client import ClientError, DrydockClient
-from server.running_server import client_of
+from server.running_server import client_of, words_of
 
 STANDARD = Path("-")
 """Stands for standard input or output."""
@@ -91,7 +91,7 @@ def _done(work: Any) -> Any:
     try:
         return asyncio.run(work)
     except ClientError as error:
-        raise DrydockError(str(error)) from error
+        raise DrydockError(words_of(error)) from error
 
 
 def _read(file: Path) -> str:

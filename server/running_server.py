@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from agent_core.errors import DrydockError
-from drydock_client import DrydockClient
+from drydock_client import ClientError, DrydockClient, KeyRefusedError, NotDrydockError, UnreachableError
 
 DEFAULT_URL = "http://127.0.0.1:3000"
 URL_VARIABLE = "DRYDOCK_URL"
@@ -33,6 +33,20 @@ def client_of(
         return DrydockClient(address, _key(key_file, environment), timeout=timeout)
     except ValueError as error:
         raise DrydockError(f"--url: {error}") from error
+
+
+def words_of(error: ClientError) -> str:
+    """What went wrong, with the fix for whoever gave a command the options of `client_of`."""
+    other = f"name another one with --url or {URL_VARIABLE}"
+    match error:
+        case UnreachableError():
+            return f"{error.message} Start a server with `drydock serve`, or {other}."
+        case NotDrydockError():
+            return f"{error.message} If this is not the server that is meant, {other}."
+        case KeyRefusedError(fix=str(fix)) if fix:
+            key = f"with --key-file or {KEY_VARIABLES[0]}; the address that it prints when it starts has it"
+            return f"{error.message}. Give the server's access token {key}."
+    return str(error)
 
 
 def _key(key_file: Path | None, environment: Mapping[str, str]) -> str | None:

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 from acp.exceptions import RequestError
 from pydantic import BaseModel, ValidationError
 
-from drydock_client import ClientError, KeyRefusedError, NotFoundError, RefusedError, UnreachableError
+from drydock_client import ClientError, KeyRefusedError, NotFoundError, RefusedError
+from server.running_server import words_of
 
 logger = logging.getLogger(__name__)
 
 INVALID_PARAMS, INTERNAL_ERROR, AUTH_REQUIRED, NOT_FOUND = -32602, -32603, -32000, -32002
 MAX_PROBLEMS = 10
-UNREACHABLE_FIX = "Start a server with `drydock serve`, or name another one with --url or DRYDOCK_URL."
 
 Answer = Callable[[Any], Awaitable[BaseModel | None]]
 
@@ -74,13 +74,11 @@ def from_server(error: ClientError) -> RequestError:
     """What the Drydock server refused, or that it could not be asked."""
     match error:
         case KeyRefusedError():
-            return RequestError(AUTH_REQUIRED, f"Authentication required: {error}")
+            return RequestError(AUTH_REQUIRED, f"Authentication required: {words_of(error)}")
         case NotFoundError():
             return RequestError(NOT_FOUND, str(error))
         case RefusedError():
             code = INVALID_PARAMS if error.status < 500 else INTERNAL_ERROR
             return RequestError(code, str(error), {"field": error.field} if error.field else None)
-        case UnreachableError():
-            return RequestError(INTERNAL_ERROR, f"{error.message} {UNREACHABLE_FIX}")
         case _:
-            return RequestError(INTERNAL_ERROR, str(error))
+            return RequestError(INTERNAL_ERROR, words_of(error))

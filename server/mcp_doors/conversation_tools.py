@@ -6,7 +6,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Final, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from agent_core.tools.spec import ToolAnnotations
 from server.mcp_doors.conversations import Conversations, DoorError, ListPage, Outcome, ReadPage, Tell
@@ -23,8 +23,15 @@ _WAIT: Final = (
     " clients give a call up after 60"
 )
 
+
+def _says_something(text: str) -> str:
+    if not text.strip():
+        raise ValueError("says nothing; send more than white space")
+    return text
+
+
 Id = Annotated[str, Field(min_length=1, max_length=100, description="The conversation, as start_conversation gave it")]
-Message = Annotated[str, Field(min_length=1, max_length=1_000_000)]
+Message = Annotated[str, Field(min_length=1, max_length=1_000_000), AfterValidator(_says_something)]
 Wait = Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS, description=_WAIT)]
 
 

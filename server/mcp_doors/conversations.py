@@ -27,6 +27,7 @@ from drydock_client import (
 )
 from server.mcp_doors.entries import Entry, entry_of, summary_of
 from server.mcp_doors.standing import Standing, id_of, standing_of
+from server.running_server import words_of
 
 MAX_ANSWER: Final = 30_000
 PAGE: Final = 50
@@ -295,4 +296,4 @@ async def _told() -> AsyncIterator[None]:
     try:
         yield
     except ClientError as error:
-        raise DoorError(str(error)) from error
+        raise DoorError(words_of(error)) from error

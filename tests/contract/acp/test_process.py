@@ -89,7 +89,9 @@ async def test_a_key_that_is_missing_is_asked_for_and_named(bare_desk: Desk) -> 
         assert facts.auth_methods is not None
         (method,) = facts.auth_methods
         for work in (bare_desk.new(), bare_desk.conn.authenticate(method_id=method.id)):
-            with pytest.raises(RequestError, match="Authentication required") as caught:
+            with pytest.raises(
+                RequestError, match=r"Authentication required: .*--key-file or DRYDOCK_API_KEY"
+            ) as caught:
                 await bare_desk.limited(work)
             assert caught.value.code == -32000
 
@@ -141,6 +143,14 @@ async def test_without_a_server_it_says_how_to_start_one() -> None:
         error = (await agent.ask("session/new", cwd="/", mcpServers=[]))["error"]
         assert "drydock serve" in error["message"]
         assert "http://127.0.0.1:1" in error["message"]
+        assert await agent.end() == 0
+
+
+async def test_another_server_at_the_address_is_told_with_the_option_that_names_one(bare_desk: Desk) -> None:
+    async with raw("--url", bare_desk.model.url) as agent:
+        error = (await agent.ask("session/new", cwd="/", mcpServers=[]))["error"]
+        assert error["message"].startswith(f"{bare_desk.model.url} answers, but not as a Drydock server does. ")
+        assert "--url or DRYDOCK_URL" in error["message"]
         assert await agent.end() == 0
 
 

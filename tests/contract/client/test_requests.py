@@ -128,6 +128,9 @@ def test_what_is_no_address_is_refused_at_once(address: str) -> None:
         RedirectResponse("https://elsewhere.example/"),
         JSONResponse([1]),
         JSONResponse({"title": "no id"}),
+        HTMLResponse("<h1>404</h1>", 404),
+        JSONResponse({"detail": "Not Found"}, 404),
+        JSONResponse({"error": {"message": "no such route"}}, 404),
     ],
 )
 async def test_the_answer_of_another_server_is_told_as_such(
