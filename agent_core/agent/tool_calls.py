@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shlex
 from collections.abc import Mapping
@@ -83,17 +84,23 @@ def _arguments_of(text: str) -> dict[str, Any]:
     if not text.strip():
         return {}
     try:
-        # strict=False takes raw control characters inside strings, which many models send.
-        value, end = json.JSONDecoder(strict=False, parse_constant=_no_number).raw_decode(text.strip())
+        value = _first_value(text)
     except RecursionError:
         raise ValueError("they are nested too deeply") from None
-    del end  # trailing garbage after a complete JSON value is cut
     if not isinstance(value, dict):
         return {}
     for wrong in MISSPELLED_RISK:
         if wrong in value:
             value["security_risk"] = value.pop(wrong)
     return {key: _without_surrogates(item) for key, item in value.items() if item is not None}
+
+
+def _first_value(text: str) -> Any:
+    """The JSON value that the text begins with; garbage behind it is cut."""
+    # strict=False takes raw control characters inside strings, which many models send.
+    decoder = json.JSONDecoder(strict=False, parse_constant=_no_number, parse_float=_finite)
+    value, _ = decoder.raw_decode(text.strip())
+    return value
 
 
 def _without_surrogates(value: Any) -> Any:
@@ -109,6 +116,11 @@ def _without_surrogates(value: Any) -> Any:
 
 def _no_number(name: str) -> None:
     """NaN and Infinity are no JSON, though Python reads them; as null the field counts as not given."""
+
+
+def _finite(digits: str) -> float | None:
+    """A number that is too large for Python becomes infinite, which could not be written as JSON again."""
+    return number if math.isfinite(number := float(digits)) else None
 
 
 def _normalised(
@@ -184,7 +196,7 @@ def _repaired(arguments: dict[str, Any], definition: ToolDefinition) -> dict[str
             out[key] = "\n".join(value)
         elif wanted in ("array", "object") and isinstance(value, str):
             try:
-                out[key] = json.loads(value)
+                out[key] = _first_value(value)
             except (ValueError, RecursionError):
                 continue
         elif wanted in ("boolean", "integer", "number") and isinstance(value, str):

@@ -33,6 +33,7 @@ logger = logging.getLogger(__name__)
 
 LAST_OUTPUT_SECONDS = 2.0
 LAST_OUTPUT_CHARS = 10_000
+MAX_ERROR_CHARS = 2_000
 
 
 class ActionSandbox(SandboxAccess, Protocol):
@@ -110,7 +111,7 @@ class ActionRunner:
             return failure(action, str(error), classification="sandbox", error_id=FAILED_ID)
         except Exception as error:
             logger.exception("tool %s failed in %s", action.tool_name, self._key(action))
-            text = f"Error executing tool {action.tool_name!r}: unexpected {type(error).__name__}."
+            text = f"Error executing tool {action.tool_name!r}: {type(error).__name__}: {error}"[:MAX_ERROR_CHARS]
             return failure(action, text, classification="internal", error_id=FAILED_ID)
         finally:
             if turn is not None:

@@ -71,10 +71,10 @@ class Callbacks:
                 result = await loop.run_in_executor(self.thread, callback, told)
                 if inspect.isawaitable(result):
                     await result
-            except Exception as error:  # noqa: BLE001 - whatever a program's function does, its conversation goes on
+            except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - its conversation goes on
                 self._log(callback, error)
 
-    def _log(self, callback: Callback, error: Exception) -> None:
+    def _log(self, callback: Callback, error: BaseException) -> None:
         name = getattr(callback, "__qualname__", type(callback).__qualname__)
         logger.debug("the callback %s failed", name, exc_info=error)
         if id(callback) not in self._failed:

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Generic, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic._internal._model_construction import ModelMetaclass  # there is no public name for it
 from pydantic_core import PydanticUndefined
 from typing_extensions import TypeVar
@@ -201,11 +201,14 @@ class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolC
             return result
         if isinstance(result, BaseModel):
             result = result.model_dump(exclude={"kind"})
-        if wanted is not None:
-            return wanted.model_validate(result)
-        if isinstance(result, Mapping):
-            return Observation.model_validate(dict(result))
-        raise TypeError(f"the executor of {self.name!r} returned {type(result).__name__}, not an Observation")
+        if wanted is None and not isinstance(result, Mapping):
+            raise TypeError(f"the executor of {self.name!r} returned {type(result).__name__}, not an Observation")
+        try:
+            return (wanted or Observation).model_validate(result)
+        except ValidationError as error:
+            problems = "; ".join(problem["msg"] for problem in error.errors(include_url=False, include_input=False))
+            kind = (wanted or Observation).__name__
+            raise TypeError(f"the executor of {self.name!r} returned no {kind}: {problems}") from error
 
     def to_openai_tool(self, *, add_security_risk_prediction: bool = False) -> dict[str, Any]:
         """The function-tool schema for chat completions (agent-core 3.3).

@@ -85,7 +85,12 @@ def present_call() -> Call | None:
 
 
 async def execute(executor: Callable[..., Any], action: Action, conversation: ToolContext | None) -> Any:
-    """Carry out a call, and return what the executor gave; when cancelled, the executor is told to interrupt it."""
+    """Carry out a call, and return what the executor gave; when cancelled, the executor is told to interrupt it.
+
+    Raises:
+        RuntimeError: the executor tried to end the program (`SystemExit`, `KeyboardInterrupt`), which would end the
+            loop of all conversations.
+    """
     asynchronous = getattr(executor, "acall", None)
     try:
         if asynchronous is not None:
@@ -99,6 +104,8 @@ async def execute(executor: Callable[..., Any], action: Action, conversation: To
         if interrupt is not None:
             interrupt()
         raise
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise RuntimeError(f"it tried to end the program ({type(error).__name__})") from error
 
 
 def execute_now(executor: Callable[..., Any], action: Action, conversation: ToolContext | None) -> Any:

@@ -108,10 +108,18 @@ def test_an_edit_that_says_neither_what_to_do_nor_only_where_is_refused() -> Non
     assert "Parameters provided: ['new_str', 'path']" in parsed.error
 
 
-def test_json_text_for_a_list_is_read() -> None:
-    parsed = parse("file_editor", {"command": "view", "path": "/a", "view_range": "[1, 5]"})
+@pytest.mark.parametrize("text", ["[1, 5]", " [1, 5]]}", "[1, 5] (five lines)"])
+def test_json_text_for_a_list_is_read_and_what_follows_it_is_cut(text: str) -> None:
+    parsed = parse("file_editor", {"command": "view", "path": "/a", "view_range": text})
     assert parsed.action == FileEditorAction(command="view", path="/a", view_range=[1, 5])
     assert json.loads(parsed.call.arguments) == {"command": "view", "path": "/a", "view_range": [1, 5]}
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "NaN", "Infinity"])
+def test_what_is_no_number_counts_as_not_given_and_is_not_sent_back(number: str) -> None:
+    parsed = parse("terminal", f'{{"command": "ls", "timeout": {number}}}')
+    assert parsed.action == TerminalAction(command="ls")
+    assert json.loads(parsed.call.arguments) == {"command": "ls"}
 
 
 def test_an_unknown_tool_is_named_with_those_there_are() -> None:

@@ -563,11 +563,12 @@ def test_text_is_heard_as_it_comes_before_the_event_that_has_all_of_it() -> None
     assert "".join(heard) == "Hello there.[Hello there.]"
 
 
-def test_a_callback_that_fails_disturbs_nobody(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("error", [OSError("no such display"), SystemExit("no such display")])
+def test_a_callback_that_fails_disturbs_nobody(error: BaseException, caplog: pytest.LogCaptureFixture) -> None:
     seen: list[str] = []
 
     def broken(one: Event) -> None:
-        raise OSError("no such display")
+        raise error
 
     with conversation(agent(Script(DONE)), callbacks=[broken, lambda one: seen.append(one.kind)]) as one:
         one.send_message("Hello")
@@ -575,7 +576,7 @@ def test_a_callback_that_fails_disturbs_nobody(caplog: pytest.LogCaptureFixture)
         assert len(seen) == len(one.state.log)
     (told,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert "broken failed" in told.message
-    assert "OSError: no such display" in told.message
+    assert f"{type(error).__name__}: no such display" in told.message
     assert __file__ in told.message
     assert told.exc_info is None
 

@@ -351,8 +351,10 @@ async def test_results_become_observations_or_are_refused() -> None:
     assert await given({"is_error": True}, None) == Observation(is_error=True)
     with pytest.raises(TypeError, match="not an Observation"):
         await given("text", None)
-    with pytest.raises(ValidationError):
+    with pytest.raises(TypeError, match="'t' returned no CountObservation: Input should be"):
         await given(3, CountObservation)
+    with pytest.raises(TypeError, match="returned no Observation: "):
+        await given({"is_error": "perhaps"}, None)
 
 
 async def test_a_tool_without_executor_says_so() -> None:

@@ -1,0 +1,94 @@
+"""Tools that fail: the model is told, and no conversation comes to harm (agent-core 2.5.4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agent_core import (
+    Action,
+    Agent,
+    Conversation,
+    ExecutionStatus,
+    Observation,
+    Tool,
+    ToolDefinition,
+    ToolExecutor,
+    register_tool,
+)
+from agent_core.events.llm_events import AgentErrorEvent
+from tests.unit.library.playing import DONE, Sandbox, Script, model
+
+
+class DareAction(Action):
+    """What to do."""
+
+
+class DareObservation(Observation):
+    """What came of it."""
+
+
+class Dare(ToolExecutor[DareAction, DareObservation]):
+    """Does what it is made for."""
+
+    def __init__(self, does: BaseException | object) -> None:
+        self.does = does
+
+    def __call__(self, action: DareAction, conversation: Any = None) -> Any:
+        if isinstance(self.does, BaseException):
+            raise self.does
+        return self.does
+
+
+class AsynchronousDare(Dare):
+    """The same, awaited."""
+
+    async def acall(self, action: DareAction, conversation: Any = None) -> Any:
+        return self(action, conversation)
+
+
+def told(executor: Dare) -> AgentErrorEvent:
+    """What the model is told of a call."""
+    definition = ToolDefinition[DareAction, DareObservation](
+        name="dare",
+        description="Dares.",
+        action_type=DareAction,
+        observation_type=DareObservation,
+        executor=executor,
+    )
+    register_tool("dare", definition)
+    script = Script(("", [("dare", "{}")]), DONE)
+    agent = Agent(llm=model(script), tools=[Tool(name="dare")])
+    with Conversation(agent=agent, workspace=Sandbox()) as one:
+        one.send_message("Dare.")
+        one.run()
+        assert one.state.execution_status is ExecutionStatus.FINISHED
+        (error,) = [event for event in one.state.log if isinstance(event, AgentErrorEvent)]
+    assert error.error in script.prompt()
+    return error
+
+
+@pytest.mark.parametrize(
+    ("does", "kind", "says"),
+    [
+        (ValueError("there is no seat free"), "agent_action", "Error executing tool 'dare': there is no seat free"),
+        (KeyError("seat"), "internal", "Error executing tool 'dare': KeyError: 'seat'"),
+        (RuntimeError("the boat leaks"), "internal", "Error executing tool 'dare': RuntimeError: the boat leaks"),
+        (None, "internal", "the executor of 'dare' returned no DareObservation: Input should be a valid dictionary"),
+        ("text", "internal", "the executor of 'dare' returned no DareObservation: Input should be a valid dictionary"),
+    ],
+)
+def test_the_model_is_told_what_went_wrong_and_whether_it_can_mend_it(does: object, kind: str, says: str) -> None:
+    error = told(Dare(does))
+    assert says in error.error
+    assert "errors.pydantic.dev" not in error.error
+    assert error.classification == kind
+
+
+@pytest.mark.parametrize("executor", [Dare, AsynchronousDare])
+@pytest.mark.parametrize("does", [SystemExit(3), KeyboardInterrupt()])
+def test_a_tool_that_would_end_the_program_fails_and_nothing_else(executor: type[Dare], does: BaseException) -> None:
+    error = told(executor(does))
+    assert error.classification == "internal"
+    assert f"it tried to end the program ({type(does).__name__})" in error.error
