@@ -8,13 +8,16 @@ from typing import Literal
 
 from agent_core.llm.exchange import Endpoint
 
-_COMPATIBLE = frozenset({"openai", "hosted_vllm", "vllm", "openai_like", "custom_openai", "lm_studio", "llamafile"})
+_COMPATIBLE = frozenset(
+    {"openai", "hosted_vllm", "vllm", "openai_like", "custom_openai", "lm_studio", "llamafile", "openhands"}
+)
 _OLLAMA = frozenset({"ollama", "ollama_chat"})
 _DEFAULT_URLS = {
     "ollama": "http://localhost:11434",
     "ollama_chat": "http://localhost:11434",
     "lm_studio": "http://localhost:1234/v1",
     "llamafile": "http://localhost:8080/v1",
+    "openhands": "https://llm-proxy.app.all-hands.dev",  # what the prefix stands for (agent-core 9.1)
 }
 
 

@@ -28,9 +28,14 @@ SUGGESTED_MODELS = (
     "ollama/qwen3-coder",
     "openai/gpt-5",
     "openai/gpt-5-mini",
+    "openhands/claude-opus-4-5-20251101",
+    "openhands/claude-sonnet-4-20250514",
     "openrouter/qwen/qwen3-coder",
 )
-"""Names to begin with; any other model of a provider that is known works as well."""
+"""Names to begin with; any other model of a provider that is known works as well.
+
+The protocol's client offers only what is here, so the two that its releases have as their default are.
+"""
 
 
 @router.get("/config", response_model=ClientConfig)

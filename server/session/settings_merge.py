@@ -16,6 +16,9 @@ from server.db.user_settings import StoredSettings
 from server.settings import DEMO_MODEL, Settings
 
 DEMO_PREFIX = "demo/"
+HOSTED_PREFIX = "openhands/"
+"""Models of the original's own service: what the protocol's clients save where their user has chosen nothing."""
+
 KEYLESS_PREFIXES = (
     DEMO_PREFIX,
     "bedrock/",
@@ -69,7 +72,7 @@ def choose_model(user: StoredSettings | None, server: Settings) -> ModelChoice:
     """The model of a user's conversations.
 
     Key and address go together: the server's key is never sent to an address that a user typed, nor a user's key to
-    the server's address.
+    the server's address. The default of the protocol's clients, saved without either, means the server's own model.
     """
     key = _text(server.llm_api_key)
     if user is None:
@@ -77,6 +80,8 @@ def choose_model(user: StoredSettings | None, server: Settings) -> ModelChoice:
     model = user.llm_model or server.llm_model or DEMO_MODEL
     if user.llm_api_key or user.llm_base_url:
         return ModelChoice(model, _text(user.llm_api_key), user.llm_base_url or None)
+    if model.startswith(HOSTED_PREFIX) and server.llm_model and not server.llm_model.startswith(HOSTED_PREFIX):
+        model = server.llm_model
     return ModelChoice(model, key, server.llm_base_url)
 
 

@@ -173,6 +173,8 @@ def test_a_price_takes_the_cache_into_account() -> None:
         ("ollama/x:8b", None, Route("compatible", "x:8b", "http://localhost:11434/v1")),
         ("ollama_chat/x", "http://h/v1", Route("compatible", "x", "http://h/v1")),
         ("lm_studio/x", None, Route("compatible", "x", "http://localhost:1234/v1")),
+        ("openhands/x", None, Route("compatible", "x", "https://llm-proxy.app.all-hands.dev")),
+        ("openhands/x", "http://h/v1", Route("compatible", "x", "http://h/v1")),
         ("openai/gpt-4o", None, Route("openai", "gpt-4o", None)),
         ("anthropic/claude", None, Route("provider", "anthropic/claude", None)),
         ("anthropic/claude", "http://h", Route("provider", "anthropic/claude", "http://h")),

@@ -102,6 +102,17 @@ def test_the_servers_key_never_goes_to_a_users_address_nor_a_users_key_to_the_se
     assert choose_model(STORED, SERVER) == ModelChoice("openai/gpt-5", "user-key", None)
 
 
+def test_a_model_of_the_originals_service_without_a_key_of_the_users_is_none_that_was_chosen() -> None:
+    hosted = "openhands/claude-opus-4-5-20251101"
+    assert choose_model(StoredSettings(llm_model=hosted, llm_base_url=""), SERVER) == choose_model(None, SERVER)
+    assert choose_model(StoredSettings(llm_model=hosted, llm_api_key=SecretStr("key")), SERVER) == ModelChoice(
+        hosted, "key", None
+    )
+    assert choose_model(StoredSettings(llm_model=hosted), Settings()).lacks_key({}), "a server without a model has none"
+    own = Settings(llm_model="openhands/x", llm_api_key=SecretStr("key"))
+    assert choose_model(StoredSettings(llm_model=hosted), own) == ModelChoice(hosted, "key", None)
+
+
 @pytest.mark.parametrize(
     ("choice", "environment", "expected"),
     [
