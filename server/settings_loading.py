@@ -32,8 +32,9 @@ MODEL_VARIABLES = {
 PROTOCOL_VARIABLES = {
     "SESSION_API_KEY": "token",
     "ALLOW_SET_CONVERSATION_ID": "allow_set_conversation_id",
+    "PERMITTED_CORS_ORIGINS": "allowed_origins",
 }
-"""Names that the protocol gives to two settings (wire-protocol 1.2, 4.3); the same with the prefix wins here too."""
+"""The protocol's names of some settings (wire-protocol 1.2, 4.0, 4.3); the same with the prefix wins here too."""
 
 
 def variable_name(field: str) -> str:

@@ -95,6 +95,7 @@ def public_form(settings: StoredSettings, own_servers: McpConfig | None = None) 
         "provider_tokens_set": {name: token.host for name, token in settings.provider_tokens.items()},
         "llm_api_key_set": bool(settings.llm_api_key),
         "search_api_key_set": bool(settings.search_api_key),
+        "v1_enabled": False,
     }
 
 

@@ -48,6 +48,7 @@ class PublicSettings(BaseModel):
     provider_tokens_set: dict[str, str | None] = Field(description="The providers with a token, each with its host.")
     llm_api_key_set: bool
     search_api_key_set: bool
+    v1_enabled: bool = Field(description="Always false: clients are to use the first generation of the protocol.")
 
 
 class SecretName(BaseModel):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Literal
+from typing import Annotated, Final, Literal
+
+from fastapi import Query
 
 from agent_core.events.event import utc_now
 from server.auth.identity import Identity
@@ -12,7 +14,10 @@ from server.db.errors import InvalidPageError
 from server.dependencies import Services
 from server.errors import ReplyError
 
-MAX_PAGE = 100
+MAX_PAGE: Final = 1000
+"""As many as the protocol's client asks for at once where it shows what makes a repository's microagents."""
+
+PageLimit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
 
 Trigger = Literal[
     "resolver",

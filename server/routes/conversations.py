@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
 from agent_core.errors import DrydockError
@@ -24,7 +24,7 @@ from server.git_hosts import Provider
 from server.known_secrets import masker_of
 from server.replies.conversations import ConversationInfo, ConversationList, ConversationReply
 from server.replies.errors import errors
-from server.routes.conversation_pages import MAX_PAGE, Trigger, conversation_page
+from server.routes.conversation_pages import PageLimit, Trigger, conversation_page
 from server.routes.json_route import JsonRoute
 from server.routes.query import PageId, Repository
 from server.session.conversation_info import conversation_info
@@ -53,7 +53,7 @@ class StartOptions(BaseModel):
 async def list_conversations(
     services: ServicesDependency,
     identity: IdentityDependency,
-    limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 20,
+    limit: PageLimit = 20,
     page_id: PageId = None,
     selected_repository: Repository = None,
     conversation_trigger: Trigger | None = None,

@@ -13,7 +13,6 @@ from server.db.feedback import Feedback
 from server.dependencies import IdentityDependency, OwnConversation, ServicesDependency
 from server.errors import ReplyError
 from server.replies.errors import errors
-from server.routes.conversation_pages import MAX_PAGE
 from server.routes.json_route import JsonRoute
 from server.routes.query import PageId
 from server.wire.envelope import wire_time
@@ -85,7 +84,7 @@ async def submit_feedback(record: OwnConversation, services: ServicesDependency,
 async def list_feedback(
     services: ServicesDependency,
     identity: IdentityDependency,
-    limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 20,
+    limit: Annotated[int, Query(ge=1, le=100)] = 20,
     page_id: PageId = None,
     conversation_id: Annotated[str | None, Query(max_length=100)] = None,
 ) -> dict[str, Any]:

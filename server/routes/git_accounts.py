@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request
-from pydantic import BaseModel
+from pydantic import AfterValidator, BaseModel
 
 from agent_core.events.event import utc_now
 from server.dependencies import identity_of, services_of
@@ -37,7 +37,11 @@ router = APIRouter(
 WITH_INSTALLATIONS = frozenset({"github", "bitbucket", "azure_devops"})
 
 PageNumber = Annotated[int, Query(ge=1, le=100_000)]
-PageSize = Annotated[int, Query(ge=1, le=100)]
+PageSize = Annotated[
+    int,
+    Query(ge=1, le=1000, description="More than 100 count as 100, which is what providers give at once."),
+    AfterValidator(lambda size: min(size, 100)),
+]
 Name = Annotated[str, Query(max_length=500)]
 
 

@@ -13,7 +13,7 @@ from server.git_hosts import Provider
 from server.git_providers.accounts import GitAccounts
 from server.replies.conversations import ConversationList
 from server.replies.errors import errors
-from server.routes.conversation_pages import MAX_PAGE, conversation_page
+from server.routes.conversation_pages import PageLimit, conversation_page
 from server.routes.json_route import JsonRoute
 from server.routes.query import PageId
 from server.session.conversation_info import conversation_info
@@ -26,7 +26,7 @@ async def list_microagent_conversations(
     selected_repository: Annotated[str, Query(max_length=500)],
     services: ServicesDependency,
     identity: IdentityDependency,
-    limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 20,
+    limit: PageLimit = 20,
     page_id: PageId = None,
 ) -> dict[str, Any]:
     """A page of them, newest first, without those whose requests were merged or closed; so a page may be short."""

@@ -21,7 +21,13 @@ import type { Request } from "./http";
 
 const STATUSES: ReadonlySet<string> = new Set(["STARTING", "RUNNING", "STOPPED", "ARCHIVED", "ERROR"]);
 /** Fields of a settings answer that are not settings. */
-const READ_ONLY_SETTINGS = ["llm_api_key_set", "search_api_key_set", "provider_tokens_set", "secrets_store"];
+const READ_ONLY_SETTINGS = [
+  "llm_api_key_set",
+  "search_api_key_set",
+  "provider_tokens_set",
+  "secrets_store",
+  "v1_enabled",
+];
 
 export interface EventQuery {
   readonly startId?: number;

@@ -198,6 +198,15 @@ async def test_the_address_of_a_web_page_finds_its_repository(account: Account) 
     assert account.provider.asked == [], "a token goes to its own provider only"
 
 
+async def test_a_search_for_more_than_a_provider_gives_at_once_finds_what_it_gives(account: Account) -> None:
+    query: dict[str, Any] = {"query": "boat", "selected_provider": account.kind}
+    found = await account.get("search/repositories", per_page=100, **query)
+    assert account.full("ann/boat") in {one["full_name"] for one in found}
+    before = len(account.provider.asked)
+    assert await account.get("search/repositories", per_page=500, **query) == found
+    assert not any("500" in str(asked) for asked in account.provider.asked[before:])
+
+
 async def test_a_token_that_is_wrong_or_has_expired_is_a_401_that_says_so(
     account: Account, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -246,7 +255,7 @@ async def test_conversations_about_microagents_are_listed_until_their_requests_a
         await store_record(record)
     await store_record(ConversationRecord(id=f"{account.kind}-gui", trigger="gui", selected_repository=name))
     path = "/api/microagent-management/conversations"
-    found = (await account.server.get(path, params={"selected_repository": name})).json()
+    found = (await account.server.get(path, params={"selected_repository": name, "limit": 1000})).json()
     assert sorted(one["conversation_id"].rpartition("-")[2] for one in found["results"]) == ["none", "open"]
     assert found["next_page_id"] is None
     account.provider.failures = [Told("", 500)] * 3
@@ -307,7 +316,7 @@ async def test_what_cannot_be_asked_for_is_a_422_that_names_the_parameter(make_s
         github.asked.clear()
         for route, parameter in {
             "repositories?page=0": "page",
-            "repositories?per_page=101": "per_page",
+            "repositories?per_page=0": "per_page",
             "repositories?selected_provider=sourcehut": "selected_provider",
             "search/repositories": "query",
             "search/repositories?query=x&order=up": "order",

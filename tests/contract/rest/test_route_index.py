@@ -83,5 +83,6 @@ async def test_lists_for_choosing_are_sorted(index: Index) -> None:
         assert found
 
 
-async def test_sandboxes_of_the_other_generation_are_null_for_each_id(index: Index) -> None:
-    assert (await index.server.get("/api/v1/sandboxes?id=a&id=b")).json() == [None, None]
+async def test_what_is_of_the_other_generation_is_null_for_each_id(index: Index) -> None:
+    for route in ("sandboxes?id=a&id=b", "app-conversations?ids=a&ids=b", "app-conversations/start-tasks?ids=a&ids=b"):
+        assert (await index.server.get(f"/api/v1/{route}")).json() == [None, None], route

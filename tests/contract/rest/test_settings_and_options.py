@@ -56,6 +56,13 @@ async def test_stored_settings_come_back_without_secrets(server: Server) -> None
     }
 
 
+async def test_clients_are_told_to_use_the_first_generation_whatever_they_store(server: Server) -> None:
+    await server.post("/api/settings", json={"language": "de", "v1_enabled": True})
+    assert (await server.get("/api/settings")).json()["v1_enabled"] is False
+    await server.post("/api/settings", json={"mcp_config": {"sse_servers": []}, "v1_enabled": True})
+    assert (await server.get("/api/settings")).json()["v1_enabled"] is False
+
+
 async def test_a_partial_change_loses_nothing(server: Server) -> None:
     await server.post("/api/settings", json={"llm_model": "openai/gpt-5", "llm_api_key": "key", "language": "de"})
     await server.post("/api/settings", json={"mcp_config": {"sse_servers": []}})
@@ -101,6 +108,8 @@ async def test_options_are_sorted_lists(server: Server) -> None:
     models = (await server.get("/api/options/models")).json()
     assert models == sorted(models)
     assert "demo/tour" in models
+    defaults_of_clients = {"openhands/claude-opus-4-5-20251101", "openhands/claude-sonnet-4-20250514"}
+    assert defaults_of_clients <= set(models), "the dialog of a first visit cannot show what is not offered"
     agents = (await server.get("/api/options/agents")).json()
     assert agents == sorted(agents)
     assert {

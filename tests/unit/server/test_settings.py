@@ -143,10 +143,16 @@ def test_the_models_common_variables_are_read_and_the_prefixed_ones_win() -> Non
 
 
 def test_the_protocols_own_variables_are_read() -> None:
-    settings = load_settings(None, {"SESSION_API_KEY": "a-long-token", "ALLOW_SET_CONVERSATION_ID": "1"})
+    environment = {
+        "SESSION_API_KEY": "a-long-token",
+        "ALLOW_SET_CONVERSATION_ID": "1",
+        "PERMITTED_CORS_ORIGINS": "http://localhost:3001",
+    }
+    settings = load_settings(None, environment)
     assert settings.token is not None
     assert settings.token.get_secret_value() == "a-long-token"
     assert settings.allow_set_conversation_id
+    assert settings.allowed_origins == ("http://localhost:3001",)
 
 
 def test_lists_are_written_with_commas_in_the_environment() -> None:

@@ -505,6 +505,12 @@ export interface NewWebhook {
   readonly url: string;
 }
 
+/** A page of conversations of the second generation that are being started. */
+export interface NoTasks {
+  readonly items?: readonly null[];
+  readonly next_page_id?: null;
+}
+
 /** An error of the routes for OpenAI's clients. */
 export interface OpenAIError {
   readonly error: OpenAIProblem;
@@ -571,6 +577,7 @@ export interface PublicSettings {
   readonly secrets_store: SecretsStore;
   readonly security_analyzer: string | null;
   readonly user_consents_to_analytics: boolean | null;
+  readonly v1_enabled: boolean;
 }
 
 /** Under which id it is kept. The original's collector gives a password for taking it back; here there is none. */
@@ -964,6 +971,9 @@ export interface Routes {
   readonly "GET /api/user/search/branches": { readonly body: undefined; readonly reply: readonly Branch[] };
   readonly "GET /api/user/search/repositories": { readonly body: undefined; readonly reply: readonly Repository[] };
   readonly "GET /api/user/suggested-tasks": { readonly body: undefined; readonly reply: readonly SuggestedTaskOutput[] };
+  readonly "GET /api/v1/app-conversations": { readonly body: undefined; readonly reply: readonly null[] };
+  readonly "GET /api/v1/app-conversations/start-tasks": { readonly body: undefined; readonly reply: readonly null[] };
+  readonly "GET /api/v1/app-conversations/start-tasks/search": { readonly body: undefined; readonly reply: NoTasks };
   readonly "GET /api/v1/sandboxes": { readonly body: undefined; readonly reply: readonly null[] };
   readonly "GET /api/webhooks": { readonly body: undefined; readonly reply: WebhookList };
   readonly "POST /api/webhooks": { readonly body: NewWebhook; readonly reply: CreatedWebhook };
