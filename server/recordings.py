@@ -96,7 +96,7 @@ def _done(work: Any) -> Any:
 
 def _read(file: Path) -> str:
     try:
-        return sys.stdin.read() if file == STANDARD else file.read_text(encoding="utf-8")
+        return sys.stdin.read() if file == STANDARD else file.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise DrydockError(f"{file} cannot be read: {reason}") from error

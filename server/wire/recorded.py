@@ -7,7 +7,7 @@ clients draw is checked first, so that no recording can break them (wire-protoco
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, cast
 
@@ -89,7 +89,9 @@ def _recorded(item: dict[str, Any], event_id: int) -> Recorded:
     if ("action" in record) == ("observation" in record):
         raise WireError("action, observation: an event has one of them")
     _object(record, "tool_call_metadata")
-    _checked(Metrics, _object(record, "llm_metrics"), name="llm_metrics", where="llm_metrics")
+    if "llm_metrics" in record:
+        metrics = _object(record, "llm_metrics")
+        record["llm_metrics"] = _mended(Metrics, metrics, name="llm_metrics", where="llm_metrics")[1]
     form = _action(record) if "action" in record else _observation(record)
     message = record.setdefault("message", form.message)
     if not isinstance(message, str):
@@ -122,6 +124,8 @@ def _observation(record: dict[str, Any]) -> Form:
         raise WireError(f"content is {json_type(content)}; it is a text")
     if name == "run" and "metadata" not in extras and isinstance(extras.get("exit_code"), int):
         extras = {**extras, "metadata": {"exit_code": extras["exit_code"]}}  # as the oldest servers wrote it
+    if name == "browse":
+        extras = {"trigger_by_action": "browse", **extras}  # there was no other once
     if model is not None:
         extras = _checked(model, extras, name=name, where="extras")
     record["extras"] = extras
@@ -133,25 +137,54 @@ def _observation(record: dict[str, Any]) -> Form:
 
 def _checked(model: type[Fields], given: dict[str, Any], *, name: str, where: str) -> dict[str, Any]:
     """The fields with the defaults of those that are missing; what is not known of them stays as it is."""
-    known = copy.deepcopy(given)
+    fields, kept = _mended(model, given, name=name, where=where)
+    return {**fields.model_dump(by_alias=True), **kept}
+
+
+def _mended(model: type[Fields], given: dict[str, Any], *, name: str, where: str) -> tuple[Fields, dict[str, Any]]:
+    """What is known of the fields, and all of them as they are kept."""
+    try:
+        return model.model_validate(given), given
+    except ValidationError:
+        known, kept = copy.deepcopy(given), copy.deepcopy(given)
     while True:
         try:
-            return {**model.model_validate(known).model_dump(by_alias=True), **given}
+            return model.model_validate(known), kept
         except ValidationError as error:
-            if not any(_passed_over(known, one) for one in error.errors(include_url=False)):
+            mended = [_mend(known, kept, one) for one in error.errors(include_url=False)]
+            if not any(mended):
                 raise WireError(problem_of(error, name=name, where=where)) from error
 
 
-def _passed_over(known: Any, problem: Any) -> bool:
-    """Take what another version may have written, a field or a word that is not known here, out of what is checked."""
-    is_other = problem["type"] == "literal_error" and isinstance(problem["input"], str)
-    if not is_other and problem["type"] != "extra_forbidden":
+def _mend(known: Any, kept: Any, problem: Any) -> bool:
+    """See to a problem that clients can do without, and say whether it is one.
+
+    A field or a word that is not known here is kept unchecked, a null that stands for nothing is left out, and a number
+    in the place of a text deeper inside becomes one: models wrote it that way, and other versions let it be.
+    """
+    kind, value, path = problem["type"], problem["input"], problem["loc"]
+    if kind == "extra_forbidden" or (kind == "literal_error" and isinstance(value, str)):
+        del _holder(known, path)[path[-1]]
+        return True
+    if kind == "missing":
         return False
-    *path, last = problem["loc"]
-    for part in path:
-        known = known[part]
-    del known[last]
+    try:
+        for one in (known, kept):
+            if value is None:
+                del _holder(one, path)[path[-1]]
+            elif kind == "string_type" and len(path) > 1 and type(value) in (int, float):
+                _holder(one, path)[path[-1]] = str(value)
+            else:
+                return False
+    except (LookupError, TypeError):  # the place of a member of a union, which is none in the data
+        return False
     return True
+
+
+def _holder(data: Any, path: Sequence[Any]) -> Any:
+    for part in path[:-1]:
+        data = data[part]
+    return data
 
 
 def _name(record: dict[str, Any], key: str) -> str:

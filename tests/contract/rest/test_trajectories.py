@@ -124,6 +124,32 @@ async def test_what_clients_need_to_draw_an_event_is_filled_in(server: Server) -
     assert result["message"] == "Command `ls` executed with exit code 2."
 
 
+async def test_nulls_and_numbers_that_other_versions_let_be_do_not_keep_a_recording_out(server: Server) -> None:
+    task = {"id": 1, "title": "Look", "status": "blocked", "notes": None}
+    odd: list[dict[str, Any]] = [
+        {"source": "user", "action": "message", "args": {"content": "hi", "wait_for_response": None}},
+        {"source": "agent", "action": "task_tracking", "args": {"command": "plan", "task_list": [task, task]}},
+        {"source": "agent", "action": "call_tool_mcp", "args": {"name": "fetch", "arguments": None}},
+        {"source": "agent", "observation": "browse", "content": "a page", "extras": {"url": "http://x", "error": None}},
+        {
+            "source": "agent",
+            "observation": "run",
+            "content": "a",
+            "extras": {"command": "ls", "metadata": {"exit_code": 0, "prefix": None}},
+            "llm_metrics": {"accumulated_cost": None, "costs": []},
+        },
+    ]
+    found = await exported(server, await imported(server, odd))
+    message, tasks, call, page, result = found
+    assert message["args"]["wait_for_response"] is False
+    assert tasks["args"]["task_list"] == [{"id": "1", "title": "Look", "status": "blocked"}] * 2
+    assert call["args"]["arguments"] == {}
+    assert (page["extras"]["trigger_by_action"], page["extras"]["error"]) == ("browse", False)
+    assert result["extras"]["metadata"] == {"exit_code": 0}
+    assert result["llm_metrics"] == {"costs": []}
+    assert await exported(server, await imported(server, found)) == found
+
+
 async def test_an_imported_conversation_goes_on_with_what_was_said_and_done(make_server: MakeServer) -> None:
     async with make_server() as server:
         conversation_id = await imported(server, recording())
