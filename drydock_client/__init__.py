@@ -43,11 +43,15 @@ from drydock_client.results import (
     EventPage,
     Folder,
     FolderEntry,
+    NewWebhook,
+    Port,
+    Rewound,
     Secret,
     Sent,
     Settings,
     SkippedFile,
     Uploaded,
+    Webhook,
 )
 from drydock_client.sync_client import SyncDrydockClient
 
@@ -74,13 +78,16 @@ __all__ = [
     "KeyRefusedError",
     "LimitError",
     "Live",
+    "NewWebhook",
     "NotDrydockError",
     "NotFoundError",
     "Observation",
     "OutputDelta",
+    "Port",
     "Problem",
     "RefusedError",
     "Resync",
+    "Rewound",
     "Secret",
     "Sent",
     "Settings",
@@ -94,4 +101,5 @@ __all__ = [
     "Unknown",
     "UnreachableError",
     "Uploaded",
+    "Webhook",
 ]

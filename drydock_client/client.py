@@ -9,6 +9,7 @@ from drydock_client.account import SecretsApi, SettingsApi
 from drydock_client.http import DEFAULT_URL, Http
 from drydock_client.log import LogCalls
 from drydock_client.saying import SayingCalls
+from drydock_client.webhooks import WebhooksApi
 from drydock_client.workspace import FilesApi, GitApi
 
 
@@ -34,6 +35,7 @@ class DrydockClient(LogCalls, SayingCalls):
         git: the repositories of workspaces.
         settings: the user's settings.
         secrets: the user's secrets.
+        webhooks: the user's webhooks.
     """
 
     def __init__(self, base_url: str = DEFAULT_URL, api_key: str | None = None, *, timeout: float = 30.0) -> None:
@@ -43,6 +45,7 @@ class DrydockClient(LogCalls, SayingCalls):
         self.git = GitApi(http)
         self.settings = SettingsApi(http)
         self.secrets = SecretsApi(http)
+        self.webhooks = WebhooksApi(http)
 
     async def __aenter__(self) -> Self:
         await self._http.__aenter__()

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from drydock_client.calls import Calls, conversation_path
 from drydock_client.errors import NotDrydockError, NotFoundError
-from drydock_client.reading import parsed
-from drydock_client.results import Conversation, ConversationPage
+from drydock_client.reading import parsed, parsed_list
+from drydock_client.results import Conversation, ConversationPage, Port, Rewound
 
 PAGE: Final = 100
 """The most that a server gives at a time."""
@@ -57,11 +57,7 @@ class ConversationCalls(Calls):
         }
         wish = {name: value for name, value in body.items() if value is not None}
         key = idempotency_key or uuid.uuid4().hex
-        answer = await self._http.json("POST", "/api/conversations", body=wish, key=key)
-        made = answer.get("conversation_id") if isinstance(answer, dict) else None
-        if not isinstance(made, str):
-            raise NotDrydockError(f"The server made a conversation without an id: {answer!r:.200}")
-        return await self.conversation(made)
+        return await self._made(await self._http.json("POST", "/api/conversations", body=wish, key=key))
 
     async def import_conversation(
         self, trajectory: Sequence[Mapping[str, Any]], *, title: str | None = None, idempotency_key: str | None = None
@@ -78,7 +74,49 @@ class ConversationCalls(Calls):
         """
         body: dict[str, Any] = {"trajectory": list(trajectory)} | ({} if title is None else {"title": title})
         key = idempotency_key or uuid.uuid4().hex
-        answer = await self._http.json("POST", "/api/conversations/import", body=body, key=key)
+        return await self._made(await self._http.json("POST", "/api/conversations/import", body=body, key=key))
+
+    async def fork(
+        self,
+        conversation_id: str,
+        *,
+        event_id: int | None = None,
+        reset_metrics: bool = True,
+        copy_files: bool = True,
+        idempotency_key: str | None = None,
+    ) -> Conversation:
+        """Make a stopped conversation that begins as this one did, up to an event (by default all of it).
+
+        Args:
+            conversation_id: which; it is left as it is.
+            event_id: the last event that the new one has.
+            reset_metrics: whether its costs begin at nothing.
+            copy_files: whether it has the files, too, as they were then.
+            idempotency_key: with the same key there is one fork, however often this is called.
+
+        Raises:
+            InvalidError: there is no such event.
+        """
+        body = {"event_id": event_id, "reset_metrics": reset_metrics, "copy_files": copy_files}
+        key = idempotency_key or uuid.uuid4().hex
+        path = conversation_path(conversation_id, "fork")
+        return await self._made(await self._http.json("POST", path, body=body, key=key))
+
+    async def rewind(self, conversation_id: str, event_id: int | None) -> Rewound:
+        """Take it back to right behind an event, or (None) before its first one; its files go back where they can.
+
+        Raises:
+            InvalidError: there is no such event.
+        """
+        path = conversation_path(conversation_id, "rewind")
+        return parsed(Rewound, await self._http.json("POST", path, body={"event_id": event_id}))
+
+    async def ports(self, conversation_id: str) -> list[Port]:
+        """What listens in its sandbox, lowest port first, with previews; nothing while it does not run."""
+        answer = await self._http.json("GET", conversation_path(conversation_id, "ports"))
+        return parsed_list(Port, answer.get("ports") if isinstance(answer, dict) else None)
+
+    async def _made(self, answer: object) -> Conversation:
         made = answer.get("conversation_id") if isinstance(answer, dict) else None
         if not isinstance(made, str):
             raise NotDrydockError(f"The server made a conversation without an id: {answer!r:.200}")

@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypedDict, Unpack
 from urllib.parse import quote, urlsplit
@@ -67,7 +68,7 @@ class Http:
             await pool.aclose()
 
     async def json(self, method: str, path: str, **options: Unpack[RequestOptions]) -> Any:
-        """Make a request and return its JSON; see `request`."""
+        """Make a request and return its JSON, None where it has none; see `request`."""
         return _body(await self.request(method, path, **options))
 
     async def request(
@@ -81,7 +82,7 @@ class Http:
         key: str | None = None,
         repeatable: bool | None = None,
     ) -> httpx.Response:
-        """Make a request and return its answer, which has JSON.
+        """Make a request and return its answer, which has JSON or nothing.
 
         Args:
             method: of HTTP.
@@ -175,13 +176,15 @@ class Http:
             )
         if response.is_error:
             raise self._refused(response)
+        if response.status_code == HTTPStatus.NO_CONTENT:
+            return
         if response.headers.get("content-type", "").split(";")[0].strip() != "application/json":
             raise NotDrydockError(f"{self.base_url} answered with something that is no JSON.", fix=ADDRESS_FIX)
 
     def _refused(self, response: httpx.Response) -> ClientError:
         """What the server says; one of ours never answers without a word that it has no such address."""
         body = _body(response)
-        if response.status_code == 404 and is_wordless(body):
+        if response.status_code == HTTPStatus.NOT_FOUND and is_wordless(body):
             return NotDrydockError(f"{self.base_url} answers, but not as a Drydock server does.", fix=ADDRESS_FIX)
         return refusal(response.status_code, body)
 

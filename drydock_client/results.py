@@ -33,6 +33,20 @@ class Conversation(Tolerant):
     pr_number: tuple[int, ...] = ()
 
 
+class Rewound(Tolerant):
+    """Where a conversation goes on: behind the event `event_id`, or (None) at its beginning.
+
+    Attributes:
+        id: of the rewind in the log.
+        files_of: as of which event the files are; None: they were left as they are, and `note` says why.
+    """
+
+    id: int
+    event_id: int | None = None
+    files_of: int | None = None
+    note: str = ""
+
+
 class ConversationPage(Tolerant):
     """One page of a list of conversations; `next_page_id` None ends it."""
 
@@ -99,6 +113,45 @@ class Diff(Tolerant):
 
     original: str
     modified: str
+
+
+class Port(Tolerant):
+    """A port that something in the sandbox listens on. `url` opens its preview, and counts for ten minutes."""
+
+    port: int
+    url: str
+    addresses: tuple[str, ...] = ()
+    pid: int | None = None
+    process: str | None = None
+    command: str | None = None
+
+
+class Webhook(Tolerant):
+    """An address that is told what happens.
+
+    Attributes:
+        events: the types of events that it is told of; empty for all.
+        conversation_id: the only conversation that it is told of; None for all.
+        delivered_at: when the receiver last acknowledged something.
+        failing_since: since when it has acknowledged nothing; None while all is well.
+        problem: what was wrong with the last attempt; empty while all is well.
+    """
+
+    id: str
+    url: str
+    events: tuple[str, ...] = ()
+    conversation_id: str | None = None
+    active: bool = True
+    created_at: datetime | None = None
+    delivered_at: datetime | None = None
+    failing_since: datetime | None = None
+    problem: str = ""
+
+
+class NewWebhook(Webhook):
+    """A webhook that was just made, with the `secret` that signs what it sends."""
+
+    secret: str
 
 
 class Settings(Tolerant):

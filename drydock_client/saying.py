@@ -100,6 +100,28 @@ class SayingCalls(Calls):
         body = {"client_tools": [dict(tool) for tool in tools]}
         await self._http.json("PUT", conversation_path(conversation_id, "client-tools"), body=body)
 
+    async def answer_tool_call(
+        self,
+        conversation_id: str,
+        call_id: int,
+        content: str | Sequence[Mapping[str, Any]],
+        *,
+        is_error: bool = False,
+    ) -> Sent:
+        """Say what came of a `ToolCall`; saying the same again is harmless.
+
+        Args:
+            conversation_id: which.
+            call_id: of the call.
+            content: a text, or a list of MCP's blocks ``text`` and ``image``.
+            is_error: whether it failed.
+
+        Raises:
+            ConflictError: it was answered otherwise, or nobody waits for it any more.
+        """
+        args = {"call_id": call_id, "content": content, "is_error": is_error}
+        return await self.send_action(conversation_id, "client_tool_result", args)
+
     async def _change_state(self, conversation_id: str, state: str, *, remember: bool = False) -> Sent:
         args = {"agent_state": state, **({"remember": True} if remember else {})}
         return await self.send_action(conversation_id, "change_agent_state", args)

@@ -9,6 +9,7 @@ from drydock_client.account import SecretsApi, SettingsApi
 from drydock_client.client import DrydockClient
 from drydock_client.http import DEFAULT_URL
 from drydock_client.loop_thread import Front, LoopThread, blocking, iterating
+from drydock_client.webhooks import WebhooksApi
 from drydock_client.workspace import FilesApi, GitApi
 
 
@@ -45,6 +46,17 @@ class SyncSecretsApi(Front[SecretsApi]):
     delete = blocking(SecretsApi.delete)
 
 
+class SyncWebhooksApi(Front[WebhooksApi]):
+    """See `webhooks.WebhooksApi`."""
+
+    list = blocking(WebhooksApi.list)
+    create = blocking(WebhooksApi.create)
+    get = blocking(WebhooksApi.get)
+    change = blocking(WebhooksApi.change)
+    replay = blocking(WebhooksApi.replay)
+    delete = blocking(WebhooksApi.delete)
+
+
 class SyncDrydockClient(Front[DrydockClient]):
     """A client of one server, for programs without an event loop (and for threads of those with one).
 
@@ -64,6 +76,7 @@ class SyncDrydockClient(Front[DrydockClient]):
         self.git = SyncGitApi(self._inner.git, self._thread)
         self.settings = SyncSettingsApi(self._inner.settings, self._thread)
         self.secrets = SyncSecretsApi(self._inner.secrets, self._thread)
+        self.webhooks = SyncWebhooksApi(self._inner.webhooks, self._thread)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -89,6 +102,9 @@ class SyncDrydockClient(Front[DrydockClient]):
     conversations = iterating(DrydockClient.conversations)
     rename = blocking(DrydockClient.rename)
     delete = blocking(DrydockClient.delete)
+    fork = blocking(DrydockClient.fork)
+    rewind = blocking(DrydockClient.rewind)
+    ports = blocking(DrydockClient.ports)
     start = blocking(DrydockClient.start)
     stop = blocking(DrydockClient.stop)
     send = blocking(DrydockClient.send)
@@ -98,6 +114,7 @@ class SyncDrydockClient(Front[DrydockClient]):
     confirm = blocking(DrydockClient.confirm)
     client_tools = blocking(DrydockClient.client_tools)
     declare_client_tools = blocking(DrydockClient.declare_client_tools)
+    answer_tool_call = blocking(DrydockClient.answer_tool_call)
     event_page = blocking(DrydockClient.event_page)
     events = iterating(DrydockClient.events)
     trajectory = blocking(DrydockClient.trajectory)

@@ -179,8 +179,7 @@ class Session:
     async def _answer(self, call: ToolCall) -> None:
         try:
             text, is_error = await self._files.answer(call)
-            result = {"call_id": call.call_id, "content": text, "is_error": is_error}
-            await self._client.send_action(self.id, "client_tool_result", result)
+            await self._client.answer_tool_call(self.id, call.call_id, text, is_error=is_error)
         except ClientError as error:
             logger.warning("the result of call %s was not taken: %s", call.call_id, error)
         except ConnectionError:

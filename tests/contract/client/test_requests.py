@@ -24,8 +24,10 @@ from drydock_client import (
     NotDrydockError,
     NotFoundError,
     RefusedError,
+    SyncDrydockClient,
     UnreachableError,
 )
+from drydock_client.calls import Calls
 from tests.contract.client.conftest import INFO, Played
 from tests.listening import listening
 
@@ -238,3 +240,34 @@ async def test_answers_to_a_question_name_what_contradicts(client: DrydockClient
         await client.confirm("c1", accept=True, feedback="no")
     with pytest.raises(ValueError, match="remember is for what is accepted"):
         await client.confirm("c1", accept=False, remember=True)
+
+
+async def test_an_answer_to_a_call_of_a_tool_is_sent_as_its_action(played: Played, client: DrydockClient) -> None:
+    played.answers["POST /api/conversations/c1/events"] = [JSONResponse({}, headers={"X-Event-Id": "9"})]
+    blocks = [{"type": "text", "text": "no"}]
+    assert (await client.answer_tool_call("c1", 7, blocks, is_error=True)).id == 9
+    args = {"call_id": 7, "content": blocks, "is_error": True}
+    assert json.loads(played.bodies[-1]) == {"action": "client_tool_result", "args": args}
+
+
+async def test_ports_are_read_also_where_little_is_known_of_them(played: Played, client: DrydockClient) -> None:
+    known = {"port": 8000, "addresses": ["127.0.0.1"], "pid": 7, "process": "python3", "command": "python3 app.py"}
+    little = {"port": 9000, "addresses": ["::"], "pid": None, "process": None, "command": None}
+    told = {"running": True, "mode": "path", "ports": [{**known, "url": "http://a/"}, {**little, "url": "http://b/"}]}
+    played.answers["GET /api/conversations/c1/ports"] = [JSONResponse(told)]
+    assert [(one.port, one.process, one.url) for one in await client.ports("c1")] == [
+        (8000, "python3", "http://a/"),
+        (9000, None, "http://b/"),
+    ]
+
+
+def test_the_blocking_client_has_every_call_of_the_other_one() -> None:
+    def calls(kind: type) -> set[str]:
+        return {name for name in dir(kind) if not name.startswith("_") and callable(getattr(kind, name))}
+
+    waiting = SyncDrydockClient()
+    assert calls(DrydockClient) - calls(SyncDrydockClient) == {"end_followings"}
+    groups = {name: one for name, one in vars(DrydockClient()).items() if isinstance(one, Calls)}
+    assert groups.keys() >= {"files", "git", "settings", "secrets", "webhooks"}
+    for name, group in groups.items():
+        assert calls(type(group)) <= calls(type(getattr(waiting, name))), name

@@ -111,6 +111,7 @@ async def test_a_conversation_from_its_creation_to_its_end(url: str) -> None:
         assert (state.state, (state.id or 0) > sent.id) == ("finished", True)
 
         await its_workspace(client, conversation.id)
+        await its_branches(client, conversation.id, command.id)
         await client.rename(conversation.id, "Notes")
         assert "Notes" in [one.title async for one in client.conversations() if one.id == conversation.id]
         with pytest.raises(InvalidError) as caught:
@@ -137,6 +138,38 @@ async def its_workspace(client: DrydockClient, conversation_id: str) -> None:
     changes = await client.git.changes(conversation_id)
     assert {change.path for change in changes} == {"notes.txt", "in/deep/ö.bin"}
     assert (await client.git.diff(conversation_id, "notes.txt")).modified == "one\n"
+
+
+async def its_branches(client: DrydockClient, conversation_id: str, event_id: int) -> None:
+    forks = [await client.fork(conversation_id, event_id=event_id, idempotency_key="f") for _ in range(2)]
+    fork = forks[0].id
+    assert (forks[1].id, forks[0].status) == (fork, "STOPPED")
+    assert [event.id async for event in client.events(fork) if event.id is not None][:3] == [0, 1, 2]
+    assert len(await client.trajectory(fork)) < len(await client.trajectory(conversation_id))
+    rewound = await client.rewind(fork, 1)
+    assert (rewound.event_id, rewound.id > event_id) == (1, True)
+    with pytest.raises(InvalidError) as caught:
+        await client.rewind(fork, 10_000)
+    assert caught.value.field == "event_id"
+    assert (await client.ports(conversation_id), await client.ports(fork)) == ([], [])
+    assert await client.delete(fork)
+
+
+@beside_the_model
+async def test_webhooks_are_made_changed_and_deleted(url: str) -> None:
+    async with DrydockClient(url) as client:
+        conversation = await client.create_conversation()
+        made = await client.webhooks.create("http://127.0.0.1:9/", events=["finish"], conversation_id=conversation.id)
+        assert (made.events, made.active, made.secret[:6]) == (("finish",), True, "whsec_")
+        changed = await client.webhooks.change(made.id, active=False, events=[])
+        assert (changed.active, changed.events, changed.conversation_id) == (False, (), conversation.id)
+        assert await client.webhooks.list() == [changed] == [await client.webhooks.get(made.id)]
+        await client.webhooks.replay(made.id, conversation.id, after=-1)
+        with pytest.raises(InvalidError) as caught:
+            await client.webhooks.create("ftp://x")
+        assert caught.value.field == "url"
+        assert (await client.webhooks.delete(made.id), await client.webhooks.delete(made.id)) == (True, False)
+        await client.delete(conversation.id)
 
 
 @beside_the_model
