@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
@@ -80,7 +80,7 @@ class SettingsRepository:
     async def get(self, user_id: str = "") -> StoredSettings | None:
         """The user's settings, None when none were ever saved.
 
-        A secret that this server's key cannot read counts as not set; the log says so.
+        A secret that this server's key cannot read counts as not set, and is kept; the log says so.
 
         Raises:
             DatabaseError: the database cannot be read.
@@ -94,13 +94,20 @@ class SettingsRepository:
         Raises:
             DatabaseError: the database cannot be written.
         """
-        await self.change(lambda stored: settings, user_id)
+        await self.change(lambda stored: settings, user_id, sets=_ENCRYPTED)
 
-    async def change(self, make: Callable[[StoredSettings | None], StoredSettings], user_id: str = "") -> None:
+    async def change(
+        self,
+        make: Callable[[StoredSettings | None], StoredSettings],
+        user_id: str = "",
+        *,
+        sets: Collection[str] = (),
+    ) -> None:
         """Replace the user's settings by what `make` makes of those that are stored, durably.
 
         Changes that are made at the same time follow each other; none is lost. What `make` raises passes unchanged, and
-        nothing is stored then.
+        nothing is stored then. A secret that this server's key cannot read stays as it is stored, for the day on which
+        the old key is found, unless `make` gives another one or `sets` names it.
 
         Raises:
             DatabaseError: the database cannot be written.
@@ -108,8 +115,10 @@ class SettingsRepository:
 
         async def apply(connection: AsyncConnection) -> None:
             document = await connection.scalar(_document_of(user_id).with_for_update())
-            settings = make(self._read(user_id, document) if document is not None else None)
-            row = {"document": self._encrypted(user_id, settings), "updated_at": utc_now()}
+            known, sealed = self._opened(user_id, document or {})
+            settings = make(StoredSettings.model_validate(known) if document is not None else None)
+            kept = {name: text for name, text in sealed.items() if name not in sets}
+            row = {"document": kept | self._encrypted(user_id, settings), "updated_at": utc_now()}
             if document is None:
                 await connection.execute(insert(settings_table).values(user_id=user_id, **row))
             else:
@@ -118,7 +127,7 @@ class SettingsRepository:
         await self._writer.change(apply)
 
     def _read(self, user_id: str, document: dict[str, Any]) -> StoredSettings:
-        return StoredSettings.model_validate(self._readable(user_id, document))
+        return StoredSettings.model_validate(self._opened(user_id, document)[0])
 
     def _encrypted(self, user_id: str, settings: StoredSettings) -> dict[str, Any]:
         document = settings.model_dump(mode="json", exclude=set(_ENCRYPTED))
@@ -133,15 +142,17 @@ class SettingsRepository:
                 document[name] = self._box.encrypt(json.dumps(value), purpose=_purpose(user_id, name))
         return document
 
-    def _readable(self, user_id: str, document: dict[str, Any]) -> dict[str, Any]:
+    def _opened(self, user_id: str, document: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The document with its secrets, and those that stay sealed."""
         readable = dict(document)
+        sealed: dict[str, Any] = {}
         for name in _ENCRYPTED & document.keys():
             try:
                 readable[name] = json.loads(self._box.decrypt(document[name], purpose=_purpose(user_id, name)))
             except SecretUnreadableError as error:
                 _log.warning("the setting %s of user %r counts as not set: %s", name, user_id, error)
-                del readable[name]
-        return readable
+                sealed[name] = readable.pop(name)
+        return readable, sealed
 
 
 def _document_of(user_id: str) -> Select[tuple[dict[str, Any]]]:

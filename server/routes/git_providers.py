@@ -103,7 +103,7 @@ async def unset_provider_tokens(services: ServicesDependency, identity: Identity
     """Forget all of them."""
     repository = services.database.settings
     if await repository.get(identity.user_id) is not None:
-        await repository.change(_without_tokens, identity.user_id)
+        await repository.change(_without_tokens, identity.user_id, sets={"provider_tokens"})
         await services.manager.refresh_secrets(identity.user_id)
     return {"message": "Unset Git provider tokens"}
 

@@ -15,7 +15,7 @@ from server.replies.errors import MEANINGS, ErrorReply, errors
 from server.replies.server import Confirmation
 from server.replies.settings import PublicSettings
 from server.routes.json_route import JsonRoute
-from server.user_settings import SettingsChange, merged, public_form
+from server.user_settings import KEPT_WHEN_NULL, SettingsChange, merged, public_form
 
 logger = logging.getLogger(__name__)
 router = APIRouter(prefix="/api", route_class=JsonRoute)
@@ -37,7 +37,9 @@ async def store_settings(
     """Change the named settings; conversations that run keep theirs until they are started again, and hide new keys."""
     try:
         own = services.settings.mcp_config
-        await services.database.settings.change(lambda stored: merged(stored, body, own), identity.user_id)
+        await services.database.settings.change(
+            lambda stored: merged(stored, body, own), identity.user_id, sets=body.model_fields_set - KEPT_WHEN_NULL
+        )
         await services.manager.refresh_secrets(identity.user_id)
     except HiddenSecretError as error:
         raise ReplyError(422, {"error": str(error)}) from error

@@ -126,3 +126,32 @@ def test_what_looks_for_secrets_finds_them(tmp_path: Path) -> None:
     for form in (*shown(SECRETS["custom"]), SECRETS["custom"].encode().hex()):
         (tmp_path / "x.db").write_bytes(b"..." + form.encode() + b"...")
         assert {name for name, *_ in readable(tmp_path)} == {"custom"}, form
+
+
+async def test_what_a_lost_key_sealed_is_kept_until_it_is_set_anew_and_is_there_when_the_key_is_found(
+    make_server: MakeServer, tmp_path: Path
+) -> None:
+    key_file = tmp_path / "data" / "secret.key"
+    keys = {"llm_api_key": "first-llm", "search_api_key": "first-search", "sandbox_api_key": "first-sandbox"}
+    tokens = {"github": {"token": "first-token", "host": "http://127.0.0.1:9"}}
+    mcp = {"sse_servers": ["http://127.0.0.1:9/sse"]}
+    async with make_server(verify_git_tokens=False) as server:
+        await server.post("/api/settings", json={**keys, "mcp_config": mcp, "language": "de"})
+        await server.post("/api/add-git-providers", json={"provider_tokens": tokens})
+    lost = key_file.read_bytes()
+    key_file.unlink()
+    async with make_server() as server:
+        shown = (await server.get("/api/settings")).json()
+        assert (shown["llm_api_key_set"], shown["mcp_config"], shown["provider_tokens_set"]) == (False, None, {})
+        for change in ({"language": "fr", "llm_api_key": None}, {"search_api_key": "another", "mcp_config": None}):
+            assert (await server.post("/api/settings", json=change)).status_code == 200
+        assert (await server.post("/api/unset-provider-tokens")).status_code == 200
+        assert (await server.get("/api/settings")).json()["search_api_key_set"] is True
+    key_file.write_bytes(lost)
+    async with make_server() as server:
+        back = await server.app.services.database.settings.get()
+        assert back is not None
+        assert back.language == "fr"
+        found = {name: getattr(back, name) and getattr(back, name).get_secret_value() for name in keys}
+        assert found == {**keys, "search_api_key": None}, "that one was set anew, under the other key"
+        assert (back.mcp_config, back.provider_tokens) == (None, {}), "these were taken back meanwhile"
