@@ -190,7 +190,7 @@ def _digest_of_action(event: ActionEvent) -> bytes:
 def _digest_of_answer(event: AnswerEvent) -> bytes:
     if isinstance(event, ObservationEvent):
         seen = event.observation
-        content = [part.model_dump(mode="json") for part in seen.content]
+        content = [part.model_dump(mode="json") for part in seen.to_llm_content]  # where it is put in words of its own
         return _digest([seen.kind, content, seen.is_error, getattr(seen, "exit_code", None)])
     return _digest([event.kind, event.to_llm_message().text])
 

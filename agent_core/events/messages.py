@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 
 class Frozen(BaseModel):
@@ -43,15 +43,21 @@ class MessageToolCall(Frozen):
     responses_item_id: str | None = None
 
 
+def _as_parts(given: Any) -> Any:
+    if isinstance(given, str):
+        return [TextContent(text=given)]
+    return [] if given is None else given
+
+
 class Message(Frozen):
     """One message of a model conversation.
 
     A ``tool`` message answers exactly one call (`tool_call_id`, `name`). An ``assistant`` message may carry
-    several `tool_calls`; its content may then be empty.
+    several `tool_calls`; its content may then be empty. A text given as `content` is one part, None is none.
     """
 
     role: Literal["system", "user", "assistant", "tool"]
-    content: list[Content] = Field(default_factory=list)
+    content: Annotated[list[Content], BeforeValidator(_as_parts)] = Field(default_factory=list)
     tool_calls: list[MessageToolCall] | None = None
     tool_call_id: str | None = None
     name: str | None = None

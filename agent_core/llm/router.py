@@ -13,6 +13,7 @@ from agent_core.events.messages import Message
 from agent_core.llm.calling import Schema
 from agent_core.llm.features import ModelFeatures
 from agent_core.llm.llm import LLM, AnyLLM
+from agent_core.llm.read_back import ReadBack
 from agent_core.llm.render import WireMessage, has_images, render_message
 from agent_core.llm.response import LLMResponse
 
@@ -37,8 +38,8 @@ class RouterLLM(LLM):
     _active: LLM | None = PrivateAttr(default=None)
 
     @abstractmethod
-    def select_llm(self, messages: Sequence[WireMessage]) -> str:
-        """The key of the model for these messages."""
+    def select_llm(self, messages: Sequence[Message]) -> str:
+        """The key of the model for these messages. Looking at one of them costs something, at their number nothing."""
 
     @property
     def active_llm(self) -> LLM:
@@ -67,7 +68,7 @@ class RouterLLM(LLM):
             KeyError: `select_llm` named none of `llms_for_routing`.
         """
         wire = self._wire(messages)
-        key = self.select_llm(wire)
+        key = self.select_llm(ReadBack(wire))
         if key not in self.llms_for_routing:
             raise KeyError(f"{type(self).__name__} chose {key!r}, which is none of {sorted(self.llms_for_routing)}")
         llm = self._active = self.llms_for_routing[key]
@@ -95,8 +96,8 @@ class MultimodalRouter(RouterLLM):
             raise ValueError(f"llms_for_routing needs the keys 'primary' and 'secondary'; missing: {missing}")
         return self
 
-    def select_llm(self, messages: Sequence[Message | WireMessage]) -> str:
-        wire = self._wire(messages)
+    def select_llm(self, messages: Sequence[Message]) -> str:
+        wire = messages.wire if isinstance(messages, ReadBack) else self._wire(messages)
         if any(has_images(message) for message in wire):
             return "primary"
         secondary = self.llms_for_routing["secondary"]
@@ -109,5 +110,5 @@ class RandomRouter(RouterLLM):
 
     router_name: ClassVar[str] = "random_router"
 
-    def select_llm(self, messages: Sequence[WireMessage]) -> str:
+    def select_llm(self, messages: Sequence[Message]) -> str:
         return random.choice(tuple(self.llms_for_routing))  # noqa: S311 - chance is all that is wanted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
@@ -42,7 +43,8 @@ class Requirement(Enum):
 class Condenser(Family):
     """Makes a long view fit: another `View` for this step alone, or a `Condensation` that is stored and ends the step.
 
-    The view it is given is not changed. Subclasses are found again by their `kind`.
+    The view it is given is not changed. Subclasses are found again by their `kind`. They define `acondense`, or, if
+    they are not asynchronous, ``condense(view, agent_llm)``, which is called in a thread and may block.
     """
 
     handles_requests: ClassVar[bool] = False
@@ -50,6 +52,11 @@ class Condenser(Family):
     """The names under which `from_config` makes one of this class, with the defaults of each."""
 
     makers: ClassVar[dict[str, type[Condenser]]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "condense" in cls.__dict__ and getattr(cls.acondense, "__isabstractmethod__", False):
+            cls.acondense = _condensed_in_thread  # type: ignore[method-assign] # the class defines the other form
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -109,6 +116,12 @@ class Condenser(Family):
     def handles_condensation_requests(self) -> bool:
         """Whether a `CondensationRequest` leads to a condensation; only then does an agent make one."""
         return self.handles_requests
+
+
+async def _condensed_in_thread(
+    self: Condenser, view: View, agent_llm: LLM | None = None, context: CallContext | None = None
+) -> View | Condensation:
+    return await asyncio.to_thread(self.condense, view, agent_llm)
 
 
 CondenserBase = Condenser

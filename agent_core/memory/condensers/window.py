@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from agent_core.events.control import Condensation, RecallObservation
 from agent_core.events.llm_events import MessageEvent, SystemPromptEvent
 from agent_core.llm.llm import LLM, CallContext
 from agent_core.memory.condenser import NoCondensationError, Requirement, RollingCondenser
+from agent_core.memory.transcript import ViewEvent
 from agent_core.memory.view import View
 
 
@@ -26,23 +27,23 @@ class ConversationWindowCondenser(RollingCondenser):
         return Requirement.HARD if view.wants_condensation else None
 
     async def condensation(self, view: View, agent_llm: LLM | None, context: CallContext | None) -> Condensation:
-        first = _first_dispensable(view)
-        dispensable = len(view) - first
-        cuts = view.cut_positions()
+        essential = _essential(view.events)
+        kept = max(1, (len(view) - len(essential)) // 2)
         try:
-            start = cuts.find_next(first)
-            end = cuts.find_next(len(view) - max(1, dispensable // 2))
+            end = view.cut_positions().find_next(len(view) - kept)
         except ValueError as error:
             raise NoCondensationError(str(error)) from error
-        if end <= start:
+        forgotten = [event.id for index, event in enumerate(view.events[:end]) if index not in essential]
+        if not forgotten:
             raise NoCondensationError(f"of {len(view)} events none can be spared")
-        return Condensation(forgotten_event_ids=[event.id for event in view.events[start:end]])
+        return Condensation(forgotten_event_ids=forgotten)
 
 
-def _first_dispensable(view: View) -> int:
-    """Index after the essential events at the beginning."""
-    index = 0
-    for kind in (SystemPromptEvent, MessageEvent, RecallObservation):
-        if index < len(view) and isinstance(view.events[index], kind):
-            index += 1
-    return index
+def _essential(events: Sequence[ViewEvent]) -> set[int]:
+    """The indices of those that are always kept; each stands by itself, so what is between them can go."""
+    firsts: dict[type[ViewEvent], int] = {}
+    for index, event in enumerate(events):
+        is_users = isinstance(event, MessageEvent) and event.source == "user"
+        if is_users or isinstance(event, SystemPromptEvent | RecallObservation):
+            firsts.setdefault(type(event), index)
+    return set(firsts.values())

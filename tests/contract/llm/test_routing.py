@@ -13,13 +13,15 @@ from pydantic import SecretStr, ValidationError
 from agent_core.agent.agent import Agent
 from agent_core.agent.base import AgentBase
 from agent_core.errors import LLMBadRequestError, LLMUnavailableError
-from agent_core.events.messages import ImageContent, Message, TextContent
+from agent_core.events.messages import ImageContent, Message, MessageToolCall, TextContent
 from agent_core.llm.exchange import CallContext
 from agent_core.llm.fallback import FallbackStrategy
+from agent_core.llm.features import ModelFeatures
 from agent_core.llm.llm import LLM
 from agent_core.llm.profiles import ProfileStore
+from agent_core.llm.read_back import ReadBack
 from agent_core.llm.registry import LLMRegistry
-from agent_core.llm.render import WireMessage
+from agent_core.llm.render import render_message
 from agent_core.llm.router import MultimodalRouter, RandomRouter, RouterLLM
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import fail, say
@@ -131,8 +133,8 @@ async def test_images_and_long_prompts_go_to_the_primary_model_the_rest_to_the_s
 class Last(RouterLLM):
     """Chooses by what the last message says."""
 
-    def select_llm(self, messages: Sequence[WireMessage]) -> str:
-        return str(messages[-1]["content"])
+    def select_llm(self, messages: Sequence[Message]) -> str:
+        return messages[-1].text
 
 
 async def test_a_router_of_ones_own_is_asked_for_each_call() -> None:
@@ -144,6 +146,20 @@ async def test_a_router_of_ones_own_is_asked_for_each_call() -> None:
             assert server.last_request.model == name
         with pytest.raises(KeyError, match=r"Last chose 'c', which is none of \['a', 'b'\]"):
             await router.acompletion([router.render(Message.user("c"))])
+
+
+def test_a_router_is_shown_a_prompt_as_messages() -> None:
+    call = MessageToolCall(id="c1", name="look", arguments="{}")
+    said = [
+        Message(role="system", content=[TextContent(text="Be good.", cache_prompt=True)]),
+        Message.user("Look at this.", image_urls=["data:image/png;base64,AA=="]),
+        Message(role="assistant", tool_calls=[call], reasoning_content="Hm.", thinking_blocks=[{"type": "thinking"}]),
+        Message(role="tool", content=[TextContent(text="A boat.")], tool_call_id="c1", name="look"),
+    ]
+    features = ModelFeatures(prompt_cache_marks=True, echo_reasoning=True, thinking_blocks=True)
+    shown = ReadBack([render_message(one, features, vision=True, cache_marks=True) for one in said])
+    assert list(shown) == said
+    assert list(shown[1:3]) == said[1:3]
 
 
 async def test_what_a_router_does_not_have_is_the_active_models() -> None:

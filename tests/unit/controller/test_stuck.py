@@ -10,7 +10,8 @@ import pytest
 from agent_core.controller.stuck import Pattern, StuckDetector
 from agent_core.events.control import Condensation, CondensationRequest
 from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, MessageEvent, ObservationEvent
-from agent_core.events.messages import Message, TextContent
+from agent_core.events.messages import ImageContent, Message, TextContent
+from agent_core.events.schema import Observation
 from agent_core.events.serialization import AnyEvent
 from agent_core.tools.ipython import IPythonAction, IPythonObservation
 from agent_core.tools.terminal import TerminalAction, TerminalObservation
@@ -145,6 +146,29 @@ def test_anything_new_is_progress(other: Round) -> None:
 
 def test_ids_and_processes_do_not_make_a_difference() -> None:
     assert after([does("ls", "a", pid=number) for number in range(4)]).pattern() is Pattern.SAME_RESULT
+
+
+class CountingObservation(Observation):
+    """Has its result in a field of its own, and puts it in words for the model."""
+
+    count: int = 0
+
+    @property
+    def to_llm_content(self) -> list[TextContent | ImageContent]:
+        return [TextContent(text=f"{self.count} boats")]
+
+
+@pytest.mark.parametrize(("counts", "is_loop"), [((1, 2, 3, 4), False), ((4, 4, 4, 4), True)])
+def test_results_are_compared_by_what_the_model_is_told(counts: tuple[int, ...], is_loop: bool) -> None:
+    def counted(count: int) -> Round:
+        def make(at: int) -> list[AnyEvent]:
+            action = ActionEvent(id=at, action=TerminalAction(command="count"), tool_name="count")
+            seen = CountingObservation(count=count)
+            return [action, ObservationEvent(id=at + 1, cause=at, observation=seen, tool_name="count")]
+
+        return make
+
+    assert (after(map(counted, counts)).pattern() is Pattern.SAME_RESULT) == is_loop
 
 
 def test_a_message_of_the_user_begins_a_new_count() -> None:

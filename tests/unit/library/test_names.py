@@ -119,5 +119,10 @@ def test_content_is_put_in_words_for_people() -> None:
     assert agent_core.content_to_str(parts) == ["a", "[Image: 2 URLs]"]
 
 
+def test_the_content_of_a_message_may_be_a_text_or_nothing() -> None:
+    assert Message.model_validate({"role": "user", "content": "Hello"}) == Message.user("Hello")
+    assert Message.model_validate({"role": "assistant", "content": None}).content == []
+
+
 def test_a_logger_is_the_programs_own() -> None:
     assert agent_core.get_logger("mine").name == "mine"

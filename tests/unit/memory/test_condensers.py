@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from pydantic import BaseModel, SecretStr, ValidationError
@@ -13,7 +14,7 @@ from agent_core.events.llm_events import CondensationSummaryEvent, ObservationEv
 from agent_core.events.messages import TextContent
 from agent_core.events.schema import Observation
 from agent_core.events.serialization import AnyEvent
-from agent_core.llm.llm import LLM
+from agent_core.llm.llm import LLM, CallContext
 from agent_core.memory.condenser import AnyCondenser, Condenser, NoCondensationError, NoOpCondenser, PipelineCondenser
 from agent_core.memory.condensers.forgetting import AmortizedForgettingCondenser, RecentEventsCondenser
 from agent_core.memory.condensers.masking import BrowserOutputCondenser, ObservationMaskingCondenser
@@ -166,6 +167,13 @@ async def test_the_window_keeps_the_essential_events_and_the_newer_half_of_the_r
     assert [event.id for event in after.events] == [0, 1, 2, 8, 9, 10, 11, 12]
 
 
+async def test_the_first_message_of_the_user_is_kept_wherever_it_stands() -> None:
+    facts = RecallObservation(id=5, cause=4, recall_type="workspace_context", working_dir="/w")
+    log = [*talk(1), agent(1, "hello"), call(2, "r"), result(3, 2), user(4, "go"), facts]
+    after = await condensed(ConversationWindowCondenser(), asked([*log, *(agent(n, str(n)) for n in range(6, 13))]))
+    assert [event.id for event in after.events] == [0, 4, 5, 8, 9, 10, 11, 12]
+
+
 async def test_the_window_does_not_begin_with_a_result_without_its_call() -> None:
     log = [*talk(2), user(2, "x"), call(3, "r"), result(4, 3), user(5, "y")]
     after = await condensed(ConversationWindowCondenser(), asked(log))
@@ -235,6 +243,36 @@ async def test_a_pipeline_hands_the_view_on_until_somebody_condenses() -> None:
     both = PipelineCondenser(condensers=[BrowserOutputCondenser(), AmortizedForgettingCondenser(max_size=10)])
     assert both.handles_condensation_requests()
     assert isinstance(await both.acondense(view), Condensation)
+
+
+class KeepsTwo(Condenser):
+    """Of a program that is not asynchronous."""
+
+    threads: ClassVar[list[threading.Thread]] = []
+
+    def condense(
+        self, view: View, agent_llm: LLM | None = None, context: CallContext | None = None
+    ) -> View | Condensation:
+        self.threads.append(threading.current_thread())
+        return view.showing(view.events[-2:])
+
+
+async def test_a_condenser_may_define_the_form_that_is_not_asynchronous_and_runs_beside_the_loop() -> None:
+    keeps = KeepsTwo()  # type: ignore[abstract] # the other form is there once the class is made
+    pipeline = PipelineCondenser(condensers=[keeps, NoOpCondenser()])
+    shown = await pipeline.acondense(View.from_log(talk(9)))
+    assert isinstance(shown, View)
+    assert [event.id for event in shown.events] == [7, 8]
+    assert KeepsTwo.threads != [threading.current_thread()]
+    assert Condenser.model_validate(keeps.model_dump()) == keeps
+
+
+def test_a_condenser_without_either_form_cannot_be_made() -> None:
+    class Neither(Condenser):
+        """Does nothing."""
+
+    with pytest.raises(TypeError, match="acondense"):
+        Neither()  # type: ignore[abstract] # that is the point
 
 
 def test_a_pipeline_is_not_part_of_a_pipeline() -> None:
