@@ -85,6 +85,7 @@ def build(folder: Path) -> Path:
         "style-1.css": "assets/style-1.css",
         "client.js": "assets/client-1.js",
         "expectations.js": "assets/expectations-1.js",
+        "screens.js": "assets/screens-1.js",
     }.items():
         (folder / place).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(CLIENT / name, folder / place)
@@ -178,7 +179,17 @@ async def test_an_unmodified_client_of_the_first_generation_does_all_that_it_can
     trajectory = (await walked(page, "trajectory()"))["trajectory"]
     assert {"run", "edit", "run_ipython", "task_tracking", "finish"} <= {one.get("action") for one in trajectory}
     await walked(page, "microagents()")
-    await walked(page, "sandboxes()")
+    await walked(page, "otherScreens()")
+
+    # The panel, and the pages of the settings: each stores all that it has read, and loses nothing by it.
+    assert await walked(page, "panel()") == 1
+    assert await walked(page, "settingsPages()") == [
+        [],
+        ["enable_sound_notifications", "max_budget_per_task"],
+        ["enable_sound_notifications", "max_budget_per_task"],
+        ["https://tools.example.com/mcp 60"],
+        ["QUAY_KEY"],
+    ]
 
     # Stop, and go on.
     await send(page, "Something long")

@@ -3,6 +3,7 @@
 
 import { io } from "/assets/socket.io-4.8.js";
 import { answers, eventProblems, problems } from "/assets/expectations-1.js";
+import { otherScreens, panel, settingsPages } from "/assets/screens-1.js";
 
 const POLL_STARTING = 300; // the original asks every 3 s
 const RUNTIME_DONE = ["STATUS$READY", "STATUS$RUNTIME_STARTED"];
@@ -351,7 +352,9 @@ Object.assign(walk, {
   trajectory: () => ask("GET", `${base()}/trajectory`, "trajectory"),
   microagents: () => ask("GET", `${base()}/microagents`, "microagents"),
   files: () => ask("GET", `${base()}/list-files`),
-  sandboxes: () => ask("GET", "/api/v1/sandboxes?id=x"),
+  panel: () => panel(ask),
+  settingsPages: () => settingsPages(ask),
+  otherScreens: () => otherScreens(ask),
   state: () => state,
   isQuiet: () => pending === 0,
   async workspace() {
