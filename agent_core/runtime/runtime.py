@@ -1,8 +1,8 @@
 """The runtime: the subscriber that executes actions and gives each of them exactly one answer (architecture 1, 6).
 
 Actions run one after another in the order of the log, or several calls of one answer together where the agent allows
-that. Each runs under its idempotency key, so an action that was under
-way when the server died is asked for again, not run again. A request to stop reaches the running action at once.
+that. Each runs under its idempotency key, so one that was under way when the server died is asked for again, not run
+again. A request to stop reaches the running action at once.
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ from agent_core.tools.vision_inspect import Vision
 logger = logging.getLogger(__name__)
 
 SUBSCRIBER = "runtime"
-
 STOP_SECONDS = 10.0
 FIRST_STORE_RETRIES = (0.2, 1.0, 5.0, 15.0)
 
@@ -61,8 +60,7 @@ class Runtime:
     Attributes:
         client_calls: the calls that clients carry out.
 
-    `observe` takes the stored history, `recover` settles what a crash left unanswered, `run` follows the live log
-    until the stream is closed.
+    `observe` takes the stored history, `recover` settles what a crash left unanswered, `run` follows the live log.
     """
 
     def __init__(
@@ -106,7 +104,8 @@ class Runtime:
         self._begun: deque[ActionEvent] = deque()
         self._worker: asyncio.Task[None] | None = None
         self._running: dict[int, asyncio.Task[AnyEvent]] = {}
-        self._position = -1
+        self._position = self._dealt_with = -1
+        self._progress = asyncio.Event()
 
     def observe(self, event: AnyEvent) -> None:
         """Take an event into account, without executing anything."""
@@ -160,13 +159,22 @@ class Runtime:
 
     async def run(self) -> None:
         """Follow the log and execute, until the stream is closed."""
+        self._dealt_with = self._position
         try:
             async with self._stream.subscribe(after=self._position) as events:
                 async for event in events:
                     self.observe(event)  # type: ignore[arg-type] # no notices were asked for
                     await self._react(event)  # type: ignore[arg-type]
+                    self._dealt_with = self._position
+                    self._progress.set()
         finally:
             await self._abandon()
+
+    async def has_dealt_with(self, event_id: int) -> None:
+        """Wait until everything up to this event is read, and begun, stopped or answered."""
+        while self._dealt_with < event_id:
+            await self._progress.wait()
+            self._progress.clear()
 
     async def _react(self, event: AnyEvent) -> None:
         match event:

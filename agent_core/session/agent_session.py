@@ -284,11 +284,10 @@ class AgentSession(SessionFacts):
                     if HookEvent.SESSION_END in self._hook_events:
                         await self._parts.hooks.session_ended()
                     await self._step.account.settle()
-                if not stopped:
-                    return
-                await self.stream.add_event(AgentStateChanged(agent_state=AgentState.STOPPED))
-                if self._parts is not None:
-                    await self._parts.runtime.interrupt()
+                    if stopped:
+                        await self._parts.stop(self.stream)
+                elif stopped:
+                    await self.stream.add_event(AgentStateChanged(agent_state=AgentState.STOPPED))
         except (TimeoutError, EventStoreError, StreamClosedError) as error:
             logger.warning("conversation %s was not closed cleanly: %r", self.conversation_id, error)
 

@@ -16,6 +16,7 @@ from agent_core.controller.guards import check_budget, check_limits
 from agent_core.controller.limits import Limits
 from agent_core.controller.state import ConversationState
 from agent_core.controller.step import Step
+from agent_core.events.control import AgentState, AgentStateChanged
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.memory.memory import Memory
@@ -68,6 +69,19 @@ class Parts:
         self.memory.going_back = going_back
         if self.snapshots is not None:
             self.snapshots.going_back = going_back
+
+    async def stop(self, stream: EventStream) -> None:
+        """Enter the state `stopped`, with no step under way any more and every action answered.
+
+        Raises:
+            StreamClosedError: the session is closed.
+            EventStoreError: it could not be stored.
+        """
+        async with self.controller.held():
+            if self.controller.state.agent_state is not AgentState.STOPPED:
+                await stream.add_event(AgentStateChanged(agent_state=AgentState.STOPPED))
+            # An action that was stored just before is answered, too, once the runtime has seen it.
+            await self.runtime.has_dealt_with(stream.newest_id)
 
     def runs(self) -> Mapping[str, Callable[[], Coroutine[Any, Any, None]]]:
         """What follows the live log, by name."""
