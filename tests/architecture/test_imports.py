@@ -221,8 +221,7 @@ def test_our_own_modules_are_never_imported_inside_a_function() -> None:
 
 
 def test_a_test_that_serves_does_it_with_what_leaves_nothing_behind() -> None:
-    own = {Path(__file__), ROOT / "tests/listening.py"}
-    starting = [
-        path for path in (ROOT / "tests").rglob("*.py") if path not in own and "asyncio.start_" in path.read_text()
-    ]
-    assert starting == [], "use tests/listening.py"
+    own = {Path(__file__), ROOT / "tests/listening.py", ROOT / "tests/serving.py"}
+    texts = {path: path.read_text() for path in (ROOT / "tests").rglob("*.py") if path not in own}
+    found = [path for path, text in texts.items() if "asyncio.start_" in text or "uvicorn.Server(" in text]
+    assert found == [], "use tests/listening.py or tests/serving.py"

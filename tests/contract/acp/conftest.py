@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 from acp import PROTOCOL_VERSION, RequestError, spawn_agent_process, text_block
 from acp.client.connection import ClientSideConnection
 from acp.schema import (
@@ -38,6 +37,7 @@ from server.acp.stdio import Lines
 from server.app import create_app
 from server.session.sandboxes import Choice
 from server.settings import Settings
+from tests.serving import serving
 
 LIMIT = 30.0
 TOKEN = "a token of eight"
@@ -198,20 +198,8 @@ async def server_at(settings: Settings, behaviour: FakeBehaviour = WORKING, port
         return Choice(provider, "fake sandboxes for tests")
 
     app = create_app(settings, choose=choose)
-    with socket.create_server(("127.0.0.1", port)) as listener:
-        config = uvicorn.Config(
-            app, log_level="warning", lifespan="on", ws="websockets-sansio", timeout_graceful_shutdown=1
-        )
-        server = uvicorn.Server(config)
-        serving = asyncio.create_task(server.serve(sockets=[listener]))
-        try:
-            async with asyncio.timeout(LIMIT):
-                while not server.started:  # noqa: ASYNC110 - it signals nothing
-                    await asyncio.sleep(0.005)
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            await serving
+    async with serving(app, port=port) as found:
+        yield f"http://127.0.0.1:{found}"
 
 
 def settings_for(model: ModelServer, data_dir: Path) -> Settings:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import Any
 
 import openai
 import pytest
-import uvicorn
 from openai import AsyncOpenAI
 
 from agent_core.events.control import AgentState
@@ -24,6 +22,7 @@ from agent_core.testing.model_turns import Turn, call, fail, finish, say
 from server.app import Application, create_app
 from server.session.sandboxes import Choice
 from server.settings import Settings
+from tests.serving import serving
 
 LIMIT = 20.0
 TOKEN = "a token of eight"
@@ -88,20 +87,10 @@ async def door(tmp_path: Path) -> AsyncIterator[Door]:
         values = {"llm_model": "openai/scripted", "llm_base_url": model.url, "llm_api_key": "sk-x", "token": TOKEN}
         settings = Settings.model_validate({"data_dir": tmp_path, "generate_titles": False, **values})
         app = create_app(settings, choose=choose)
-        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="on", ws="none"))
-        serving = asyncio.create_task(server.serve(sockets=[listener]))
-        try:
-            async with asyncio.timeout(LIMIT):
-                while not server.started:  # noqa: ASYNC110 - it signals nothing
-                    await asyncio.sleep(0.005)
-            url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
-            client = AsyncOpenAI(base_url=url, api_key=TOKEN, max_retries=0, timeout=LIMIT)
-            made = Door(app, await stack.enter_async_context(client), model, lambda request: say("Hello."))
-            yield made
-        finally:
-            server.should_exit = True
-            await serving
+        port = await stack.enter_async_context(serving(app, ws="none"))
+        client = AsyncOpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key=TOKEN, max_retries=0, timeout=LIMIT)
+        made = Door(app, await stack.enter_async_context(client), model, lambda request: say("Hello."))
+        yield made
 
 
 def last_words(request: ModelRequest) -> str:

@@ -9,13 +9,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-import uvicorn
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from drydock_client import DrydockClient, Live
+from tests.serving import serving
 
 LIMIT = 20.0
 INFO = {"conversation_id": "c1", "title": "One", "status": "RUNNING", "runtime_status": "STATUS$READY"}
@@ -111,16 +111,9 @@ class Played:
 async def playing() -> AsyncIterator[Played]:
     """The server, running."""
     played = Played()
-    config = uvicorn.Config(played, port=0, log_level="error", lifespan="off", timeout_graceful_shutdown=0)
-    server = uvicorn.Server(config)
-    running = asyncio.create_task(server.serve())
-    try:
-        await until(lambda: server.started)
-        played.url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    async with serving(played, log_level="error", lifespan="off", timeout_graceful_shutdown=0) as port:
+        played.url = f"http://127.0.0.1:{port}"
         yield played
-    finally:
-        server.should_exit = True
-        await running
 
 
 async def until(condition: Callable[[], object]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import socket
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -16,7 +15,6 @@ from typing import Any
 import httpx
 import pytest
 import pytest_asyncio
-import uvicorn
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
@@ -28,6 +26,7 @@ from agent_core.testing.model_turns import Turn, say
 from server.app import Application, create_app
 from server.session.sandboxes import Choice
 from server.settings import Settings
+from tests.serving import serving
 
 ROOT = Path(__file__).parents[3]
 LIMIT = 90.0
@@ -92,23 +91,12 @@ async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Behi
         values: dict[str, Any] = {"llm_model": "openai/scripted", "llm_base_url": model.url, "llm_api_key": "sk-x"}
         values |= {"token": TOKEN, "requests_per_second": 0, "generate_titles": False, "data_dir": data_dir}
         app = create_app(Settings.model_validate(values), choose=choose)
-        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-        config = uvicorn.Config(
-            app, log_level="warning", lifespan="on", ws="websockets-sansio", timeout_graceful_shutdown=2
-        )
-        server = uvicorn.Server(config)
-        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        port = await stack.enter_async_context(serving(app, timeout_graceful_shutdown=2))
+        made = Behind(app, f"http://127.0.0.1:{port}", model, lambda request: say("Hello."), asyncio.Event())
         try:
-            async with asyncio.timeout(LIMIT):
-                while not server.started:  # noqa: ASYNC110 - it signals nothing
-                    await asyncio.sleep(0.005)
-            url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-            made = Behind(app, url, model, lambda request: say("Hello."), asyncio.Event())
             yield made
         finally:
             made.release.set()
-            server.should_exit = True
-            await serving
 
 
 @pytest_asyncio.fixture(loop_scope="module")

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import requests
-import uvicorn
 
 from agent_core.testing.fake_sandbox import FakeProvider
 from agent_core.testing.model_server import ModelServer
@@ -26,6 +24,7 @@ from server.settings import Settings
 from tests.contract.openapi.sandboxes import HANDLERS
 from tests.contract.rest.played.github import PlayedGitHub
 from tests.contract.rest.played.world import TOKEN as GIT_TOKEN
+from tests.serving import serving as serving_app
 
 TOKEN = "token-0123456789abcdef"
 LIMIT = 30.0
@@ -158,15 +157,5 @@ async def _server(folder: Path) -> AsyncIterator[Served]:
         }
         settings = Settings.model_validate({"data_dir": folder, **values})
         app = create_app(settings, choose=choose)
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            config = uvicorn.Config(app, log_level="critical", lifespan="on", ws="none", timeout_graceful_shutdown=2)
-            server = uvicorn.Server(config)
-            running = asyncio.create_task(server.serve(sockets=[listener]))
-            try:
-                async with asyncio.timeout(LIMIT):
-                    while not server.started:  # noqa: ASYNC110 - it signals nothing
-                        await asyncio.sleep(0.005)
-                yield Served(f"http://127.0.0.1:{listener.getsockname()[1]}", git.host)
-            finally:
-                server.should_exit = True
-                await running
+        async with serving_app(app, log_level="critical", ws="none", timeout_graceful_shutdown=2) as port:
+            yield Served(f"http://127.0.0.1:{port}", git.host)

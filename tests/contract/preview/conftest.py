@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
@@ -13,7 +12,6 @@ from typing import Any
 
 import httpx
 import pytest
-import uvicorn
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
@@ -29,6 +27,7 @@ from server.preview.upstream import PreviewLimits
 from server.settings import Settings
 from tests.contract.runner.client import PATIENCE_SECONDS, Runner, attached
 from tests.listening import Handler, listening
+from tests.serving import serving
 
 CONVERSATION = "c0ffee"
 TOKEN = "a token of eight"
@@ -156,7 +155,6 @@ def limits() -> PreviewLimits:
 @pytest.fixture
 async def site(runner: Runner, limits: PreviewLimits) -> AsyncIterator[Site]:
     channel = await attached(runner.socket)
-    listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
     links = PreviewLinks(PreviewAddresses("localhost"), Passes(SecretBox(bytes(32)), TOKEN))
     sandboxes = Sandboxes(channel)  # type: ignore[arg-type] # a channel has no folder, which previews do not use
     app = Preview(
@@ -167,20 +165,14 @@ async def site(runner: Runner, limits: PreviewLimits) -> AsyncIterator[Site]:
         origins=OriginPolicy.from_settings(Settings(allowed_hosts=("drydock.example.com",))),
         limits=limits,
     )
-    config = uvicorn.Config(
-        app, http="httptools", ws="websockets-sansio", ws_per_message_deflate=False, lifespan="off", log_config=None,
-        server_header=False, timeout_graceful_shutdown=1,
-    )  # fmt: skip
-    server = uvicorn.Server(config)
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
-    async with httpx.AsyncClient(timeout=PATIENCE_SECONDS, limits=httpx.Limits(max_connections=None)) as client:
-        site = Site(listener.getsockname()[1], links, sandboxes, runner, client)
-        try:
+    options: dict[str, Any] = {"http": "httptools", "ws_per_message_deflate": False, "server_header": False}
+    try:
+        async with (
+            serving(app, lifespan="off", log_config=None, **options) as port,
+            httpx.AsyncClient(timeout=PATIENCE_SECONDS, limits=httpx.Limits(max_connections=None)) as client,
+        ):
+            site = Site(port, links, sandboxes, runner, client)
             async with site.programs:
                 yield site
-        finally:
-            await client.aclose()
-            server.should_exit = True
-            await serving
-            await channel.close()
-            listener.close()
+    finally:
+        await channel.close()

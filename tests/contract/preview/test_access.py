@@ -10,7 +10,8 @@ from server.auth.secrets import SecretBox
 from server.preview.access import Passes, PreviewPass
 from server.preview.addresses import PreviewAddresses
 from server.preview.links import PreviewLinks
-from tests.contract.preview.conftest import CONVERSATION, TOKEN, Handler, Site
+from tests.contract.preview.conftest import CONVERSATION, TOKEN, Site
+from tests.listening import Handler
 
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 GIVEN = PreviewPass(CONVERSATION, 80, "", "http://localhost:1")

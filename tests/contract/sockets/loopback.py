@@ -6,11 +6,12 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from typing import Any, Self
 from urllib.parse import urlencode
 
+import aiohttp
 import socketio
-import uvicorn
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 from websockets.asyncio.client import ClientConnection, connect
@@ -24,6 +25,7 @@ from server.errors import ConversationNotFoundError
 from server.sockets.gateway import SocketGateway
 from server.sockets.limits import SocketLimits
 from server.sockets.ports import JoinRefusedError
+from tests.serving import serving as serving_app
 
 LIMIT = 60.0
 Frame = dict[str, Any]
@@ -158,11 +160,20 @@ class Loopback:
             yield socket
 
 
+async def _read_whole(_session: object, _context: object, ended: aiohttp.TraceRequestEndParams) -> None:
+    """What the client posts it does not hear out: its connection would stay open until it is collected as garbage."""
+    if ended.response.status != HTTPStatus.SWITCHING_PROTOCOLS:
+        await ended.response.read()
+
+
 class Client:
     """The public Socket.IO client, collecting what it gets."""
 
     def __init__(self, *, transports: tuple[str, ...] = ("websocket",)) -> None:
-        self.socket = socketio.AsyncClient(reconnection=False)
+        tracing = aiohttp.TraceConfig()
+        tracing.on_request_end.append(_read_whole)
+        self._http = aiohttp.ClientSession(trace_configs=[tracing])
+        self.socket = socketio.AsyncClient(reconnection=False, http_session=self._http, request_timeout=LIMIT)
         self.frames: list[Frame] = []
         self.goodbyes: list[str] = []
         self.deltas: list[Frame] = []
@@ -179,10 +190,13 @@ class Client:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.socket.disconnect()
+        try:
+            await self.socket.disconnect()
+        finally:
+            await self._http.close()
 
     async def connect(self, url: str, **options: Any) -> None:
-        await self.socket.connect(url, transports=self._transports, **options)
+        await self.socket.connect(url, transports=self._transports, wait_timeout=LIMIT, **options)
 
     async def send(self, data: Any, event: str = "oh_user_action") -> None:
         await self.socket.emit(event, data)
@@ -222,23 +236,10 @@ async def serving(limits: SocketLimits | None = None, token: str | None = None) 
     conversations = MemoryConversations()
     await conversations.create("c1")
     gateway = SocketGateway(conversations, OneTokenAuthenticator(token), limits=limits)
-    config = uvicorn.Config(
-        gateway.asgi_app(_other),
-        port=0,
-        log_level="error",
-        lifespan="off",
-        timeout_graceful_shutdown=2,
-        ws_per_message_deflate=False,
-    )
-    server = uvicorn.Server(config)
-    running = asyncio.create_task(server.serve())
-    try:
-        async with gateway:
-            await until(lambda: server.started)
-            yield Loopback(gateway, conversations, server.servers[0].sockets[0].getsockname()[1])
-    finally:
-        server.should_exit = True
-        await running
+    app = gateway.asgi_app(_other)
+    options: dict[str, Any] = {"log_level": "error", "timeout_graceful_shutdown": 2, "ws_per_message_deflate": False}
+    async with serving_app(app, lifespan="off", **options) as port, gateway:
+        yield Loopback(gateway, conversations, port)
 
 
 def packet(text: str | bytes) -> Frame:

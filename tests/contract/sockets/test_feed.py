@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from typing import Any
 
@@ -152,12 +153,11 @@ async def test_a_question_that_was_answered_is_history_like_any_other() -> None:
 async def test_history_and_present_join_without_gap_or_duplicate_while_others_write() -> None:
     """Many clients connect at random moments and places while events are appended as fast as can be."""
     chance = random.Random(7)
-    async with serving() as loopback:
+    async with serving() as loopback, AsyncExitStack() as stack:
         stream = stream_of(loopback)
         await stream.add_events([said(str(i)) for i in range(300)])
-        clients = [
-            (after, Client()) for after in (-1, 0, 150, 298, 299, 5000, *(chance.randrange(300) for _ in range(6)))
-        ]
+        places = (-1, 0, 150, 298, 299, 5000, *(chance.randrange(300) for _ in range(6)))
+        clients = [(after, await stack.enter_async_context(Client())) for after in places]
 
         async def write() -> None:
             for i in range(300, 1200, 3):
@@ -178,7 +178,6 @@ async def test_history_and_present_join_without_gap_or_duplicate_while_others_wr
             seen = client.ids
             assert seen == list(range(seen[0], 1200))
             assert seen[0] == after + 1 if after < 1000 else seen[0] > joined.result()
-            await client.socket.disconnect()
 
 
 async def test_a_feed_goes_on_in_the_next_session_of_its_conversation() -> None:

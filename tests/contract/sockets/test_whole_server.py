@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,13 +9,13 @@ from typing import Any
 
 import pytest
 import socketio
-import uvicorn
 
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import call, finish
 from tests.contract.rest.conftest import MODEL_SECONDS, Server
 from tests.contract.rest.conftest import serving as serving_rest
 from tests.contract.sockets.loopback import Client, Frame, until
+from tests.serving import serving
 
 
 class Doors:
@@ -48,16 +47,11 @@ class Doors:
 
 @pytest.fixture
 async def doors(tmp_path: Path) -> AsyncIterator[Doors]:
-    async with serving_rest(tmp_path / "data", generate_titles=False) as rest:
-        config = uvicorn.Config(rest.app, port=0, log_level="error", lifespan="off", timeout_graceful_shutdown=2)
-        server = uvicorn.Server(config)
-        running = asyncio.create_task(server.serve())
-        try:
-            await until(lambda: server.started)
-            yield Doors(rest, server.servers[0].sockets[0].getsockname()[1])
-        finally:
-            server.should_exit = True
-            await running
+    async with (
+        serving_rest(tmp_path / "data", generate_titles=False) as rest,
+        serving(rest.app, log_level="error", lifespan="off") as port,
+    ):
+        yield Doors(rest, port)
 
 
 def brief(frame: Frame) -> tuple[Any, ...]:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-import uvicorn
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from server.db.database import Database
+from tests.serving import serving
 
 LIMIT_SECONDS = 20.0
 
@@ -30,7 +29,7 @@ class Receiver:
         lines: the port at the other end of the connection of each.
     """
 
-    port: int
+    port: int = 0
     answer: Callable[[int], Response] = lambda number: Response(status_code=204)
     requests: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
     acknowledged: list[dict[str, Any]] = field(default_factory=list)
@@ -77,18 +76,10 @@ class Receiver:
 
 @asynccontextmanager
 async def receiving() -> AsyncIterator[Receiver]:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        receiver = Receiver(listening.getsockname()[1])
-        config = uvicorn.Config(receiver, log_level="critical", lifespan="off", timeout_graceful_shutdown=1)
-        server = uvicorn.Server(config)
-        serving = asyncio.create_task(server.serve(sockets=[listening]))
-        try:
-            await receiver.until(lambda: server.started)
-            yield receiver
-        finally:
-            server.should_exit = True
-            await serving
+    receiver = Receiver()
+    async with serving(receiver, log_level="critical", lifespan="off") as port:
+        receiver.port = port
+        yield receiver
 
 
 @pytest.fixture

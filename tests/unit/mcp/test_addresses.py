@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager
 from typing import Any, Literal
 
 import pytest
-import uvicorn
 from mcp.server.mcpserver import Context, MCPServer
 
 from agent_core.mcp.servers import McpServers
 from tests.listening import listening
+from tests.serving import serving as serving_app
 from tests.unit.mcp.conftest import LIMIT_SECONDS, call, running, servers, tool, until
 
 Kind = Literal["http", "sse"]
@@ -84,21 +84,8 @@ async def serving(kind: Kind = "http", *, port: int = 0, key: str = "") -> Async
     server = made()
     app = server.streamable_http_app() if kind == "http" else server.sse_app()
     guard = Guard(app, key)
-    port = port or free_port()
-    config = uvicorn.Config(
-        guard, host="127.0.0.1", port=port, log_level="critical", lifespan="on", timeout_graceful_shutdown=1
-    )
-    running_server = uvicorn.Server(config)
-    serve = asyncio.create_task(running_server.serve())
-    try:
-        await until(lambda: running_server.started or serve.done())
-        yield f"http://127.0.0.1:{port}/{'mcp' if kind == 'http' else 'sse'}", guard
-    finally:
-        running_server.should_exit = True
-        # As if its process had ended: nobody waits for the streams that are open.
-        for connection in list(running_server.server_state.connections):
-            connection.transport.abort()
-        await asyncio.wait([serve], timeout=LIMIT_SECONDS)
+    async with serving_app(guard, port=port, abruptly=True, log_level="critical") as found:
+        yield f"http://127.0.0.1:{found}/{'mcp' if kind == 'http' else 'sse'}", guard
 
 
 def at(url: str, kind: Kind = "http", **more: Any) -> McpServers:

@@ -1,0 +1,38 @@
+"""ASGI applications over real HTTP on loopback, within the process of a test."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import uvicorn
+
+_START_SECONDS = 20
+_BACKLOG = 1024
+
+
+@asynccontextmanager
+async def serving(app: Any, *, port: int = 0, abruptly: bool = False, **options: Any) -> AsyncIterator[int]:
+    """Serve an application on this port, by default a free one, which is given.
+
+    It has its lifespan unless ``lifespan="off"``; ``options`` are those of uvicorn. ``abruptly``: in the end what is
+    still connected is cut, as if the process had ended.
+    """
+    chosen = {"log_level": "warning", "lifespan": "on", "ws": "websockets-sansio", "timeout_graceful_shutdown": 1}
+    with socket.create_server(("127.0.0.1", port), backlog=_BACKLOG) as listener:
+        server = uvicorn.Server(uvicorn.Config(app, **{**chosen, **options}))
+        running = asyncio.create_task(server.serve(sockets=[listener]), name="server of a test")
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                while not server.started and not running.done():  # noqa: ASYNC110 - it signals nothing
+                    await asyncio.sleep(0.005)
+            yield int(listener.getsockname()[1])
+        finally:
+            server.should_exit = True
+            if abruptly:
+                for connection in list(server.server_state.connections):
+                    connection.transport.abort()
+            await running
