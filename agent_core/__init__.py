@@ -21,24 +21,40 @@ if TYPE_CHECKING:
     from agent_core.agent.planning import PlanningAgent as PlanningAgent
     from agent_core.agent.planning import get_planning_agent as get_planning_agent
     from agent_core.agent.presets import get_default_agent as get_default_agent
+    from agent_core.agent.prompt_manager import PromptManager as PromptManager
     from agent_core.agent.specialists import BrowsingAgent as BrowsingAgent
     from agent_core.agent.specialists import LocAgent as LocAgent
     from agent_core.agent.specialists import ReadOnlyAgent as ReadOnlyAgent
     from agent_core.agent.specialists import VisualBrowsingAgent as VisualBrowsingAgent
+    from agent_core.agent.switch_llm import SwitchLLMTool as SwitchLLMTool
+    from agent_core.controller.agent_controller import AgentController as AgentController
+    from agent_core.controller.replay import ReplayManager as ReplayManager
+    from agent_core.controller.stuck import StuckDetector as StuckDetector
     from agent_core.conversation import Conversation as Conversation
     from agent_core.errors import ConversationRunError as ConversationRunError
     from agent_core.errors import DrydockError as DrydockError
+    from agent_core.errors import FunctionCallConversionError as FunctionCallConversionError
     from agent_core.errors import FunctionCallValidationError as FunctionCallValidationError
+    from agent_core.errors import LLMAuthenticationError as LLMAuthenticationError
+    from agent_core.errors import LLMBadRequestError as LLMBadRequestError
+    from agent_core.errors import LLMContentPolicyError as LLMContentPolicyError
     from agent_core.errors import LLMContextWindowError as LLMContextWindowError
     from agent_core.errors import LLMError as LLMError
+    from agent_core.errors import LLMMalformedHistoryError as LLMMalformedHistoryError
     from agent_core.errors import LLMNoResponseError as LLMNoResponseError
+    from agent_core.errors import LLMRateLimitError as LLMRateLimitError
+    from agent_core.errors import LLMTimeoutError as LLMTimeoutError
+    from agent_core.errors import LLMUnavailableError as LLMUnavailableError
     from agent_core.errors import SkillValidationError as SkillValidationError
     from agent_core.errors import ToolError as ToolError
+    from agent_core.errors import ToolNotFoundError as ToolNotFoundError
     from agent_core.events.control import AgentState as AgentState
     from agent_core.events.control import Condensation as Condensation
     from agent_core.events.control import CondensationRequest as CondensationRequest
     from agent_core.events.control import ConversationErrorEvent as ConversationErrorEvent
     from agent_core.events.control import HookExecutionEvent as HookExecutionEvent
+    from agent_core.events.control import RecallAction as RecallAction
+    from agent_core.events.control import RecallObservation as RecallObservation
     from agent_core.events.event import Event as Event
     from agent_core.events.event import LLMConvertibleEvent as LLMConvertibleEvent
     from agent_core.events.llm_events import ActionEvent as ActionEvent
@@ -46,6 +62,7 @@ if TYPE_CHECKING:
     from agent_core.events.llm_events import CondensationSummaryEvent as CondensationSummaryEvent
     from agent_core.events.llm_events import CriticResult as CriticResult
     from agent_core.events.llm_events import MessageEvent as MessageEvent
+    from agent_core.events.llm_events import MetricsSnapshot as MetricsSnapshot
     from agent_core.events.llm_events import ObservationEvent as ObservationEvent
     from agent_core.events.llm_events import SystemPromptEvent as SystemPromptEvent
     from agent_core.events.llm_events import TokenUsage as TokenUsage
@@ -58,6 +75,7 @@ if TYPE_CHECKING:
     from agent_core.events.risk import SecurityRisk as SecurityRisk
     from agent_core.events.schema import Action as Action
     from agent_core.events.schema import Observation as Observation
+    from agent_core.events.stream import EventStream as EventStream
     from agent_core.events.transient import TextDelta as TextDelta
     from agent_core.llm.exchange import CallContext as CallContext
     from agent_core.llm.fallback import FallbackStrategy as FallbackStrategy
@@ -74,16 +92,20 @@ if TYPE_CHECKING:
     from agent_core.log import get_logger as get_logger
     from agent_core.memory.condenser import Condenser as Condenser
     from agent_core.memory.condenser import CondenserBase as CondenserBase
+    from agent_core.memory.condenser import NoCondensationError as NoCondensationError
     from agent_core.memory.condenser import NoOpCondenser as NoOpCondenser
     from agent_core.memory.condenser import PipelineCondenser as PipelineCondenser
+    from agent_core.memory.condenser import RollingCondenser as RollingCondenser
     from agent_core.memory.condensers.attention import LLMAttentionCondenser as LLMAttentionCondenser
     from agent_core.memory.condensers.forgetting import AmortizedForgettingCondenser as AmortizedForgettingCondenser
     from agent_core.memory.condensers.forgetting import RecentEventsCondenser as RecentEventsCondenser
     from agent_core.memory.condensers.masking import BrowserOutputCondenser as BrowserOutputCondenser
     from agent_core.memory.condensers.masking import ObservationMaskingCondenser as ObservationMaskingCondenser
+    from agent_core.memory.condensers.presets import get_default_condenser as get_default_condenser
     from agent_core.memory.condensers.structured import StructuredSummaryCondenser as StructuredSummaryCondenser
     from agent_core.memory.condensers.summarizing import LLMSummarizingCondenser as LLMSummarizingCondenser
     from agent_core.memory.condensers.window import ConversationWindowCondenser as ConversationWindowCondenser
+    from agent_core.memory.memory import Memory as Memory
     from agent_core.memory.view import View as View
     from agent_core.security.analyzer import EnsembleSecurityAnalyzer as EnsembleSecurityAnalyzer
     from agent_core.security.analyzer import LLMSecurityAnalyzer as LLMSecurityAnalyzer
@@ -97,6 +119,7 @@ if TYPE_CHECKING:
     from agent_core.security.pattern import PatternSecurityAnalyzer as PatternSecurityAnalyzer
     from agent_core.security.secrets import CallableSecret as CallableSecret
     from agent_core.security.secrets import LookupSecret as LookupSecret
+    from agent_core.security.secrets import SecretRegistry as SecretRegistry
     from agent_core.security.secrets import SecretSource as SecretSource
     from agent_core.security.secrets import StaticSecret as StaticSecret
     from agent_core.security.shell_rules import PolicyRailSecurityAnalyzer as PolicyRailSecurityAnalyzer
@@ -121,15 +144,21 @@ if TYPE_CHECKING:
     from agent_core.skills.trigger import TaskTrigger as TaskTrigger
     from agent_core.tools.definition import ToolDefinition as ToolDefinition
     from agent_core.tools.execution import ToolExecutor as ToolExecutor
+    from agent_core.tools.finish import FinishTool as FinishTool
+    from agent_core.tools.invoke_skill import InvokeSkillTool as InvokeSkillTool
     from agent_core.tools.presets import get_default_tools as get_default_tools
     from agent_core.tools.presets import get_planning_tools as get_planning_tools
     from agent_core.tools.presets import register_planning_tools as register_planning_tools
+    from agent_core.tools.registry import is_tool_usable as is_tool_usable
     from agent_core.tools.registry import list_registered_tools as list_registered_tools
+    from agent_core.tools.registry import list_usable_tools as list_usable_tools
     from agent_core.tools.registry import register_tool as register_tool
     from agent_core.tools.registry import resolve_tool as resolve_tool
     from agent_core.tools.spec import DeclaredResources as DeclaredResources
     from agent_core.tools.spec import Tool as Tool
     from agent_core.tools.spec import ToolAnnotations as ToolAnnotations
+    from agent_core.tools.think import ThinkTool as ThinkTool
+    from agent_core.tools.truncation import maybe_truncate as maybe_truncate
 
     __version__: str
 
@@ -142,21 +171,32 @@ _MODULES = {
     ),
     "agent.planning": "PlanningAgent get_planning_agent",
     "agent.presets": "get_default_agent",
+    "agent.prompt_manager": "PromptManager",
     "agent.specialists": "BrowsingAgent LocAgent ReadOnlyAgent VisualBrowsingAgent",
+    "agent.switch_llm": "SwitchLLMTool",
+    "controller.agent_controller": "AgentController",
+    "controller.replay": "ReplayManager",
+    "controller.stuck": "StuckDetector",
     "conversation": "Conversation",
     "errors": (
-        "ConversationRunError DrydockError FunctionCallValidationError LLMContextWindowError LLMError "
-        "LLMNoResponseError SkillValidationError ToolError "
+        "ConversationRunError DrydockError FunctionCallConversionError FunctionCallValidationError "
+        "LLMAuthenticationError LLMBadRequestError LLMContentPolicyError LLMContextWindowError LLMError "
+        "LLMMalformedHistoryError LLMNoResponseError LLMRateLimitError LLMTimeoutError LLMUnavailableError "
+        "SkillValidationError ToolError ToolNotFoundError "
     ),
-    "events.control": "AgentState Condensation CondensationRequest ConversationErrorEvent HookExecutionEvent",
+    "events.control": (
+        "AgentState Condensation CondensationRequest ConversationErrorEvent HookExecutionEvent RecallAction "
+        "RecallObservation "
+    ),
     "events.event": "Event LLMConvertibleEvent",
     "events.llm_events": (
-        "ActionEvent AgentErrorEvent CondensationSummaryEvent CriticResult MessageEvent ObservationEvent "
-        "SystemPromptEvent TokenUsage UserRejectObservation "
+        "ActionEvent AgentErrorEvent CondensationSummaryEvent CriticResult MessageEvent MetricsSnapshot "
+        "ObservationEvent SystemPromptEvent TokenUsage UserRejectObservation "
     ),
     "events.messages": "ImageContent Message MessageToolCall TextContent content_to_str",
     "events.risk": "SecurityRisk",
     "events.schema": "Action Observation",
+    "events.stream": "EventStream",
     "events.transient": "TextDelta",
     "llm.exchange": "CallContext",
     "llm.fallback": "FallbackStrategy",
@@ -167,19 +207,23 @@ _MODULES = {
     "llm.response": "LLMResponse RetryNotice",
     "llm.router": "MultimodalRouter RandomRouter RouterLLM",
     "log": "get_logger",
-    "memory.condenser": "Condenser CondenserBase NoOpCondenser PipelineCondenser",
+    "memory.condenser": (
+        "Condenser CondenserBase NoCondensationError NoOpCondenser PipelineCondenser RollingCondenser "
+    ),
     "memory.condensers.attention": "LLMAttentionCondenser",
     "memory.condensers.forgetting": "AmortizedForgettingCondenser RecentEventsCondenser",
     "memory.condensers.masking": "BrowserOutputCondenser ObservationMaskingCondenser",
+    "memory.condensers.presets": "get_default_condenser",
     "memory.condensers.structured": "StructuredSummaryCondenser",
     "memory.condensers.summarizing": "LLMSummarizingCondenser",
     "memory.condensers.window": "ConversationWindowCondenser",
+    "memory.memory": "Memory",
     "memory.view": "View",
     "security.analyzer": "EnsembleSecurityAnalyzer LLMSecurityAnalyzer SecurityAnalyzer",
     "security.confirmation": "AlwaysConfirm ConfirmRisky ConfirmationPolicy NeverConfirm",
     "security.hooks": "HookConfig HookEvent",
     "security.pattern": "PatternSecurityAnalyzer",
-    "security.secrets": "CallableSecret LookupSecret SecretSource StaticSecret",
+    "security.secrets": "CallableSecret LookupSecret SecretRegistry SecretSource StaticSecret",
     "security.shell_rules": "PolicyRailSecurityAnalyzer ShellRuleAnalyzer",
     "session.conversation_state": "ConversationState",
     "session.repository": "GitSetup Repository",
@@ -193,11 +237,26 @@ _MODULES = {
     "skills.trigger": "KeywordTrigger PathTrigger TaskTrigger",
     "tools.definition": "ToolDefinition",
     "tools.execution": "ToolExecutor",
+    "tools.finish": "FinishTool",
+    "tools.invoke_skill": "InvokeSkillTool",
     "tools.presets": "get_default_tools get_planning_tools register_planning_tools",
-    "tools.registry": "list_registered_tools register_tool resolve_tool",
+    "tools.registry": "is_tool_usable list_registered_tools list_usable_tools register_tool resolve_tool",
     "tools.spec": "DeclaredResources Tool ToolAnnotations",
+    "tools.think": "ThinkTool",
+    "tools.truncation": "maybe_truncate",
 }
 _HOMES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names.split()}
+_OTHER_NAMES = {
+    "BaseConversation": "Conversation",
+    "ConversationExecutionStatus": "ExecutionStatus",
+    "LLMCallContext": "CallContext",
+    "LLMContextWindowExceedError": "LLMContextWindowError",
+    "LocalConversation": "Conversation",
+    "MicroagentValidationError": "SkillValidationError",
+    "NoCondensationAvailable": "NoCondensationError",
+    "SecurityAnalyzerBase": "SecurityAnalyzer",
+}
+"""Names by which other programs know the same; new programs use the ones they stand for."""
 
 
 def __getattr__(name: str) -> Any:
@@ -206,10 +265,11 @@ def __getattr__(name: str) -> Any:
         return import_module("agent_core.version").VERSION
     if name == "__all__":
         return sorted([*_HOMES, "__version__"])
-    if name not in _HOMES:
+    own = _OTHER_NAMES.get(name, name)
+    if own not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_HOMES[own]), own)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+    return sorted([*globals(), *_HOMES, *_OTHER_NAMES])

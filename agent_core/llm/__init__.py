@@ -9,8 +9,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from agent_core.events.llm_events import TokenUsage as TokenUsage
     from agent_core.events.messages import ImageContent as ImageContent
     from agent_core.events.messages import Message as Message
+    from agent_core.events.messages import MessageToolCall as MessageToolCall
     from agent_core.events.messages import TextContent as TextContent
     from agent_core.events.messages import content_to_str as content_to_str
     from agent_core.llm.exchange import CallContext as CallContext
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
     from agent_core.llm.router import RouterLLM as RouterLLM
 
 _MODULES = {
-    "events.messages": "ImageContent Message TextContent content_to_str",
+    "events.llm_events": "TokenUsage",
+    "events.messages": "ImageContent Message MessageToolCall TextContent content_to_str",
     "llm.exchange": "CallContext",
     "llm.fallback": "FallbackStrategy",
     "llm.llm": "LLM LLMResponse",

@@ -9,6 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from agent_core.events.schema import Action as Action
+    from agent_core.events.schema import Observation as Observation
     from agent_core.tools.agent_delegate import AgentDelegateAction, AgentDelegateObservation, BrowsingDelegateTool
     from agent_core.tools.apply_patch import (
         ApplyPatchAction,
@@ -248,52 +250,46 @@ __all__ = [
 ]
 
 _MODULES = {
-    "agent_delegate": ("AgentDelegateAction", "AgentDelegateObservation", "BrowsingDelegateTool"),
-    "apply_patch": ("ApplyPatchAction", "ApplyPatchExecutor", "ApplyPatchObservation", "ApplyPatchTool"),
-    "browser": tuple(name for name in __all__ if name.startswith("Browser")),
-    "condensation_request": (
-        *("CondensationRequestAction", "CondensationRequestObservation", "CondensationRequestTool"),
-    ),
-    "definition": ("ToolDefinition",),
-    "delegate": ("DelegateAction", "DelegateObservation", "DelegateTool"),
-    "execution": ("ToolExecutor",),
-    "file_editor": ("FileEditorAction", "FileEditorExecutor", "FileEditorObservation", "FileEditorTool"),
-    "finish": ("FinishAction", "FinishObservation", "FinishTool"),
-    "glob": ("GlobAction", "GlobExecutor", "GlobObservation", "GlobTool"),
-    "grep": ("GrepAction", "GrepExecutor", "GrepObservation", "GrepTool"),
+    "agent_delegate": "AgentDelegateAction AgentDelegateObservation BrowsingDelegateTool",
+    "apply_patch": "ApplyPatchAction ApplyPatchExecutor ApplyPatchObservation ApplyPatchTool",
+    "browser": " ".join(name for name in __all__ if name.startswith("Browser")),
+    "condensation_request": "CondensationRequestAction CondensationRequestObservation CondensationRequestTool",
+    "definition": "ToolDefinition",
+    "delegate": "DelegateAction DelegateObservation DelegateTool",
+    "execution": "ToolExecutor",
+    "file_editor": "FileEditorAction FileEditorExecutor FileEditorObservation FileEditorTool",
+    "finish": "FinishAction FinishObservation FinishTool",
+    "glob": "GlobAction GlobExecutor GlobObservation GlobTool",
+    "grep": "GrepAction GrepExecutor GrepObservation GrepTool",
     "ipython": (
-        *("AgentSkillsRequirement", "IPythonAction", "IPythonExecutor", "IPythonObservation", "IPythonTool"),
-        "JupyterRequirement",
+        "AgentSkillsRequirement IPythonAction IPythonExecutor IPythonObservation IPythonTool JupyterRequirement "
     ),
-    "llm_edit": ("LLMBasedFileEditTool", "LLMEditAction", "LLMEditExecutor", "LLMEditObservation"),
+    "llm_edit": "LLMBasedFileEditTool LLMEditAction LLMEditExecutor LLMEditObservation",
     "plan_editor": (
-        *("PlanningFileEditorAction", "PlanningFileEditorExecutor", "PlanningFileEditorObservation"),
-        "PlanningFileEditorTool",
+        "PlanningFileEditorAction PlanningFileEditorExecutor PlanningFileEditorObservation PlanningFileEditorTool "
     ),
     "presets": (
-        *("get_builtin_tools", "get_default_tools", "get_delegating_tools", "get_gemini_tools", "get_gpt5_tools"),
-        "get_planning_tools",
-        "register_planning_tools",
+        "get_builtin_tools get_default_tools get_delegating_tools get_gemini_tools get_gpt5_tools "
+        "get_planning_tools register_planning_tools "
     ),
-    "registry": ("is_tool_usable", "list_registered_tools", "list_usable_tools", "register_tool", "resolve_tool"),
-    "spec": ("DeclaredResources", "Tool", "ToolAnnotations"),
-    "task": ("TaskAction", "TaskObservation", "TaskTool", "TaskToolSet"),
-    "task_tracker": (
-        *("TaskItem", "TaskTrackerAction", "TaskTrackerExecutor", "TaskTrackerObservation", "TaskTrackerTool"),
-    ),
+    "registry": "is_tool_usable list_registered_tools list_usable_tools register_tool resolve_tool",
+    "spec": "DeclaredResources Tool ToolAnnotations",
+    "task": "TaskAction TaskObservation TaskTool TaskToolSet",
+    "task_tracker": "TaskItem TaskTrackerAction TaskTrackerExecutor TaskTrackerObservation TaskTrackerTool",
     "terminal": (
-        *("BashExecutor", "BashTool", "TerminalAction", "TerminalExecutor", "TerminalObservation", "TerminalTool"),
-        *("NamedTerminalAction", "execute_bash_tool"),
+        "BashExecutor BashTool NamedTerminalAction TerminalAction TerminalExecutor TerminalObservation "
+        "TerminalTool execute_bash_tool "
     ),
-    "think": ("ThinkAction", "ThinkObservation", "ThinkTool"),
-    "vision_inspect": ("VisionInspectAction", "VisionInspectObservation", "VisionInspectTool"),
-    "workflow": ("WorkflowAction", "WorkflowObservation", "WorkflowTool"),
+    "think": "ThinkAction ThinkObservation ThinkTool",
+    "vision_inspect": "VisionInspectAction VisionInspectObservation VisionInspectTool",
+    "workflow": "WorkflowAction WorkflowObservation WorkflowTool",
 }
-_HOMES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
+_HOMES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names.split()}
 
 
-# Not tools, but made of them: programs that look for a preset may ask here, too. `agent_core` is their own place.
+# What tools are made of, and what is made of them, may be looked for here, too. `agent_core` is their own place.
 _HOMES |= {"get_default_agent": "agent_core.agent.presets", "get_planning_agent": "agent_core.agent.planning"}
+_HOMES |= dict.fromkeys(("Action", "Observation"), "agent_core.events.schema")
 
 
 def __getattr__(name: str) -> Any:

@@ -46,6 +46,21 @@ def test_what_programs_need_beside_the_agent_is_found_by_the_names_they_know() -
     }
 
 
+def test_other_names_of_the_same_are_known_but_not_listed() -> None:
+    pairs = {
+        "BaseConversation": agent_core.Conversation,
+        "ConversationExecutionStatus": agent_core.ExecutionStatus,
+        "LLMCallContext": agent_core.CallContext,
+        "NoCondensationAvailable": agent_core.NoCondensationError,
+        "SecurityAnalyzerBase": agent_core.SecurityAnalyzer,
+    }
+    for name, meant in pairs.items():
+        assert getattr(agent_core, name) is meant
+        assert name in dir(agent_core)
+        assert name not in agent_core.__all__
+    assert (tools.Action, tools.Observation) == (agent_core.Action, agent_core.Observation)
+
+
 def test_views_and_answers_are_read_by_the_names_that_programs_know() -> None:
     call = ActionEvent(
         id=1, tool_name="t", tool_call_id="c", tool_call=MessageToolCall(id="c", name="t", arguments="{}")
