@@ -208,8 +208,8 @@ class AgentController:
             await self._decide(AgentState.USER_REJECTED, reason="\n".join(state.unrecalled.values()))
             return
         if state.unrecalled and state.agent_state in _ANSWERABLE and state.wants_attention:
-            running = AgentStateChanged(agent_state=AgentState.RUNNING)
-            (*_, self._entered) = await self._stream.add_events([*recalls(state), running])
+            entering = [*recalls(state), AgentStateChanged(agent_state=AgentState.RUNNING)]
+            (*_, self._entered) = await self._stream.add_events(entering)
             return
         if self._step_task is not None and not self._step_task.done():
             if state.unrecalled and state.agent_state is AgentState.RUNNING:

@@ -31,6 +31,7 @@ from server.replies.conversations import ConversationReply
 from server.replies.errors import ErrorReply, errors
 from server.routes.json_route import JsonRoute
 from server.session.agent_choice import AGENT_OPTIONS
+from server.session.images import ImagesRefusedError
 from server.session.own_servers import OWN_SERVERS, sealed_servers
 from server.session.settings_merge import choose_model
 from server.session.suggested_tasks import CreateMicroagent, SuggestedTask
@@ -167,8 +168,10 @@ async def _begin_log(services: Services, record: ConversationRecord, first: list
             await services.manager.send(record.id, event)
         if not first:
             await services.manager.maybe_start_agent_loop(record.id)
-    except DrydockError:
+    except DrydockError as error:
         await services.manager.delete(record.id)
+        if isinstance(error, ImagesRefusedError):
+            raise ReplyError(400, _error(f"image_urls: {error}")) from error
         raise
     return record
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -42,6 +43,7 @@ EDIT_COMMANDS: Final = ("view", "create", "str_replace", "insert", "undo_edit")
 
 _RISKS: Final[dict[int, SecurityRisk]] = {number: risk for risk, number in RISK_NUMBERS.items()}
 _RENAMED_ARGS: Final = {"images_urls": "image_urls", "is_confirmed": "confirmation_state"}
+_IMAGE: Final = re.compile(r"data:image/[a-z0-9.+-]+;base64,.|https?://[^/]", re.IGNORECASE)
 _DROPPED_ARGS: Final = frozenset({"timestamp", "keep_prompt", "task_completed", "translated_ipython_code"})
 
 
@@ -141,6 +143,10 @@ def _checked(model: type[Fields], value: dict[str, Any], *, name: str, where: st
 def _message(args: args_of.MessageArgs, timeout: float | None) -> AnyEvent:
     if not (args.content.strip() or args.image_urls or args.file_urls):
         raise WireError("args.content is empty; write something, or add an image or a file")
+    for place, url in enumerate(args.image_urls or ()):
+        if _IMAGE.match(url) is None:  # no model takes it, and it would stay in all that the model is told
+            known = "data:image/png;base64,… or an http(s) address"
+            raise WireError(f"args.image_urls.{place} is no image; send its data URL, such as {known}")
     return MessageEvent(
         source="user",
         llm_message=Message.user(args.content, image_urls=args.image_urls),

@@ -70,6 +70,16 @@ async def test_the_first_message_is_in_the_log_when_the_answer_comes(server: Ser
     assert messages[0]["args"]["image_urls"] == ["data:image/png;base64,AA=="]
 
 
+async def test_a_first_image_that_the_model_cannot_see_is_refused_and_makes_nothing(server: Server) -> None:
+    await server.post("/api/settings", json={"llm_model": "openai/gpt-3.5-turbo", "llm_api_key": "k"})
+    body = {"initial_user_msg": "see", "image_urls": ["data:image/png;base64,AA=="]}
+    response = await server.post("/api/conversations", json=body)
+    refused = response.json()
+    assert (response.status_code, refused["status"]) == (400, "error")
+    assert refused["message"].startswith("image_urls: Model does not support image upload, change to a different model")
+    assert (await server.get("/api/conversations")).json()["results"] == []
+
+
 async def test_the_first_message_makes_the_title(server: Server) -> None:
     conversation_id = await server.create(initial_user_msg="Build me a boat that can cross the ocean")
 
@@ -85,6 +95,7 @@ async def test_the_first_message_makes_the_title(server: Server) -> None:
         ({"unknown": 1}, 422),
         ({"initial_user_msg": 5}, 422),
         ({"image_urls": "x"}, 422),
+        ({"image_urls": ["x"]}, 400),
         ({"git_provider": "sourcehut"}, 422),
         ([], 422),
         ({"conversation_id": "mine"}, 422),

@@ -212,6 +212,9 @@ REFUSED: list[tuple[Any, str]] = [
     ),
     (message(wait_for_response=1), "args.wait_for_response: input should be a valid boolean for 'message'"),
     (message(image_urls=[1]), "args.image_urls.0: input should be a valid string for 'message'"),
+    (message(image_urls=["data:image/png;base64,AA==", "x"]), "args.image_urls.1 is no image; send its data URL, "),
+    (message(image_urls=["data:text/plain;base64,AA=="]), "args.image_urls.0 is no image; "),
+    (message(image_urls=["file:///etc/passwd"]), "args.image_urls.0 is no image; "),
     (message(colour="red"), "args.colour is not known for 'message'; leave it out"),
     (message() | {"timeout": "5"}, "timeout is a text; send seconds as a number, or leave it out"),
     (message() | {"timeout": True}, "timeout is a boolean; send seconds as a number, or leave it out"),
@@ -315,7 +318,7 @@ def test_whatever_is_sent_becomes_an_event_or_a_wire_error(data: Any) -> None:
 
 @given(
     content=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1).filter(str.strip),
-    images=st.lists(st.text(st.characters(codec="ascii", exclude_characters="\0")), max_size=3),
+    images=st.lists(st.sampled_from(["data:image/png;base64,AA==", "https://a.test/1.jpg", "http://b/"]), max_size=3),
     files=st.lists(st.text(st.characters(codec="ascii", exclude_characters="\0")), max_size=3),
 )
 def test_a_message_comes_back_as_it_was_sent(content: str, images: list[str], files: list[str]) -> None:
