@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from fastapi import APIRouter
 
-from agent_core.errors import DrydockError
+from agent_core.errors import DrydockError, ToolError
 from agent_core.runtime.transfers import list_folder
 from agent_core.tools.spec import SandboxAccess
 from server.dependencies import OwnConversation, ServicesDependency
@@ -19,13 +19,18 @@ from server.routes.query import FilePath
 
 router = APIRouter(prefix="/api/conversations/{conversation_id}", route_class=JsonRoute, responses=errors(403, 503))
 
+_NOTHING: Final[dict[str, Any]] = {"entries": [], "left_out": 0}
+
 
 @router.get("/list-files", responses={200: LINKED})
 async def list_files(
     record: OwnConversation, services: ServicesDependency, paging: PagingDependency, path: FilePath = ""
 ) -> list[str]:
-    """The names in a folder, those of folders with a slash behind them; with `path` each begins with it."""
-    found = await _listed(workspace_of(services, record.id), path, paging)
+    """The names in a folder, those of folders with a slash behind them; with `path` each begins with it.
+
+    A folder that is not there has none: clients ask for some that few workspaces have, and take an error for a failure.
+    """
+    found = await _listed(workspace_of(services, record.id), path, paging, if_missing=_NOTHING)
     prefix = path if not path or path.endswith("/") else f"{path}/"
     shown = [one for one in found["entries"] if not one["hidden"]]
     page = paging.linked(paging.cut(shown, _place, bool, str, str, goes_on=found["left_out"] > 0))
@@ -44,13 +49,17 @@ async def folder_entries(
     return {**found, "root": sandbox.working_dir, "entries": page, "left_out": left_out, "next_page_id": next_page_id}
 
 
-async def _listed(sandbox: SandboxAccess, path: str, paging: Paging) -> dict[str, Any]:
+async def _listed(
+    sandbox: SandboxAccess, path: str, paging: Paging, *, if_missing: dict[str, Any] | None = None
+) -> dict[str, Any]:
     """What is in the folder behind the last page."""
     last = paging.last(bool, str, str)
     after, after_folder = (last[2], not last[0]) if last is not None else ("", False)
     try:
         return await list_folder(sandbox, path, after=after, after_folder=after_folder)
     except DrydockError as error:
+        if if_missing is not None and isinstance(error, ToolError) and error.code == "not_found":
+            return if_missing
         raise refusal(error) from error
 
 

@@ -137,7 +137,10 @@ def _tool_call(event: ActionEvent, thought: str, confirmation: Confirmation | No
     if event.action is None:
         if not thought:
             return None
-        return _message(thought, image_urls=None, file_urls=None, wait_for_response=False)
+        form = _message(thought, image_urls=None, file_urls=None, wait_for_response=False)
+        # The error that answers the call takes the place of its event; of that, clients keep the thought alone.
+        form.args["thought"] = thought
+        return form
     usual: _Translation = browser_call_form if isinstance(event.action, BrowserAction) else _any_tool
     translate = _TOOL_FORMS.get(type(event.action), usual)
     form = translate(event.action, event, thought)

@@ -221,12 +221,15 @@ def _as_sent(model: type[Fields], left_out: frozenset[str] | None) -> Schema:
     return record(properties, optional=left_out or frozenset())
 
 
+_AT_TIMES: Final[Mapping[str, Schema]] = {"run": {"terminal": STRING}, "message": {"thought": STRING}}
+
+
 def _added_args(name: str) -> Schema:
     # Whatever awaits a decision has the field, whether its type has it or not.
     added: Schema = (
         {} if "confirmation_state" in ACTIONS.get(name, Fields).model_fields else {"confirmation_state": CONFIRMATION}
     )
-    return added | ({"terminal": STRING} if name == "run" else {})
+    return added | _AT_TIMES.get(name, {})
 
 
 def _inlined(schema: Any, *, is_sent: bool, definitions: Schema | None = None) -> Any:

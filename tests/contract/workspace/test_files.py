@@ -141,8 +141,11 @@ async def test_lists_leave_out_what_nobody_looks_at(workspace: Workspace) -> Non
         ".DS_Store",
         "debug.log",
     ]
-    missing = await workspace.get("list-files", path="gone")
+    missing = await workspace.get("files", path="gone")
     assert (missing.status_code, missing.json()) == (404, {"error": "gone does not exist"})
+    # As in the original: its client asks for the folder of microagents, and shows an error as one.
+    missing = await workspace.get("list-files", path="gone/.openhands/microagents")
+    assert (missing.status_code, missing.json()) == (200, [])
 
 
 async def test_a_text_is_shown_and_what_is_none_is_not(workspace: Workspace) -> None:

@@ -248,6 +248,7 @@ export interface MessageAction {
     readonly file_urls: readonly string[] | null;
     readonly image_urls: readonly string[] | null;
     readonly security_risk: -1 | 0 | 1 | 2;
+    readonly thought?: string;
     readonly wait_for_response: boolean;
   };
   readonly id: number;
