@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from fastapi import FastAPI, Request
@@ -101,12 +101,27 @@ async def _http(request: Request, error: Exception) -> Response:
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
-    """422: where the problem is and what it is; the input is left out, since it may hold a secret."""
+    """422: where the problem is and what it is; the input is left out, since it may hold a secret.
+
+    `message` says the same in words, since it is what the protocol's clients show.
+    """
     if not isinstance(error, RequestValidationError):
         raise error
     problems = [{"type": e["type"], "loc": e["loc"], "msg": problem_text(e)} for e in error.errors()]
-    return JSONResponse({"detail": jsonable_encoder(problems)}, 422)
+    return JSONResponse({"detail": jsonable_encoder(problems), "message": _in_words(problems)}, 422)
 
+
+def _in_words(problems: Sequence[Mapping[str, Any]]) -> str:
+    told = [
+        f"{'.'.join(map(str, problem['loc'][1:])) or problem['loc'][0]}: {problem['msg'].removeprefix('Value error, ')}"
+        for problem in problems[:_TOLD_PROBLEMS]
+    ]
+    more = len(problems) - len(told)
+    return "; ".join([*told, f"and {more} more"] if more else told)
+
+
+_TOLD_PROBLEMS: Final = 3
+"""As many fit into what clients show; the list has all."""
 
 _FIXES: Final = {
     "missing": "send it",

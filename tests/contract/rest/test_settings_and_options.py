@@ -77,6 +77,19 @@ async def test_settings_of_the_wrong_shape_are_a_422_without_the_value(server: S
     assert (await server.get("/api/settings")).status_code == 404
 
 
+async def test_what_is_wrong_is_said_in_words_too_since_clients_show_nothing_else(server: Server) -> None:
+    servers = {"sse_servers": [{"url": "here"}], "stdio_servers": [{"name": "a", "command": "run"}] * 2}
+    response = await server.post("/api/settings", json={"mcp_config": servers, "condenser_max_size": 3})
+    assert response.status_code == 422
+    assert response.json()["message"].startswith(
+        "mcp_config.sse_servers.0.url: a server's URL begins with one of http://"
+    )
+    assert "; condenser_max_size: Input should be greater than or equal to 20" in response.json()["message"]
+    many = dict.fromkeys(("max_iterations", "confirmation_mode", "condenser_max_size", "email_verified"), "x")
+    assert (await server.post("/api/settings", json=many)).json()["message"].endswith("; and 1 more")
+    assert (await server.post("/api/settings", json=[])).json()["message"].startswith("body: ")
+
+
 async def test_a_refused_key_is_not_repeated_in_the_reply(server: Server) -> None:
     response = await server.post("/api/settings", json={"llm_api_key": {"oops": "sk-secret"}})
     assert response.status_code == 422
