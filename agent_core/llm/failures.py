@@ -46,10 +46,9 @@ _MALFORMED_HISTORY = (
     "each tool_use must have a single result",
     "multiple tool_result blocks with",
     "unexpected tool_use_id found in tool_result",
-    "unexpected `tool_use_id` found in `tool_result`",
     "must have a corresponding tool_use block in the previous message",
-    "must have a corresponding `tool_use` block in the previous message",
-    "must be followed by tool messages responding to each 'tool_call_id'",
+    "must be followed by tool messages responding to each tool_call_id",
+    "messages with role tool must be a response to a prece",
     "failed to parse tool call arguments as json",
 )
 _PROMPT_CACHE = ("minimum token count to start caching",)
@@ -189,9 +188,9 @@ def _kind_by_text(status: int, text: str) -> type[LLMError] | None:
         (_PROMPT_CACHE, LLMPromptCacheError),
         (_BUDGET, LLMBudgetExceededError),
     )
-    plain = text.replace("`", "")
+    plain = re.sub("[`'\"]", "", text)  # the same sentences come with names quoted in one way or another
     for fragments, kind in tables:
-        if any(fragment in text or fragment in plain for fragment in fragments):
+        if any(fragment in plain for fragment in fragments):
             return kind
     if status in (400, 422, 500) and any(fragment in text for fragment in _CONTENT_POLICY):
         return LLMContentPolicyError

@@ -25,6 +25,7 @@ def chunk_of(value: Mapping[str, Any], part: str) -> Chunk:
     return Chunk(
         text=_text(delta.get("content")) or _text(delta.get("refusal")),
         reasoning=_text(delta.get("reasoning_content") or delta.get("reasoning")),
+        thinking_blocks=tuple(_blocks(delta.get("thinking_blocks"))),
         calls=tuple(_calls(delta)),
         finish_reason=str(reason) if reason else None,
         has_choice=choice is not None,
@@ -56,6 +57,13 @@ def _text(content: Any) -> str:
         parts = [part.get("text") for part in content if isinstance(part, dict)]
         return "".join(part for part in parts if isinstance(part, str))
     return ""
+
+
+def _blocks(blocks: Any) -> Iterator[dict[str, Any]]:
+    """Signed thoughts, which proxies of models that want them back pass on."""
+    for block in blocks if isinstance(blocks, list) else ():
+        if isinstance(block, dict) and all(isinstance(block.get(key) or "", str) for key in ("thinking", "signature")):
+            yield block
 
 
 def _calls(delta: Mapping[str, Any]) -> Iterator[CallDelta]:

@@ -189,6 +189,27 @@ async def test_reasoning_is_kept_apart_from_the_text() -> None:
     assert channels == {"reasoning", "message"}
 
 
+async def test_signed_thoughts_that_a_proxy_passes_on_are_kept_and_given_back_unchanged() -> None:
+    pieces: list[list[Any]] = [
+        [{"type": "thinking", "thinking": "Hm, ", "signature": None}],
+        [{"type": "thinking", "thinking": "yes."}, "junk", {"type": "thinking", "thinking": 5}],
+        [{"type": "thinking", "thinking": "", "signature": "signed"}],
+        [{"type": "redacted_thinking", "data": "sealed"}],
+    ]
+    chunks = [{"choices": [{"index": 0, "delta": {"thinking_blocks": blocks}}]} for blocks in pieces]
+    end = {"choices": [{"index": 0, "delta": {"content": "So be it."}, "finish_reason": "stop"}]}
+    thoughts = [
+        {"type": "thinking", "thinking": "Hm, yes.", "signature": "signed"},
+        {"type": "redacted_thinking", "data": "sealed"},
+    ]
+    async with ModelServer([raw(*chunks, end, "data: [DONE]\n\n"), say("x")]) as server:
+        llm = model(server, model="openai/claude-sonnet-4-5")
+        response = await llm.acompletion(asked(llm))
+        assert response.message.thinking_blocks == thoughts
+        await llm.acompletion(asked(llm, Message.user("Hello"), response.message, Message.user("Go on")))
+        assert server.last_request.messages[1]["thinking_blocks"] == thoughts
+
+
 async def test_comments_and_foreign_fields_of_the_stream_are_passed_over() -> None:
     async with ModelServer(
         [
