@@ -27,7 +27,7 @@ from agent_core.errors import (
     LLMContextWindowError,
     LLMMalformedHistoryError,
 )
-from agent_core.events.control import AgentState, AgentStateChanged, Condensation, CondensationRequest
+from agent_core.events.control import AgentState, AgentStateChanged, CondensationRequest
 from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, MessageEvent, SystemPromptEvent
 from agent_core.events.risk import SecurityRisk
 from agent_core.events.serialization import AnyEvent
@@ -225,9 +225,6 @@ class Step:
         outcome = await self._agent.condenser.acondense(self._view, self._agent.llm, self.account.context)
         if isinstance(outcome, View):
             return outcome
-        if not isinstance(outcome, Condensation):
-            kind = type(outcome).__name__
-            raise TypeError(f"{self._agent.condenser.kind} returned a {kind}, neither a View nor a Condensation")
         await self._stream.add_event(outcome.model_copy(update={"metrics": self.account.note()}))
         return None
 
