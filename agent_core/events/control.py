@@ -82,7 +82,8 @@ class RecalledKnowledge(Frozen):
 class RecallObservation(Event):
     """What the memory knows: facts of the workspace, or knowledge triggered by the message (agent-core 7.7).
 
-    An empty answer (nothing known) is an event as well: it lets the agent go on.
+    An empty answer (nothing known) is an event as well: it lets the agent go on. With the workspace all secrets are
+    named, and later those that the agent has not heard of.
     """
 
     kind: Literal["RecallObservation"] = "RecallObservation"
@@ -103,7 +104,8 @@ class RecallObservation(Event):
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing in it that a model should be told."""
-        return self.recall_type == "knowledge" and not self.microagent_knowledge
+        is_knowledge = self.recall_type == "knowledge"
+        return is_knowledge and not self.microagent_knowledge and not self.custom_secrets_descriptions
 
 
 class Condensation(Event):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from agent_core.events.control import RecallObservation
 from agent_core.events.messages import Message, TextContent
 
@@ -9,9 +11,9 @@ from agent_core.events.messages import Message, TextContent
 def facts_message(event: RecallObservation) -> Message | None:
     """A user-role message with what was recalled, None when there is nothing to tell.
 
-    The secrets are left out: the system message names them.
+    Of the secrets only those are in it that came after the system message, which names the others.
     """
-    sections = _workspace(event) if event.recall_type == "workspace_context" else []
+    sections = _workspace(event) if event.recall_type == "workspace_context" else _later(event)
     sections += [
         f'<EXTRA_INFO name="{known.name}" trigger="{known.trigger}">\n'
         f"It may or may not be relevant to the request.\n{known.content}\n</EXTRA_INFO>"
@@ -20,6 +22,20 @@ def facts_message(event: RecallObservation) -> Message | None:
     if not sections:
         return None
     return Message(role="user", content=[TextContent(text="\n\n".join(sections))])
+
+
+def later_secrets(descriptions: Mapping[str, str]) -> str:
+    """What a model is told of secrets that came after its system message; empty without any."""
+    if not descriptions:
+        return ""
+    lines = [f"- ${name}: {text}" if text else f"- ${name}" for name, text in descriptions.items()]
+    return "\n".join(
+        ["<SECRETS>", "More environment variables that are set for each command that names them:", *lines, "</SECRETS>"]
+    )
+
+
+def _later(event: RecallObservation) -> list[str]:
+    return list(filter(None, [later_secrets(event.custom_secrets_descriptions)]))
 
 
 def _workspace(event: RecallObservation) -> list[str]:

@@ -16,7 +16,9 @@ from agent_core.events.messages import TextContent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
+from agent_core.memory.facts import later_secrets
 from agent_core.memory.knowledge import Knowledge
+from agent_core.memory.secret_names import SecretNames
 from agent_core.skills.context import AgentContext
 from agent_core.skills.notes import MAX_NOTES_CHARS, NOTES_FILE
 from agent_core.skills.skill import Skill
@@ -49,13 +51,13 @@ class Memory:
         instructions: str = "",
         context: AgentContext | None = None,
         model: str = "",
-        secrets: Mapping[str, str] | None = None,
+        secrets: Callable[[], Mapping[str, str]] = dict,
         remarks: Callable[[Mapping[str, Any]], Awaitable[str]] | None = None,
         left_out: frozenset[str] = frozenset(),
         is_silent: bool = False,
         attach: Callable[[Sequence[Skill]], None] | None = None,
     ) -> None:
-        """`context` has the agent's own skills, `model` is for whom, `secrets` are descriptions by name.
+        """`context` has the agent's own skills, `model` is for whom, `secrets` tells descriptions by name.
 
         `remarks` is what else there is to say about the facts of a workspace, `left_out` names skills that are not
         used. A memory that `is_silent` answers, and tells nothing. `attach` is given the skills of the workspace that
@@ -70,7 +72,7 @@ class Memory:
         self._knowledge = Knowledge(context, model=model, left_out=left_out)
         self._has_seen_workspace = self._has_told_workspace = False
         self._attach = attach
-        self._secrets = dict(secrets or {})
+        self._secrets = SecretNames(secrets)
         self._open: dict[int, RecallAction] = {}
         self.going_back = asyncio.Lock()
         self._branches = Branches()
@@ -93,6 +95,7 @@ class Memory:
             self._open.pop(event.cause, None)
             self._has_told_workspace = self._has_told_workspace or event.recall_type == "workspace_context"
         self._knowledge.observe(event)
+        self._secrets.observe(event)
 
     async def rejoin(self) -> None:
         """After events with a rewind among them were observed: forget what it undid, and that it was told.
@@ -103,6 +106,7 @@ class Memory:
         if self._is_stale:
             self._open.clear()
             self._knowledge.forget_told()
+            self._secrets.forget_told()
             async for event in read_branch(self._stream, self._branches):
                 self._note(event)
             self._is_stale = False
@@ -134,7 +138,8 @@ class Memory:
             if stored is None:
                 return
             self._open.pop(recall.id, None)
-            self._knowledge.observe(stored)  # before the next question, which may be about the same
+            for told in (self._knowledge, self._secrets):
+                told.observe(stored)  # before the next question, which may be about the same
             if recall.recall_type == "workspace_context":
                 await self._tell_refused_servers()
 
@@ -183,7 +188,12 @@ class Memory:
             if not self._has_seen_workspace:  # it was told about by an earlier process
                 await self._facts()
             known = self._knowledge.triggered(recall.query)
-            return RecallObservation(cause=recall.id, recall_type="knowledge", microagent_knowledge=known)
+            return RecallObservation(
+                cause=recall.id,
+                recall_type="knowledge",
+                custom_secrets_descriptions=self._secrets.untold,
+                microagent_knowledge=known,
+            )
         facts = await self._facts()
         git = facts.get("git")
         git = git if isinstance(git, dict) else {}
@@ -196,10 +206,19 @@ class Memory:
             repo_branch=_text(git.get("branch")),
             repo_instructions=self._knowledge.of_workspace(),
             additional_agent_instructions="\n\n".join(
-                filter(None, [_machine(facts), self._at_hand(), await self._notes(), remarks])
+                filter(
+                    None,
+                    [
+                        _machine(facts),
+                        self._at_hand(),
+                        await self._notes(),
+                        remarks,
+                        later_secrets(self._secrets.untold),
+                    ],
+                )
             ),
             date=datetime.now(UTC).strftime("%Y-%m-%d"),
-            custom_secrets_descriptions=self._secrets,
+            custom_secrets_descriptions=self._secrets.known,
             conversation_instructions=self._instructions,
             working_dir=_text(facts.get("working_dir")) or self._sandbox.working_dir,
             microagent_knowledge=self._knowledge.triggered(recall.query),

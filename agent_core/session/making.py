@@ -109,7 +109,7 @@ def make_memory(
     stream: EventStream,
     sandbox: SandboxAccess,
 ) -> Memory:
-    """The memory of the conversation; it knows the secrets that there are now."""
+    """The memory of the conversation; it tells of the secrets that there are when it is asked."""
 
     def attach(skills: Sequence[Skill]) -> None:
         agent.attach_skills(skills)
@@ -124,7 +124,7 @@ def make_memory(
         instructions=settings.conversation_instructions,
         context=agent.agent_context,
         model=agent.llm.model,
-        secrets=secrets.descriptions(),
+        secrets=secrets.descriptions,
         remarks=remarks,
         left_out=agent.skills_left_out,
         is_silent=not agent.is_told_of_workspace,

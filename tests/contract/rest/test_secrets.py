@@ -339,6 +339,30 @@ async def test_the_agent_is_told_names_and_descriptions_and_no_value(make_server
         assert VALUE not in str(events)
 
 
+async def test_the_agent_is_told_of_a_secret_that_came_later_with_the_next_message(make_server: MakeServer) -> None:
+    async with make_server(revealing_provider(), generate_titles=False) as server:
+        await create(server)
+        conversation_id = await server.create()
+        await server.until_running(conversation_id)
+        await create(server, name="LATER", description="Of the bank")
+        told = []
+        for number in range(2):
+            await server.post(f"/api/conversations/{conversation_id}/message", json={"message": "Hello"})
+
+            async def recalled(number: int = number) -> bool:
+                nonlocal told
+                told = [one for one in await server.events(conversation_id) if one.get("cause") is not None]
+                told = [one for one in told if one.get("observation") in {"recall", "null"}]
+                return len(told) > number
+
+            await server.until(recalled)
+            if number == 0:
+                await create(server, name="LAST", description="Of the harbour")
+        first, second = (one["extras"]["custom_secrets_descriptions"] for one in told)
+        assert set(first) == {"API_KEY", "LATER"}
+        assert second == {"LAST": "Of the harbour"}
+
+
 async def test_secrets_of_another_user_do_not_reach_a_conversation(make_server: MakeServer) -> None:
     async with make_server(revealing_provider()) as server:
         conversation_id = await server.create()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from agent_core.errors import SandboxError, ToolError
+from agent_core.events.branches import Rewind
 from agent_core.events.control import Condensation, RecallAction, RecallObservation
-from agent_core.events.llm_events import ObservationEvent
+from agent_core.events.llm_events import ObservationEvent, SystemPromptEvent
+from agent_core.events.messages import TextContent
 from agent_core.events.schema import Observation
 from agent_core.events.store import InMemoryEventStore
 from agent_core.events.stream import EventStream
@@ -100,7 +103,9 @@ def names(answer: RecallObservation) -> list[str]:
 
 
 async def test_the_first_message_brings_the_workspace_with_its_always_on_skills_and_what_it_triggers() -> None:
-    async with talking(Sandbox(a_workspace()), instructions="be quick", secrets={"TOKEN": "for the shop"}) as talk:
+    async with talking(
+        Sandbox(a_workspace()), instructions="be quick", secrets=lambda: {"TOKEN": "for the shop"}
+    ) as talk:
         answer = await talk.recall("commit with Git", first=True)
     assert answer.repo_instructions == (
         "From /workspace/AGENTS.md:\nuse tabs\n\nFrom /workspace/CLAUDE.md:\nfor claude\n\n"
@@ -149,6 +154,37 @@ async def test_what_a_condensation_has_forgotten_is_told_again() -> None:
         await talk.stream.add_event(Condensation(forgotten_event_ids=[told.id]))
         assert names(await talk.recall("git")) == ["git"]
         assert (await talk.recall("git")).is_empty
+
+
+def told_secrets(answer: RecallObservation) -> list[str]:
+    """The names of those secrets that a model hears of from this."""
+    told = facts_message(answer)
+    return re.findall(r"- \$(\w+)", told.text) if told is not None else []
+
+
+async def test_a_secret_that_came_later_is_told_once_with_the_next_message_also_after_a_restart() -> None:
+    store, secrets = InMemoryEventStore(), {"FIRST": "for the shop"}
+    async with talking(Sandbox(a_workspace()), store=store, secrets=lambda: secrets) as talk:
+        said = TextContent(text="<SECRETS>\n- $FIRST: for the shop\n</SECRETS>")
+        await talk.stream.add_event(SystemPromptEvent(system_prompt=TextContent(text="you"), dynamic_context=said))
+        secrets["SECOND"] = ""
+        first = await talk.recall("hello", first=True)
+        assert first.custom_secrets_descriptions == {"FIRST": "for the shop", "SECOND": ""}
+        assert told_secrets(first) == ["SECOND"]
+        assert (await talk.recall("go on")).is_empty
+        secrets["THIRD"] = "of the bank"
+        later = await talk.recall("use it")
+        assert later.custom_secrets_descriptions == {"THIRD": "of the bank"}
+        assert told_secrets(later) == ["THIRD"]
+        assert "- $THIRD: of the bank" in str(facts_message(later))
+        assert (await talk.recall("go on")).is_empty
+    secrets["FOURTH"] = ""
+    async with talking(Sandbox(a_workspace()), store=store, secrets=lambda: secrets) as talk:
+        assert told_secrets(await talk.recall("go on")) == ["FOURTH"]
+        await talk.stream.add_event(Condensation(forgotten_event_ids=[later.id]))
+        assert told_secrets(await talk.recall("go on")) == ["THIRD"]
+        await talk.stream.add_event(Rewind(to=first.id))
+        assert told_secrets(await talk.recall("go on")) == ["THIRD", "FOURTH"]
 
 
 async def test_the_agents_own_skills_come_before_those_of_the_workspace_which_must_be_wanted() -> None:
