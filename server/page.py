@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 import anyio.to_thread
 from starlette.datastructures import Headers
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
+from starlette.routing import Match, Mount
 from starlette.types import Receive, Scope, Send
 
 from server.errors import ConfigurationError
@@ -31,6 +32,7 @@ FOREVER: Final = "public, max-age=2592000, immutable"
 ASK_AGAIN: Final = "no-cache"
 
 _NEVER_PAGES: Final = ("/api/", "/v1/", "/mcp/", "/preview/", "/socket.io", "/feedback/", "/integration/")
+_METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _ENCODINGS: Final = (("br", ".br"), ("gzip", ".gz"))
 
 # Not every system knows them, and a browser runs no script whose type is another one.
@@ -106,7 +108,11 @@ class Page:
         path: str = scope["path"]
         if path == "/api" or path.startswith(_NEVER_PAGES):
             text = f"There is no {scope['method']} {path}"
-            return JSONResponse({"detail": text, "message": text}, 404)
+            methods = _methods_of_routes(scope)
+            if not methods:
+                return JSONResponse({"detail": text, "message": text}, 404)
+            text = f"{text}; ask with {' or '.join(methods)}"
+            return JSONResponse({"detail": text, "message": text}, 405, headers={"allow": ", ".join(methods)})
         if scope["method"] not in {"GET", "HEAD"}:
             return JSONResponse({"detail": "Method Not Allowed"}, 405, headers={"allow": "GET, HEAD"})
         headers = Headers(scope=scope)
@@ -133,6 +139,18 @@ class Page:
                 if packed is not None and packed.facts.st_mtime >= plain.facts.st_mtime:
                     return packed._replace(encoding=encoding)
         return plain
+
+
+def _methods_of_routes(scope: Scope) -> list[str]:
+    """With which methods an address of the protocol can be asked."""
+    if not scope["path"].startswith("/api/"):
+        return []
+    routes = [route for route in scope["app"].routes if not isinstance(route, Mount)]
+    return [
+        method
+        for method in _METHODS
+        if any(route.matches({**scope, "method": method})[0] is Match.FULL for route in routes)
+    ]
 
 
 def _regular(root: str, path: str) -> _File | None:

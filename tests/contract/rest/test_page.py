@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from server.app import create_app
 from server.errors import ConfigurationError
 from server.settings import Settings
+from tests.contract.openapi.documents import document
 from tests.contract.rest.conftest import MakeServer, Server
 
 
@@ -212,3 +214,19 @@ def test_a_folder_without_a_page_is_an_error_at_the_start(tmp_path: Path, name: 
     (tmp_path / "assets").mkdir()
     with pytest.raises(ConfigurationError, match=f"^page: .*{name} {problem}; name the folder"):
         create_app(Settings(data_dir=tmp_path / "data", page=tmp_path / name))
+
+
+async def test_an_address_that_is_asked_with_another_method_says_with_which_it_can_be(server: Server) -> None:
+    paths: dict[str, set[str]] = {path: {name.upper() for name in item} for path, item in document()["paths"].items()}
+    # Its own name is also an id of a conversation.
+    known = {path: names for path, names in paths.items() if path.startswith("/api/") and not path.endswith("/import")}
+    assert len(known) > 50
+    for path, names in known.items():
+        address = re.sub(r"{[^}]*}", "x", path)
+        for method in ("GET", "PUT", "OPTIONS"):
+            if method not in names:
+                response = await server.client.request(method, address)
+                assert (response.status_code, set(response.headers["allow"].split(", "))) == (405, names), method + path
+    response = await server.client.request("PUT", "/api/settings")
+    assert response.json()["detail"] == "There is no PUT /api/settings; ask with GET or POST"
+    assert (await server.client.request("PUT", "/api/nothing")).status_code == 404
