@@ -69,7 +69,7 @@ class AgentContext(Frozen):
         seen: set[str] = set()
         for skill in value:
             if skill.name in seen:
-                raise ValueError(f"two skills are named {skill.name!r}; names must differ")
+                raise ValueError(f"Duplicate skill name: {skill.name!r}; give each skill its own")
             seen.add(skill.name)
         return value
 

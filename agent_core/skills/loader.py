@@ -31,12 +31,13 @@ _RESOURCES = ("scripts", "references", "assets")
 _VENDORS = {"claude": ("claude", "anthropic"), "gemini": ("gemini",)}
 
 
-def load_skill(path: Path) -> Skill:
+def load_skill(path: str | Path) -> Skill:
     """The skill in one file, with the resources beside it.
 
     Raises:
         SkillValidationError: the file cannot be read or used; the message names it.
     """
+    path = Path(path)
     try:
         text = _read(path)
     except (OSError, UnicodeDecodeError) as error:
@@ -46,24 +47,25 @@ def load_skill(path: Path) -> Skill:
     return _completed(skill_from_text(str(path), text))
 
 
-def load_skills_from_folder(folder: Path) -> dict[str, Skill]:
+def load_skills_from_folder(folder: str | Path) -> dict[str, Skill]:
     """The skills in all Markdown files of a folder, by name; a broken file is left out with a warning.
 
     Of two with the same name the first one, by path, is taken. A folder with a ``SKILL.md`` is one skill.
     """
-    found = skills_in_folder(_texts(_markdown_files(folder)), str(folder))
+    place = Path(folder).absolute()
+    found = skills_in_folder(_texts(_markdown_files(place)), str(place))
     return {name: _completed_if_possible(skill) for name, skill in found.items()}
 
 
-def load_user_skills(home: Path | None = None) -> list[Skill]:
+def load_user_skills(home: str | Path | None = None) -> list[Skill]:
     """The skills in the folders of a user's home, the first one of each name; none where there are none."""
-    root = home if home is not None else Path.home()
+    root = Path(home) if home is not None else Path.home()
     return _first_of_each(load_skills_from_folder(root / folder).values() for folder in USER_FOLDERS)
 
 
-def load_project_skills(working_dir: Path, *, git_root: Path | None = None, model: str = "") -> list[Skill]:
+def load_project_skills(working_dir: str | Path, *, git_root: str | Path | None = None, model: str = "") -> list[Skill]:
     """The skills of a project: of its folders and files, in the working directory, then in its repository's root."""
-    roots = list(dict.fromkeys(root for root in (working_dir, git_root) if root is not None))
+    roots = list(dict.fromkeys(Path(root).absolute() for root in (working_dir, git_root) if root is not None))
     places = [path for root in roots for path in _third_party_files(root)]
     places += [path for root in roots for folder in PROJECT_FOLDERS for path in _markdown_files(root / folder)]
     return [_completed_if_possible(skill) for skill in project_skills(_texts(places), map(str, roots), model=model)]

@@ -156,3 +156,17 @@ def test_a_users_skills_come_from_the_folders_of_the_home_in_their_order(tmp_pat
     found = {skill.name: skill.content for skill in load_user_skills(tmp_path)}
     assert found == {"a": "first", "b": "B"}
     assert load_user_skills(tmp_path / "nobody") == []
+
+
+def test_a_place_may_be_given_as_a_text_and_relative_to_where_the_program_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, {"AGENTS.md": "A", ".agents/skills/one.md": "1", "home/.agents/skills/two.md": "2"})
+    monkeypatch.chdir(tmp_path)
+    absolute = load_project_skills(tmp_path)
+    assert {skill.name for skill in absolute} == {"agents", "one"}
+    for place in (".", "", str(tmp_path)):
+        assert load_project_skills(place) == absolute
+    assert set(load_skills_from_folder(".agents/skills")) == {"one"}
+    assert [skill.name for skill in load_user_skills("home")] == ["two"]
+    assert load_skill(".agents/skills/one.md").content == "1"
