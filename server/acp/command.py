@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import signal
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,6 +13,7 @@ from server.acp.dispatch import Dispatcher
 from server.acp.editor import Editor
 from server.acp.stdio import Lines, standard_lines
 from server.running_server import client_of
+from server.stdio_program import run_over_stdio
 
 
 def acp(url: str | None, key_file: Path | None, environment: Mapping[str, str]) -> int:
@@ -27,9 +24,7 @@ def acp(url: str | None, key_file: Path | None, environment: Mapping[str, str]) 
     Raises:
         DrydockError: the options cannot be used.
     """
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="drydock acp: %(levelname)s: %(message)s")
-    asyncio.run(_main(client_of(url, key_file, environment)))
-    return 0
+    return run_over_stdio("acp", _serve(client_of(url, key_file, environment)))
 
 
 async def serve_editor(client: DrydockClient, lines: Lines) -> None:
@@ -45,11 +40,5 @@ async def serve_editor(client: DrydockClient, lines: Lines) -> None:
             await connection.close()
 
 
-async def _main(client: DrydockClient) -> None:
-    serving = asyncio.create_task(serve_editor(client, await standard_lines()), name="acp")
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, serving.cancel)
-    await asyncio.wait([serving])
-    if not serving.cancelled() and (error := serving.exception()) is not None:
-        raise error
+async def _serve(client: DrydockClient) -> None:
+    await serve_editor(client, await standard_lines())

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import signal
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -18,6 +14,7 @@ from server.mcp_doors.sdk import load, serve_stdio
 from server.mcp_doors.tools import Offer
 from server.mcp_doors.transcripts import Transcripts
 from server.running_server import client_of
+from server.stdio_program import run_over_stdio
 
 INSTRUCTIONS: Final = (
     "Drydock runs software agents, each in a sandbox of its own. Start one with start_conversation, wait for it with"
@@ -37,21 +34,9 @@ def mcp(url: str | None, key_file: Path | None, environment: Mapping[str, str]) 
 
     The arguments are those of `client_of`.
     """
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="drydock mcp: %(levelname)s: %(message)s")
     client = client_of(url, key_file, environment)
     load()
-    asyncio.run(_main(client))
-    return 0
-
-
-async def _main(client: DrydockClient) -> None:
-    serving = asyncio.create_task(_serve(client), name="mcp")
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, serving.cancel)
-    await asyncio.wait([serving])
-    if not serving.cancelled() and (error := serving.exception()) is not None:
-        raise error
+    return run_over_stdio("mcp", _serve(client))
 
 
 async def _serve(client: DrydockClient) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import Any
 
 from fastapi import APIRouter
@@ -17,6 +16,7 @@ from server.dependencies import IdempotencyKey, OwnConversation, Services, Servi
 from server.errors import ReplyError
 from server.replies.conversations import ForkReply, RewindReply
 from server.routes.json_route import JsonRoute
+from server.routes.making import made_once
 from server.session.forks import fork_conversation
 
 router = APIRouter(prefix="/api/conversations/{conversation_id}", route_class=JsonRoute)
@@ -62,26 +62,21 @@ async def fork(
     """Make a new conversation that begins as this one did up to an event; this one is left as it is."""
     wish = body or ForkWish()
 
-    async def make(attempt: Attempt) -> dict[str, Any]:
+    async def make(attempt: Attempt) -> str:
         # A fork is there as a whole, or not at all.
         if not attempt.is_repeated or await services.database.conversations.get(attempt.resource) is None:
             await _fork(services, record, wish, attempt.resource)
-        return {
-            "status": "ok",
-            "conversation_id": attempt.resource,
-            "forked_from": record.id,
-            "message": None,
-            "conversation_status": ConversationStatus.STOPPED.value,
-        }
+        return attempt.resource
 
-    return await services.database.idempotency_keys.once(
+    return await made_once(
+        services,
         key,
         make,
         user_id=record.user_id,
         scope=f"fork:{record.id}",
         asked=wish.model_dump(mode="json", exclude_unset=True),
-        resource=uuid.uuid4().hex,
-        refusals=(ReplyError,),
+        status=ConversationStatus.STOPPED,
+        forked_from=record.id,
     )
 
 

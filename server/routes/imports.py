@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Iterable
 from typing import Annotated, Any, Final
 
@@ -20,6 +19,7 @@ from server.known_secrets import masker_of
 from server.replies.conversations import ConversationReply
 from server.replies.errors import errors
 from server.routes.json_route import JsonRoute
+from server.routes.making import made_once
 from server.session.imports import import_conversation
 from server.session.settings_merge import choose_model
 from server.session.titles import title_from_message
@@ -67,7 +67,7 @@ async def import_trajectory(
         raise ReplyError(400, {"status": "error", "message": text, "detail": text}) from error
     user = await services.database.settings.get(identity.user_id)
 
-    async def make(attempt: Attempt) -> dict[str, Any]:
+    async def make(attempt: Attempt) -> str:
         if await find_conversation(services, identity, attempt.resource) is None:
             masker = await masker_of(services.database, identity.user_id)
             now = utc_now()
@@ -81,16 +81,10 @@ async def import_trajectory(
                 llm_model=choose_model(user, services.settings).model,
             )
             await import_conversation(services.database, record, events, secrets=masker.values)
-        return {
-            "status": "ok",
-            "conversation_id": attempt.resource,
-            "message": None,
-            "conversation_status": ConversationStatus.STOPPED.value,
-        }
+        return attempt.resource
 
-    return await services.database.idempotency_keys.once(
-        key, make, user_id=identity.user_id, scope="import", asked=body, resource=uuid.uuid4().hex
-    )
+    status = ConversationStatus.STOPPED
+    return await made_once(services, key, make, user_id=identity.user_id, scope="import", asked=body, status=status)
 
 
 def _title(body: Any) -> str | None:

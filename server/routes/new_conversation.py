@@ -23,13 +23,14 @@ from server.db.errors import ConversationExistsError
 from server.db.idempotency_keys import Attempt
 from server.db.user_settings import StoredSettings
 from server.dependencies import IdempotencyKey, IdentityDependency, Services, ServicesDependency, find_conversation
-from server.errors import PlainError, ReplyError
+from server.errors import ReplyError
 from server.git_hosts import Provider
 from server.known_secrets import masker_of
 from server.mcp_config import HiddenSecretError, McpConfig, agent_servers, read_config
 from server.replies.conversations import ConversationReply
 from server.replies.errors import ErrorReply, errors
 from server.routes.json_route import JsonRoute
+from server.routes.making import made_once
 from server.session.agent_choice import AGENT_OPTIONS
 from server.session.images import ImagesRefusedError
 from server.session.own_servers import OWN_SERVERS, sealed_servers
@@ -103,23 +104,17 @@ async def create_conversation(
     """Make a conversation, start it, and put the first message in its log: all durable when the answer comes."""
     wish = body or NewConversation()
 
-    async def begin(attempt: Attempt) -> dict[str, Any]:
-        record = await begin_conversation(services, identity, wish, attempt)
-        return {
-            "status": "ok",
-            "conversation_id": record.id,
-            "message": None,
-            "conversation_status": ConversationStatus.STARTING.value,
-        }
+    async def begin(attempt: Attempt) -> str:
+        return (await begin_conversation(services, identity, wish, attempt)).id
 
-    return await services.database.idempotency_keys.once(
+    return await made_once(
+        services,
         key,
         begin,
         user_id=identity.user_id,
         scope="create",
         asked=wish.model_dump(mode="json", exclude_unset=True),
-        resource=uuid.uuid4().hex,
-        refusals=(ReplyError, PlainError),
+        status=ConversationStatus.STARTING,
     )
 
 
