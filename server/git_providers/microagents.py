@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel
 
@@ -12,6 +12,8 @@ from server.git_providers.errors import AccessRefusedError, MissingError
 from server.git_providers.provider import GitProvider
 
 LEGACY_FILE = ".cursorrules"
+SHARED: Final = frozenset({".openhands", "openhands-config"})
+"""Names of an owner's repository for all others; clients look for the second one at GitLab and Azure DevOps."""
 
 
 class MicroagentFile(BaseModel):
@@ -30,10 +32,9 @@ class Microagent(BaseModel):
     git_provider: str | None
 
 
-def folder_of(provider: str, repository: str) -> str:
+def folder_of(repository: str) -> str:
     """Where a repository has them; the one that is there for all repositories of its owner is another case."""
-    shared = "openhands-config" if provider == "gitlab" else ".openhands"
-    return "microagents" if repository.rstrip("/").rpartition("/")[2] == shared else ".openhands/microagents"
+    return "microagents" if repository.rstrip("/").rpartition("/")[2] in SHARED else ".openhands/microagents"
 
 
 async def list_microagents(account: GitProvider, repository: str) -> list[MicroagentFile]:
@@ -44,7 +45,7 @@ async def list_microagents(account: GitProvider, repository: str) -> list[Microa
         GitProviderError: see `GitProvider`.
     """
     await account.repository(repository)
-    paths = await account.files(repository, folder_of(account.name, repository))
+    paths = await account.files(repository, folder_of(repository))
     found = [MicroagentFile(name=PurePosixPath(path).stem, path=path) for path in paths if _is_one(path)]
     try:
         await account.file(repository, LEGACY_FILE)
