@@ -50,6 +50,7 @@ WORK: list[Turn] = [
     ),
     call("execute_ipython_cell", {"code": "6 * 7", **SAFE}),
     call("browser", {"code": f"goto('http://{SITE}')", **SAFE}),
+    call("terminal", {"comand": "ls"}, text="I mistype."),
     call("think", {"thought": "All went well."}),
     call("task_tracker", {"command": "plan", "task_list": [{"title": "Look around", "status": "done", "notes": ""}]}),
     finish("That is all there is."),
@@ -111,10 +112,10 @@ def line(page: Page, kind: str, name: str) -> Any:
     return page.locator(f'#chat li[data-kind="{kind}"][data-type="{name}"]')
 
 
-async def check(seen: Visit) -> None:
+async def check(seen: Visit, *known: str) -> None:
     """Nothing that would have broken the original, no error in the console, nothing from elsewhere."""
     await seen.page.wait_for_function("walk.isQuiet()")
-    assert await walked(seen.page, "problems") == []
+    assert await walked(seen.page, "problems") == list(known)
     assert seen.problems == []
     # A browser complains of each answer that is an error; of these the client knows one: settings of a new user.
     assert [one for one in seen.complaints if "404" not in one] == []
@@ -156,6 +157,8 @@ async def test_an_unmodified_client_of_the_first_generation_does_all_that_it_can
     await expect(line(page, "action", "message").first).to_have_text("Do everything")
     await expect(line(page, "observation", "run").first).to_contain_text("ok: made")
     await expect(line(page, "observation", "edit").last).to_contain_text("+two")
+    await expect(line(page, "thought", "thought")).to_have_text(["I look around.", "I mistype."])
+    await expect(line(page, "observation", "error")).to_contain_text(["comand"])
     await expect(line(page, "observation", "run_ipython")).to_contain_text("42")
     await expect(line(page, "observation", "browse")).to_contain_text("Quay")
     await expect(line(page, "action", "finish")).to_have_text("That is all there is.")
@@ -179,6 +182,7 @@ async def test_an_unmodified_client_of_the_first_generation_does_all_that_it_can
     trajectory = (await walked(page, "trajectory()"))["trajectory"]
     assert {"run", "edit", "run_ipython", "task_tracking", "finish"} <= {one.get("action") for one in trajectory}
     await walked(page, "microagents()")
+    assert await walked(page, "ownMicroagents()") == []
     await walked(page, "otherScreens()")
 
     # The panel, and the pages of the settings: each stores all that it has read, and loses nothing by it.
@@ -254,4 +258,4 @@ async def test_an_unmodified_client_of_the_first_generation_does_all_that_it_can
     await expect(line(page, "action", "finish")).to_have_text("It has 3 lines.")
     await expect(line(page, "observation", "run")).to_contain_text("3 notes.txt")
     await expect(page.locator("#usage")).to_contain_text("$0.0300 15 tokens")
-    await check(seen)
+    await check(seen, "edit 11 is drawn as null")  # as the original has recorded it, and drawn it

@@ -26,7 +26,7 @@ let pending = 0;
 let isProvided = false;
 
 function wrong(...found) {
-  walk.problems.push(...found);
+  walk.problems.push(...found.filter((one) => !walk.problems.includes(one)));
 }
 
 async function get(path, options) {
@@ -262,10 +262,33 @@ function isDrawn(event) {
   return !(event.source === "user" && name === "run");
 }
 
-// An action is replaced by its result.
-function withoutAnswered(events) {
+// An action is replaced by its result, all but its thought.
+function linesOf(events) {
   const answered = new Set(events.filter((event) => "observation" in event).map((event) => event.cause));
-  return events.filter((event) => !("action" in event) || !answered.has(event.id));
+  return events.flatMap((event) => {
+    const { action, args } = event;
+    const thought = args?.thought && !["think", "message", "finish"].includes(action) ? [thoughtOf(event)] : [];
+    if (action === undefined || !answered.has(event.id)) return [...thought, lineOf(event)];
+    if (["message", "finish"].includes(action)) {
+      if (!args.thought) wrong(`what was said in ${action} ${event.id} disappears`);
+      return [thoughtOf(event)];
+    }
+    return thought;
+  });
+}
+
+// Failure is told by a word; what succeeded is drawn as its diff, whatever that is.
+function editText({ id, content, extras }) {
+  if (content.length === 0 || content.toLowerCase().includes("error:")) return content;
+  if (typeof extras.diff !== "string") wrong(`edit ${id} is drawn as ${extras.diff}`);
+  return extras.diff;
+}
+
+function thoughtOf({ args, source }) {
+  if (typeof args.thought !== "string") wrong(`a thought that is no text: ${JSON.stringify(args)}`);
+  const line = Object.assign(document.createElement("li"), { textContent: args.thought });
+  Object.assign(line.dataset, { type: "thought", kind: "thought", source });
+  return line;
 }
 
 function draw() {
@@ -277,7 +300,7 @@ function draw() {
     // Only now: the list is drawn anew when its length changes, not when the state does (0, row 6).
     const last = events.at(-1);
     drawn = { length: events.length, isAsking: last?.source === "agent" && state === "awaiting_user_confirmation" };
-    const lines = withoutAnswered(events).map(lineOf);
+    const lines = linesOf(events);
     if (walk.optimistic !== null) lines.push(Object.assign(document.createElement("li"), { textContent: walk.optimistic }));
     at("chat").replaceChildren(...lines);
   }
@@ -303,7 +326,7 @@ function lineOf(event) {
   if (event.action === "message") line.textContent = event.source === "user" ? event.args.content : event.message;
   else if (event.action === "finish") line.textContent = event.args.final_thought;
   else if (event.action === "think") line.textContent = event.args.thought;
-  else if (event.observation === "edit") line.textContent = event.extras.diff || event.content;
+  else if (event.observation === "edit") line.textContent = editText(event);
   else if (event.observation === "run") line.textContent = `${event.success ? "ok" : "failed"}: ${event.content.slice(0, 1000)}`;
   else line.textContent = event.content ?? event.message;
   for (const url of event.args?.image_urls ?? event.extras?.image_urls ?? []) line.append(Object.assign(new Image(), { src: url, alt: "" }));
@@ -352,6 +375,7 @@ Object.assign(walk, {
   trajectory: () => ask("GET", `${base()}/trajectory`, "trajectory"),
   microagents: () => ask("GET", `${base()}/microagents`, "microagents"),
   files: () => ask("GET", `${base()}/list-files`),
+  ownMicroagents: () => ask("GET", `${base()}/list-files?path=${encodeURIComponent("n/.openhands/microagents")}`),
   panel: () => panel(ask),
   settingsPages: () => settingsPages(ask),
   otherScreens: () => otherScreens(ask),
