@@ -92,7 +92,26 @@ describe("an open conversation", () => {
     await until(() => server.received.length === 2);
     await until(() => store.current.pending.length === 0);
     expect(server.log.filter((event) => event.message === "lost")).toHaveLength(1);
+    const keys = server.received.map((action) => (action as { readonly idempotency_key?: string }).idempotency_key);
+    expect(keys[0]).toMatch(/^[0-9a-f]{32}$/);
+    expect(keys[1]).toBe(keys[0]);
   }, 20_000);
+
+  it("knows the echo of a message by its key, whatever the server made of its text", async () => {
+    server.ready();
+    await session.open();
+    await live();
+    await until(() => phaseOf(store.current) === "ready");
+    server.deaf = true;
+    session.send("the password is hunter2");
+    await until(() => server.received.length === 1);
+    const key = store.current.pending[0]?.key ?? "";
+    server.append({ ...userMessage(1, "the password is hunter2"), idempotency_key: "another page's" });
+    await until(() => ids().length === 1);
+    expect(store.current.pending).toHaveLength(1);
+    server.append({ ...userMessage(2, "the password is <secret_hidden>"), idempotency_key: key });
+    await until(() => store.current.pending.length === 0);
+  });
 
   it("does not send again what was stored just before the break", async () => {
     server.ready();

@@ -18,6 +18,7 @@ import { toPorts } from "../protocol/ports";
 import type { Ports } from "../protocol/ports";
 import { ApiError } from "./http";
 import type { Request } from "./http";
+import { WorkKeys } from "./keys";
 
 const STATUSES: ReadonlySet<string> = new Set(["STARTING", "RUNNING", "STOPPED", "ARCHIVED", "ERROR"]);
 /** Fields of a settings answer that are not settings. */
@@ -93,9 +94,16 @@ function toSettings(fields: Fields): Settings {
 
 export class Api {
   readonly #request: Request;
+  readonly #keys = new WorkKeys();
 
   constructor(request: Request) {
     this.#request = request;
+  }
+
+  /** Makes something new; asked for again after an answer that was lost, it is the same new thing. */
+  async #make(path: string, body: unknown): Promise<Fields> {
+    const work = `${path} ${JSON.stringify(body)}`;
+    return asFields(await this.#keys.once(work, (key) => this.#request("POST", path, body, undefined, key)));
   }
 
   /** Asks whether the server accepts a token. Fails with status 401 when it does not. */
@@ -171,7 +179,7 @@ export class Api {
       ...(start === null ? {} : { repository: start.repository }),
       ...(start === null || start.branch === "" ? {} : { selected_branch: start.branch }),
     };
-    const fields = asFields(await this.#request("POST", "/api/conversations", body));
+    const fields = await this.#make("/api/conversations", body);
     return {
       conversation_id: stringField(fields, "conversation_id"),
       conversation_status: toStatus(stringField(fields, "conversation_status")),
@@ -212,8 +220,7 @@ export class Api {
 
   /** Makes a conversation that begins like this one up to this event; returns its id. */
   async fork(id: string, eventId: number): Promise<string> {
-    const fields = asFields(await this.#request("POST", `${conversationPath(id)}/fork`, { event_id: eventId }));
-    return stringField(fields, "conversation_id");
+    return stringField(await this.#make(`${conversationPath(id)}/fork`, { event_id: eventId }), "conversation_id");
   }
 
   /** The whole log in the form in which it can be imported again. */
@@ -223,7 +230,7 @@ export class Api {
 
   /** Makes a conversation of a recorded one; returns its id. */
   async importRecording(recording: unknown): Promise<string> {
-    return stringField(asFields(await this.#request("POST", "/api/conversations/import", recording)), "conversation_id");
+    return stringField(await this.#make("/api/conversations/import", recording), "conversation_id");
   }
 
   async events(id: string, query: EventQuery): Promise<EventPage> {

@@ -20,8 +20,8 @@ const TIMEOUT_MILLISECONDS = 30_000;
 
 export type Method = "GET" | "POST" | "PATCH" | "DELETE";
 
-/** A `token` given here is tried instead of the one that is kept. */
-export type Request = (method: Method, path: string, body?: unknown, token?: string) => Promise<unknown>;
+/** A `token` given here is tried instead of the one that is kept; under a `key` the same is not done twice. */
+export type Request = (method: Method, path: string, body?: unknown, token?: string, key?: string) => Promise<unknown>;
 
 function describeDetail(detail: unknown): string {
   if (typeof detail === "string") return detail;
@@ -87,10 +87,11 @@ class Answers {
 
 export function createRequest(keeper: TokenKeeper, fetcher: Fetcher = (url, init) => window.fetch(url, init)): Request {
   const answers = new Answers();
-  return async (method, path, body, token = keeper.token ?? undefined) => {
+  return async (method, path, body, token = keeper.token ?? undefined, key) => {
     const headers: Record<string, string> = { Accept: "application/json" };
     if (body !== undefined) headers["Content-Type"] = "application/json";
     if (token !== undefined) headers["X-Session-API-Key"] = token;
+    if (key !== undefined) headers["Idempotency-Key"] = key;
     const kept = method === "GET" ? answers.find(path, token) : undefined;
     if (kept !== undefined) headers["If-None-Match"] = kept.tag;
     let response: Response;

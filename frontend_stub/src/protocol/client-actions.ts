@@ -4,6 +4,8 @@ import type { AgentState } from "./events";
 export interface ClientAction {
   readonly action: string;
   readonly args: Readonly<Record<string, unknown>>;
+  /** Under the same key the same is stored once, however often it is sent. Not part of the original protocol. */
+  readonly idempotency_key?: string;
 }
 
 export function messageAction(content: string, now: Date = new Date()): ClientAction {
@@ -20,6 +22,11 @@ export type RequestedState = Extract<
 
 export function stateAction(state: RequestedState): ClientAction {
   return { action: "change_agent_state", args: { agent_state: state } };
+}
+
+/** The same action under a key. */
+export function keyed(action: ClientAction, key: string): ClientAction {
+  return { ...action, idempotency_key: key };
 }
 
 /** Agreement to what waits and, in this conversation, to all that would wait later. */

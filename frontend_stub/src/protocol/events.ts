@@ -57,6 +57,8 @@ export interface Envelope {
   readonly cause?: number;
   readonly tool_call_metadata?: ToolCallMetadata;
   readonly llm_metrics?: LlmMetrics;
+  /** The key under which a client sent it. */
+  readonly idempotency_key?: string;
 }
 
 export interface ActionEvent extends Envelope {

@@ -65,6 +65,7 @@ function parseEvent(raw: Fields): ConversationEvent | null {
     ...(cause === null ? {} : { cause }),
     ...(toolCall === null ? {} : { tool_call_metadata: toolCall }),
     ...(metrics === null ? {} : { llm_metrics: metrics }),
+    ...(typeof raw.idempotency_key === "string" ? { idempotency_key: raw.idempotency_key } : {}),
   };
   if (typeof raw.action === "string") {
     const timeout = numberField(raw, "timeout");

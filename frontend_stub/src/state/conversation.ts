@@ -52,9 +52,6 @@ export function reduce(model: ConversationModel, action: ModelAction): void {
     case "pending-held":
       changePending(model, action.key, { state: "held" });
       return;
-    case "pending-drop":
-      model.pending = model.pending.filter((entry) => entry.key !== action.key);
-      return;
     case "notice":
       addNotice(model, action.level, action.text, action.statusId ?? "");
       return;

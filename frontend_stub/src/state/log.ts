@@ -5,7 +5,7 @@ import { booleanField, stringField } from "../protocol/fields";
 import type { Frame } from "../protocol/frames";
 import { errorLine, redraw, takeHistoricState, UNNUMBERED } from "./agent-state";
 import { noteId } from "./model";
-import type { ConversationModel } from "./model";
+import type { ConversationModel, PendingMessage } from "./model";
 import { settle } from "./streams";
 import { addEvent } from "./timeline";
 
@@ -28,10 +28,11 @@ function takeMetrics(model: ConversationModel, event: ConversationEvent): void {
 function takeEcho(model: ConversationModel, event: ConversationEvent): void {
   if (model.pending.length === 0 || event.source !== "user") return;
   if (!isAction(event) || event.action !== "message") return;
+  const key = event.idempotency_key;
   const text = (stringField(event.args, "content") || event.message).trim();
-  const echoed = model.pending.find(
-    (entry) => entry.state !== "held" && entry.after < event.id && entry.text.trim() === text,
-  );
+  const isEcho = (entry: PendingMessage) =>
+    key === undefined ? entry.state !== "held" && entry.after < event.id && entry.text.trim() === text : entry.key === key;
+  const echoed = model.pending.find(isEcho);
   if (echoed !== undefined) model.pending = model.pending.filter((entry) => entry !== echoed);
 }
 

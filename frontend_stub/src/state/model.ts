@@ -12,6 +12,7 @@ export type Connection = "idle" | "connecting" | "live" | "reconnecting" | "refu
 
 /** A user's message that the server has not echoed yet. */
 export interface PendingMessage {
+  /** The one under which it is sent: sent again, it is stored once. */
   readonly key: string;
   readonly text: string;
   /** `held`: waits for a connection or for the agent to be ready. `sent`: on its way. `created`: sent with creation. */
@@ -81,7 +82,6 @@ export type ModelAction =
   | { readonly type: "pending-add"; readonly message: PendingMessage }
   | { readonly type: "pending-sent"; readonly key: string; readonly after: number }
   | { readonly type: "pending-held"; readonly key: string }
-  | { readonly type: "pending-drop"; readonly key: string }
   | { readonly type: "notice"; readonly level: "error" | "info"; readonly text: string; readonly statusId?: string }
   | { readonly type: "notice-dismiss"; readonly key: string };
 
