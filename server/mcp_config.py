@@ -42,7 +42,8 @@ class _Strict(BaseModel):
 
 
 def _server_url(value: str) -> str:
-    if not value.startswith(_SCHEMES):
+    value = value.strip()
+    if not value.lower().startswith(_SCHEMES):
         raise ValueError(f"a server's URL begins with one of {', '.join(_SCHEMES)}")
     try:
         is_complete = bool(urlsplit(value).hostname)

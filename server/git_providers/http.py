@@ -225,12 +225,13 @@ class Api:
         if status == 401:
             raise TokenRefusedError(self.provider)
         if status in {404, 410}:
-            raise MissingError(f"{self.provider}: not found")
+            raise MissingError(f"{self.provider} answers {status}: is {_origin(self.base)} its host, and is it there?")
         if self._signs_in and (status == 203 or 300 <= status < 400):
             raise TokenRefusedError(self.provider)
         if 300 <= status < 400:
-            target = _origin(self._clean(answer.headers.get("location", "")))
-            raise GitProviderError(f"{self.provider} sends elsewhere, to {target}: is that its host?")
+            target = urlsplit(self._clean(answer.headers.get("location", "")))
+            where = f", to {target.scheme}://{target.hostname}" if target.hostname else ", and nowhere in the end"
+            raise GitProviderError(f"{self.provider} sends elsewhere{where}: is that its host?")
         if status >= 400:
             said = self._clean(message(answer.body))
             raise GitProviderError(f"{self.provider} answers {status}{f': {said}' if said else ''}", status=status)

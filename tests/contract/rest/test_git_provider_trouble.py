@@ -61,6 +61,8 @@ async def test_a_failure_of_a_provider_is_a_500_with_its_reason_and_without_the_
         ([Told({"login": "ann"})], "github answers in an unknown form: id: Field required"),
         ([Told([])], "github answers in an unknown form"),
         ([Told("", 302, {"Location": "https://sso.example.com/x"})], "github sends elsewhere, to https://sso.example"),
+        ([Told("", 301)] * 3, "github sends elsewhere, and nowhere in the end"),
+        ([Told({"message": "Not Found"}, 404)], "github answers 404: is http://127.0.0.1:"),
         ([Told("x" * (8 * 1024 * 1024 + 1))], "github answers with more than"),
     ]
     for failures, says in cases:

@@ -105,6 +105,13 @@ async def test_servers_of_the_wrong_shape_are_a_422(server: Server, config: dict
         assert (await server.post(path, json={"mcp_config": config})).status_code == 422
 
 
+async def test_the_space_around_an_address_is_cut_off_and_its_scheme_may_be_in_capitals(server: Server) -> None:
+    config = {"sse_servers": [" HTTPS://example.com/sse\n"]}
+    assert (await server.post("/api/settings", json={"mcp_config": config})).status_code == 200
+    shown = (await server.get("/api/settings")).json()["mcp_config"]
+    assert shown["sse_servers"] == [{"url": "HTTPS://example.com/sse", "api_key": None}]
+
+
 async def test_the_servers_of_the_whole_server_come_first_and_without_their_secrets(make_server: MakeServer) -> None:
     own = {
         "sse_servers": [{"url": "http://127.0.0.1:1/sse", "api_key": "of-the-operator"}],
