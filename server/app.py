@@ -177,6 +177,7 @@ class Application:
         git = GitAccess(settings.git_hosts)
         stack.push_async_callback(git.aclose)
         requests = RequestMaker(database, git)
+        stack.push_async_callback(requests.aclose)
         manager = await stack.enter_async_context(
             manager_type(
                 ManagerParts(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import replace
+from typing import Final
 
 from server.db.conversations import ConversationRecord
 from server.db.database import Database
@@ -18,17 +20,31 @@ from server.provider_tools.tools import RequestArguments, RequestTool
 logger = logging.getLogger(__name__)
 
 
+END_SECONDS: Final = 10.0
+
+
 class RequestMaker:
-    """Carries out the tools; the tokens stay here."""
+    """Carries out the tools; the tokens stay here. `aclose` it at the end."""
 
     def __init__(self, database: Database, git: GitAccess) -> None:
         self._database = database
         self._git = git
+        self._making: set[asyncio.Task[MadeRequest]] = set()
+
+    async def aclose(self) -> None:
+        """Let what was begun come to its end, for some seconds."""
+        if self._making:
+            _, late = await asyncio.wait(self._making, timeout=END_SECONDS)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
 
     async def make(
         self, tool: RequestTool, arguments: RequestArguments, *, user_id: str, conversation_id: str | None = None
     ) -> MadeRequest:
         """Make the request with the user's account as it is stored now; its number is added to the conversation's.
+
+        Once it is being made it is made and noted also where this is cancelled: a provider does not take it back.
 
         Raises:
             ConversationNotFoundError: there is no such conversation of this user; nothing was made.
@@ -39,6 +55,21 @@ class RequestMaker:
             raise ConversationNotFoundError(conversation_id)
         accounts = self._git.accounts(await self._database.settings.get(user_id))
         provider = _chosen(tool, accounts, record)
+        making = asyncio.create_task(
+            self._made(accounts, provider, arguments, conversation_id), name=f"request-{conversation_id}"
+        )
+        self._making.add(making)
+        making.add_done_callback(self._over)
+        return await asyncio.shield(making)
+
+    def _over(self, task: asyncio.Task[MadeRequest]) -> None:
+        self._making.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever waits is told of it; where nobody does, the provider has said no
+
+    async def _made(
+        self, accounts: GitAccounts, provider: Provider, arguments: RequestArguments, conversation_id: str | None
+    ) -> MadeRequest:
         made = await accounts.create_request(provider, arguments.repository, arguments.wish())
         if conversation_id is None:
             return made

@@ -174,6 +174,32 @@ async def test_a_conversation_of_somebody_else_is_none_and_nothing_is_made_for_i
         assert provider.made == []
 
 
+async def test_a_request_whose_caller_has_gone_is_noted_all_the_same(make_server: MakeServer) -> None:
+    async with PLAYED["github"]() as provider, make_server() as server:
+        await store(server, github=provider)
+        await server.app.services.database.conversations.create(ConversationRecord(id="mine"))
+        git = GitAccess({}, HttpPool(pause_seconds=0.001))
+        maker = RequestMaker(server.app.services.database, git)
+        checked = TOOLS["create_pr"].arguments.model_validate(arguments("github"))
+        asking = asyncio.create_task(maker.make(TOOLS["create_pr"], checked, user_id="", conversation_id="mine"))
+        made_by = provider.answer
+
+        def cancelled_meanwhile(asked: Any) -> Told | None:
+            if asked.path.endswith("/pulls"):
+                asking.cancel()
+            return made_by(asked)
+
+        provider.answer = cancelled_meanwhile  # type: ignore[method-assign] # a played provider plays another part
+        try:
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+            await maker.aclose()
+        finally:
+            await git.aclose()
+        assert len(provider.made) == 1
+        assert (await server.info("mine"))["pr_number"] == [41]
+
+
 async def test_numbers_that_come_at_once_are_all_noted(make_server: MakeServer) -> None:
     async with make_server() as server:
         repository = server.app.services.database.conversations
