@@ -126,7 +126,7 @@ SERVER = [
     Row("GET", "/api/v1/app-conversations?ids=a&ids=b", 200, [None]),
     Row("GET", "/api/v1/app-conversations/start-tasks?ids=a", 200, [None]),
     Row("GET", "/api/v1/app-conversations/start-tasks/search?limit=10", 200, {"items": [], "next_page_id": None}),
-    Row("POST", "/api/v1/app-conversations", 404, AtLeast({"detail": str, "message": str}), {"json": {}}),
+    Row("POST", "/api/v1/app-conversations", 405, AtLeast({"detail": str, "message": str}), {"json": {}}),
     Row("POST", "/api/authenticate", 404, AtLeast({"detail": str, "message": str})),
     Row("POST", "/api/logout", 404, AtLeast({"detail": str})),
     Row("GET", "/api/billing/credits", 404, AtLeast({"detail": str})),
