@@ -14,6 +14,8 @@ from server.sockets.limits import SocketLimits
 
 SCOPE_KEY: Final = "drydock.line"
 GOING_AWAY: Final = 1001
+_PACKETS: Final = frozenset("0123456")
+"""How the packets of Engine.IO begin."""
 _STALLED: Final = "the client does not read"
 
 logger = logging.getLogger(__name__)
@@ -66,7 +68,7 @@ class Line:
         either: list[asyncio.Future[Any]] = [waiting, self._over]
         try:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            if waiting.done():
+            if waiting.done() and not _is_garbage(waiting.result()):
                 return waiting.result()
             return {"type": "websocket.disconnect", "code": GOING_AWAY}
         finally:
@@ -103,6 +105,15 @@ class Line:
         self._stalled.add(self._sender)
         self._sender.cancel()
         self.end()
+
+
+def _is_garbage(message: Message) -> bool:
+    """Whether it is no packet at all: the library would let go of the connection without ending it."""
+    text = message.get("text")
+    if text is None or text[:1] in _PACKETS:
+        return False
+    logger.info("a client sent what is no packet; closing its connection")
+    return True
 
 
 class LineKeeper:

@@ -22,7 +22,7 @@ from server.wire.errors import WireError
 from server.wire.incoming import from_wire
 from server.wire.json_data import read_json
 from tests.contract.snapshots.event_schemas import REFUSED, taken_schemas
-from tests.contract.sockets.loopback import serving
+from tests.contract.sockets.loopback import LIMIT, serving, until
 
 TAKEN = taken_schemas()
 FIXES = re.compile(r"; |should be|should have|should match|should contain|needs |is none of|is not base64|valid ")
@@ -214,3 +214,15 @@ def test_any_text_is_read_or_refused_as_no_json(text: str) -> None:
         from_wire(value)
     except (json.JSONDecodeError, WireError):
         return
+
+
+@pytest.mark.parametrize("garbage", ["", "xyz", "b!", "\u00b2"])
+async def test_a_client_that_sends_what_is_no_packet_is_let_go_at_once(garbage: str) -> None:
+    async with serving() as loopback, loopback.raw("conversation_id=c1") as socket:
+        await socket.send("40")
+        await until(lambda: loopback.gateway.connection_count == 1)
+        await socket.send(garbage)
+        async with asyncio.timeout(LIMIT):
+            async for _ in socket:
+                pass  # until it is closed
+        await until(lambda: loopback.gateway.connection_count == 0)
