@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
-from agent_core.errors import SandboxError, SandboxLostError
+from agent_core.errors import SandboxClosedError, SandboxError, SandboxLostError
 from agent_core.runtime.channel import RunnerChannel
 from agent_core.runtime.pending import ChannelClosedError
 from agent_core.runtime.runner_hello import RunnerHello
@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 
 KeyState = Literal["unknown", "running", "done", "lost"]
 
+_STARTS_AGAIN = "The next command starts it again."
 _REPEATABLE = frozenset(
     {"ping", "ports.list", "file.read", "search.glob", "search.grep", "shell.interrupt", "shell.kill"}
     | {"workspace.facts", "workspace.snapshot", "workspace.restore", "workspace.pack", "workspace.unpack"}
@@ -197,7 +198,12 @@ class SandboxConnection:
         left = limit
         reason = ""
         for _ in range(self._limits.attempts):
-            channel = await self._link.ready(revive=asked is None or key is None)
+            try:
+                channel = await self._link.ready(revive=asked is None or key is None)
+            except SandboxLostError as error:
+                if asked is None or isinstance(error, SandboxClosedError):
+                    raise
+                raise SandboxLostError(f"The sandbox ended while this ran in it. {error}", fix=_STARTS_AGAIN) from error
             began = loop.time()
             try:
                 if asked is not None and key is not None and channel.hello.boot != asked:
@@ -240,6 +246,4 @@ class SandboxConnection:
                 await self.sandbox.stop()
             except SandboxError:
                 logger.exception("a sandbox that does not answer could not be stopped")
-        return SandboxLostError(
-            f"The sandbox did not answer within {limit:g} s and was stopped.", fix="The next command starts it again."
-        )
+        return SandboxLostError(f"The sandbox did not answer within {limit:g} s and was stopped.", fix=_STARTS_AGAIN)

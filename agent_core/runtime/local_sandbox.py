@@ -196,7 +196,7 @@ class LocalSandbox:
             reason = f"The sandbox could not be isolated: {log}."
             return SandboxError(reason, code="no_isolation", fix="To find out more: drydock doctor")
         code = "disk_full" if "No space left" in log else "start_failed"
-        return SandboxError(f"The sandbox did not start; its last words: {log or '(none)'}.", code=code)
+        return SandboxError(f"The sandbox has ended; its last words: {log or '(none)'}.", code=code)
 
     def _describe(self) -> str:
         """What to tell people about the running sandbox."""

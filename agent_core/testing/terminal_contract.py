@@ -12,9 +12,12 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
+from agent_core.errors import SandboxLostError
 from agent_core.runtime.connection import SandboxConnection
 from agent_core.runtime.standalone import AloneContext
-from agent_core.testing.sandbox_kit import SandboxKit
+from agent_core.testing.sandbox_kit import SandboxKit, run
 from agent_core.tools.terminal import (
     FreshTerminalAction,
     NamedTerminalAction,
@@ -66,6 +69,8 @@ SETTINGS = (
     "enable -n printf eval declare",
     "PATH=",
     "stty raw -echo",
+    "set -o vi",
+    "set -o vi; shopt -so emacs\ntrue",
     "printf '###PS1JSON###\\n{\"exit_code\": 3}\\n###PS1END###\\n'",
 )
 ENDS = (
@@ -125,6 +130,14 @@ class TerminalContract:
             seen = await terminal(ending)
             assert (seen.status, seen.exit_code) == (status, code), (ending, seen)
             await terminal.says("pwd; echo $KEPT; f", "/\n1\nf\n")
+        await terminal("kept=1; cd /usr", reset=True)
+        await terminal.says("ulimit -n 5", "")
+        seen = await terminal.says("echo $kept; cd -", f"1\n{terminal.sandbox.working_dir}\n")
+        assert "ulimit -n" in seen.notice
+        await terminal.says("cd - 2>&1 || echo $?", "bash: cd: OLDPWD not set\n1\n", reset=True)
+        with pytest.raises(SandboxLostError, match="ended while this ran in it"):
+            await run(terminal.sandbox, "kill -9 -1", key="first:1")
+        await terminal.says("echo again", "again\n")
 
     async def test_programs_are_talked_to_waited_for_and_interrupted(self, kit: SandboxKit) -> None:
         terminal = _Terminal(kit.connect())

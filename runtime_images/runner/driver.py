@@ -10,12 +10,15 @@ any program.
 from __future__ import annotations
 
 import os
+import re
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from . import shell_state
 
 _LIMIT = 1024 * 1024
 _FIELDS = 6
+_SETS = re.compile(r"\b(?:set|shopt)\b")
+_EDITING = re.compile(r"\b(?:vi|emacs)\b")
 _FACTS = '"${!-}" "${PWD+${PWD:0:32768}}" "${PATH+${PATH:0:32768}}" "$-"'
 
 
@@ -71,12 +74,20 @@ def run(command: str, variables: Dict[str, str], ended: str, terminal: str, last
     else:
         before = f"(exit {last_status}) ||"
     # Without the word ``command`` bash forgets variables lent to ``builtin`` after the first line of what it evaluates.
-    evaluate = f"{loans(variables)}\\builtin command eval" if variables else "\\builtin eval"
-    evaluation = f"{before} {evaluate} {quote(command)} 0<>{terminal} 1>&0 2>&0"
+    builtin = f"{loans(variables)}\\builtin command" if variables else "\\builtin"
+    # A change of the editing mode makes ``eval`` of a shell that does not edit lines crash, but not ``source``.
+    evaluate = "source /dev/fd/9 9<<<" if _changes_editing(command) else "eval "
+    evaluation = f"{before} {builtin} {evaluate}{quote(command)} 0<>{terminal} 1>&0 2>&0"
     return (
         f"\\builtin shopt -s promptvars; {evaluation}; {ended}=$?; \\builtin shopt -u promptvars; "
         f"[[ ! ${{PROMPT_COMMAND[*]+x}} ]] || PROMPT_COMMAND=()\n"
     )
+
+
+def _changes_editing(command: str) -> bool:
+    if _EDITING.search(command) is None:  # as in nearly all
+        return False
+    return any(_SETS.search(line) and _EDITING.search(line) for line in command.split("\n"))
 
 
 def report(word: str, ended: str, pipe: str, terminal: str) -> str:
@@ -131,7 +142,12 @@ def start(
     report_at_exit = f"\\builtin printf '%s\\0' '' {exit_word(word)} \"$?\" {_FACTS} >|{pipe}"
     at_exit = f"{{ {report_at_exit}; {state_at_exit}; }} 2>|/dev/null"
     lines.append(f"\\builtin trap -- {quote(at_exit)} EXIT\n")
-    lines.append(f"\\builtin cd -- {quote(directory)} || \\builtin cd /\n")
+    enter = f"\\builtin cd -- {quote(directory)} || \\builtin cd /"
+    if state is None:
+        lines.append(f"{enter}; \\builtin unset -v OLDPWD; \\builtin export OLDPWD\n")
+    else:
+        back = "[[ ! $_drydock ]] || OLDPWD=$_drydock; \\builtin unset -v _drydock"
+        lines.append(f"_drydock=${{OLDPWD-}}; {enter}; {back}\n")
     lines.append("\\builtin shopt -u promptvars\n[[ 1 ]]\n")
     lines.append(report(word, f"_{word}e", pipe, terminal))
     text = "".join(lines).encode("utf-8", "surrogateescape")

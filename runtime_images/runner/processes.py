@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import signal
 import time
 from typing import Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
@@ -11,6 +12,7 @@ from typing import Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 _TICKS = os.sysconf("SC_CLK_TCK")
 MARK = "DRYDOCK_TERMINAL"
 _DELETED = " (deleted)"
+_DESCRIPTORS = 14
 
 
 class Process(NamedTuple):
@@ -90,6 +92,18 @@ def ended(child: int) -> Optional[int]:
         os.kill(pid, signal.SIGCONT)
         return None
     return status if pid else None
+
+
+def lacks_descriptors(shell: int) -> bool:
+    """Say whether a shell may open so few files (``ulimit -n``) that it cannot lend a command the terminal.
+
+    The command would not be run, and nothing would be seen of it but the status 1.
+    """
+    try:
+        limit = resource.prlimit(shell, resource.RLIMIT_NOFILE)[0]
+    except (AttributeError, OSError):  # it has ended, or this system does not tell
+        return False
+    return 0 <= limit < _DESCRIPTORS
 
 
 def now_in_ticks() -> int:

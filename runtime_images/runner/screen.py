@@ -178,9 +178,9 @@ class Screen:
             line, self._column = columns.overwrite(line, self._column, run)
         self._lines[self._row] = line
 
-    def _back(self) -> None:
+    def _back(self, count: int) -> None:
         # Behind the last column of a screen the cursor is still on it.
-        self._column = max(0, min(self._column, COLUMNS - 1) - 1 if self._is_full else self._column - 1)
+        self._column = max(0, min(self._column, COLUMNS - 1) - count if self._is_full else self._column - count)
 
     def _tab(self, count: int) -> None:
         stop = (self._column // _TAB + count) * _TAB

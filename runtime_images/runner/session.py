@@ -253,8 +253,8 @@ class Session(ShellEvents):
     def lost(self, reason: str) -> None:
         """The shell has ended while it was idle; a command that it had not read goes on in the next one."""
         said = notices.shell_lost(reason, self._shell.directory)
-        if self._waiting is not None:
-            self._waiting.notices.append(said)
+        if (wait := self._waiting or self._starting) is not None:
+            wait.notices.append(said)
         else:
             self._lost = said
 

@@ -47,7 +47,10 @@ class Shell:
 
     def prepare(self) -> None:
         """Make a shell take a command, an old one or a new one; ends, perhaps at once, in ``ready`` or ``failed``."""
-        if self.pid <= 0 or self._hung_up:
+        if self.pid > 0 and processes.lacks_descriptors(self.pid):
+            self._events.lost("could open no more files (ulimit -n)")
+            self._start()
+        elif self.pid <= 0 or self._hung_up:
             self._start()
         elif self._unsure:
             self._settle(_SETTLE_TRIES)
@@ -57,8 +60,8 @@ class Shell:
     def disturbed(self) -> None:
         """Say that an interrupt was sent to the shell.
 
-        It may have cost the line that reports, which is therefore sent again; or it may reach the shell late, when it
-        reads the next command, which is therefore not sent before the shell has been heard of once more.
+        It may have cost the line that reports, which is sent again; or it may reach the shell late, with the next
+        command, which is not sent before the shell has been heard of once more.
         """
         self._unsure = True
         if self._running:
@@ -113,10 +116,7 @@ class Shell:
         self._plan.at(START_SECONDS, self._start_failed)
 
     def run(self, command: str, variables: Dict[str, str]) -> None:
-        """Run a command in a usable shell; ends in ``ended``.
-
-        A shell that is lost before it has read the command has done nothing of it: the next one runs it, once.
-        """
+        """Run a command in a usable shell, or in the next if that is lost before it has read it; ends in ``ended``."""
         self._undone.sent(command, variables)
         self._send(command, variables)
 
@@ -151,10 +151,10 @@ class Shell:
 
     def kill_if_broken(self) -> bool:
         """Kill a shell that can never report, because the command has closed the shell's own input; True if so."""
-        if not self._hung_up or self.replaced or self.pid <= 0 or processes.belonging(self.scope()):
-            return False
-        processes.signal_process(self.pid, signal.SIGKILL)
-        return True
+        broken = self._hung_up and not self.replaced and self.pid > 0 and not processes.belonging(self.scope())
+        if broken:
+            self._kill_broken()
+        return broken
 
     def child_changed(self) -> None:
         """Look whether the shell process has stopped or ended; to be called on SIGCHLD."""
@@ -295,5 +295,4 @@ class Shell:
         self._emit(self._speech.boundary.give_up())
         self._running = False
         self._status = exit_code(status)
-        killed = os.WIFSIGNALED(status) and not replaced
-        self._events.ended(Ended(self._status, -1, how_ended(status), killed))
+        self._events.ended(Ended(self._status, -1, how_ended(status), os.WIFSIGNALED(status) and not replaced))

@@ -22,7 +22,7 @@ _READS_IN_A_ROW = 64
 _OPTIONS = re.compile(r"[a-z0-9_:-]*\Z")
 ENDS = "x"
 """The last letter of the word behind a state that a shell writes when it ends."""
-_ENDS_A_SHELL = ("errexit", "noexec", "onecmd")
+_ENDS_A_SHELL = ("emacs", "errexit", "noexec", "onecmd", "vi")
 
 
 def write_down(word: str, pipe: str) -> str:

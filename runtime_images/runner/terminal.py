@@ -50,11 +50,14 @@ class TerminalText(Painting):
                 text = plain
         if not text:
             return
-        if not self._has_modes and (self._tail or self._at_end()) and sequences.is_plain(text):
-            self._append(text)
-        else:
-            self._settle()
-            self._interpret(text)
+        if self._append(text):
+            return
+        if "\x1b" not in text:
+            text = sequences.without_idle(text)
+            if self._append(text):
+                return
+        self._settle()
+        self._interpret(text)
 
     def flush(self) -> None:
         """Commit what is on the screen, and empty it unless a full-screen program has it: its picture stays."""
@@ -89,8 +92,13 @@ class TerminalText(Painting):
         self._in_string = False
         return text[match.end() :]
 
-    def _append(self, text: str) -> None:
-        """The fast way for plain text at the end of the screen: it is not divided into lines before it must be."""
+    def _append(self, text: str) -> bool:
+        """The fast way for plain text at the end of the screen: it is not divided into lines before it must be.
+
+        False for anything else.
+        """
+        if self._has_modes or not (self._tail or self._at_end()) or not sequences.is_plain(text):
+            return False
         if not self._tail:
             self._tail.append("\n".join(self._lines))
             self._tail_length = len(self._tail[0])
@@ -98,6 +106,7 @@ class TerminalText(Painting):
         self._tail_length += len(text)
         if self._tail_length > 8 * BLOCK:
             self._settle()
+        return True
 
     def _settle(self) -> None:
         """Divide what was appended the fast way into the lines of the screen."""
@@ -140,7 +149,7 @@ class TerminalText(Painting):
             elif kind == "return":
                 self._column = 0
             elif kind == "back":
-                self._back()
+                self._back(position - match.start())
             elif kind == "final":
                 self._control(match.group("final"), match.group("parameters"))
             elif kind == "letters":

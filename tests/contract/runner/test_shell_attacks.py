@@ -45,6 +45,7 @@ KEEPS_THE_SHELL = {
     "asked to end": "kill -TERM $$",
     "interrupted itself": "kill -INT $$",
     "own environment": "export BASH_ENV=/nonexistent ENV=/nonexistent POSIXLY_CORRECT=1",
+    "mode of editing": "set -o vi\ntrue; set -o emacs; set +o emacs",
     "shell options": "shopt -u expand_aliases; shopt -s extdebug failglob nocasematch execfail",
     "terminal control": r"printf '\e]0;title\a\e[?1049h\e[2J\e[8;1;1t\ec'",
     "output stopped": r"printf '\023'",
@@ -101,6 +102,7 @@ def test_a_command_that_its_shell_did_not_live_to_read_is_run_by_the_next(client
     assert "signal 9" in result["notice"]
     assert client.output("cat ran") == "run\n"
     numbers = [client.send("shell.run", command=command) for command in (dies_between, long, "echo after")]
+    assert client.wait(numbers[0]).result["status"] == "completed"  # or the next is only taken out of the queue
     assert client.call("cancel", id=numbers[1]).result == {"cancelled": True}
     assert client.wait(numbers[1]).result["status"] == "interrupted"
     assert client.wait(numbers[2]).result["output"] == "after\n"
@@ -246,6 +248,21 @@ def test_a_limit_on_open_files_costs_the_shell_but_not_the_terminal(client: Clie
     client.run("ulimit -n 3")
     client.run("true")
     assert client.output("pwd; echo $kept") == "/\n1\n"
+
+
+@pytest.mark.parametrize("number", [5, 13, 14])
+def test_a_shell_that_may_open_too_few_files_for_a_command_is_replaced_before_it(client: Client, number: int) -> None:
+    client.run("kept=1")
+    assert client.run(f"ulimit -n {number}")["exit_code"] == 0
+    result = client.run("echo $kept; (exit 3)")
+    assert (result["status"], result["exit_code"], result["output"]) == ("completed", 3, "1\n")
+    assert ("ulimit -n" in result["notice"]) is (number < 14)
+
+
+def test_a_mode_of_editing_that_costs_the_shell_does_not_cost_the_next(client: Client) -> None:
+    client.run("kept=1; f() { echo f; }")
+    assert client.run("mode=vi\nset -o $mode")["status"] == "shell_lost"
+    assert client.output("echo $kept; f") == "1\nf\n"
 
 
 def test_a_restricted_shell_is_left_behind(client: Client) -> None:

@@ -18,6 +18,16 @@ def read(*pieces: str, rows: int = 200) -> str:
     return "".join(committed)
 
 
+class Watched(TerminalText):
+    """Says what had to be read character by character."""
+
+    read: str = ""
+
+    def _interpret(self, text: str) -> None:
+        self.read += text
+        super()._interpret(text)
+
+
 plain = st.text(st.sampled_from("abc é漢\t\n"), max_size=12)
 controls = st.sampled_from(
     [
@@ -180,3 +190,13 @@ def test_the_screen_of_a_full_screen_program_has_an_edge_and_tab_stops() -> None
     assert read(start + "\x1b[?7l" + "x" * 300 + "y") == "x" * 255 + "y"
     assert read(start + "漢字wide\x1b[1;5H|") == "漢字|ide"
     assert read(start + "1\r\n2\r\n3\x1b[1;2r\x1b[2S") == "\n\n3"
+
+
+@pytest.mark.parametrize("flood", ["\0" * 5000, "a\0b\x07\n" * 1000, "é\0\x9b\n" * 1000])
+def test_a_flood_of_characters_without_effect_is_not_read_one_by_one(flood: str) -> None:
+    committed: list[str] = []
+    screen = Watched(committed.append)
+    screen.feed(flood)
+    screen.flush()
+    assert "".join(committed) == "".join(character for character in flood if character in "abé\n")
+    assert screen.read == ""
