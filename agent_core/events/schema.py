@@ -209,6 +209,8 @@ def _reduce(node: Any, definitions: Mapping[str, Any], seen: tuple[str, ...], le
         out["properties"] = {k: _reduce(v, definitions, seen, left) for k, v in node["properties"].items()}
         required = node.get("required", [])
         out["required"] = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
-    if "items" in node:
-        out["items"] = _reduce(node["items"], definitions, seen, left)
+    if out.get("type") == "array" or "items" in node:
+        first = node.get("prefixItems")  # of a tuple; providers refuse a list that does not say of what it is
+        of_what = first[0] if "items" not in node and isinstance(first, list) and first else node.get("items")
+        out["items"] = _reduce(of_what, definitions, seen, left)
     return out

@@ -6,14 +6,14 @@ import asyncio
 import logging
 import threading
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import pytest
-from pydantic import Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from agent_core.errors import ToolNotFoundError
 from agent_core.events.messages import ImageContent, TextContent
-from agent_core.events.schema import Action, Observation
+from agent_core.events.schema import Action, Observation, parameters_of
 from agent_core.tools import registry
 from agent_core.tools.clients import Clients
 from agent_core.tools.definition import ToolDefinition
@@ -390,6 +390,45 @@ def test_a_tool_with_a_summary_of_its_own_gets_no_second_one() -> None:
 
     tool = ToolDefinition(name="t", description="d", action_type=WithSummary)
     assert tool.to_openai_tool()["function"]["parameters"]["properties"] == {"summary": {"type": "integer"}}
+
+
+class Crate(BaseModel):
+    label: str = Field(description="What stands on it.")
+    inside: list[Crate] = []
+
+
+class LoadAction(Action):
+    crate: Crate | None = Field(None, description="The crate.")
+    weights: int | str = 1
+    place: tuple[int, int] = (0, 0)
+    names: list[Any] = Field(default_factory=list)
+    colour: Literal["red", "blue"] = "red"
+    fragile: Literal[True] = True
+    notes: Annotated[str, Field(min_length=2, max_length=9, pattern="^x", title="N")] = "xx"
+
+
+def test_a_schema_is_reduced_to_what_models_understand() -> None:
+    assert parameters_of(LoadAction) == {
+        "type": "object",
+        "properties": {
+            "crate": {
+                "type": "object",
+                "description": "The crate.",
+                "properties": {
+                    "label": {"type": "string", "description": "What stands on it."},
+                    "inside": {"type": "array", "items": {"type": "object"}},
+                },
+                "required": ["label"],
+            },
+            "weights": {"type": "integer"},
+            "place": {"type": "array", "items": {"type": "integer"}},
+            "names": {"type": "array", "items": {}},
+            "colour": {"type": "string", "enum": ["red", "blue"]},
+            "fragile": {"type": "boolean", "enum": [True]},
+            "notes": {"type": "string"},
+        },
+        "required": [],
+    }
 
 
 def test_the_responses_form_is_flat_and_not_strict() -> None:
