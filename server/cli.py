@@ -51,10 +51,11 @@ def _run(options: argparse.Namespace) -> int:
     # Loaded when they are asked for: `version` and `--help` answer at once, and the server is loaded faster than usual.
     with quick_imports():
         load_settings = import_module("server.settings_loading").load_settings
-    given = {name: getattr(options, name) for name in ("host", "port", "data_dir", "sandbox", "page")}
+    given = {name: getattr(options, name, None) for name in ("host", "port", "data_dir", "sandbox", "page")}
     settings = load_settings(given, os.environ, options.config)
     with quick_imports():
-        command: Callable[..., int] = getattr(import_module(f"server.{options.command}"), options.command)
+        name = options.command.replace("-", "_")
+        command: Callable[..., int] = getattr(import_module(f"server.{name}"), name)
     return command(settings, sys.stdout)
 
 
@@ -86,6 +87,10 @@ running server, and print its id. It is shown as it was, and can go on from ther
 agent did is done again instead.
 """
 _EXPORT = "Write a conversation of a running server into a file: a trajectory, as first-generation servers export it."
+_ROTATE = """
+Make a new key, and encrypt every secret that is stored with it in place of the old key. End the server first; a command
+that is broken off has changed nothing, or is finished by the next start.
+"""
 _ACP = """
 Talk the Agent Client Protocol over standard input and output: an editor starts this. Behind it are conversations of a
 running server (`drydock serve`). docs/doors.md says how to set it up.
@@ -109,23 +114,26 @@ def _add_server(command: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_data(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--data-dir", type=Path, help="folder of everything that is kept (default: ./data)")
+    command.add_argument("--config", type=Path, help="TOML file with settings; docs/configuration.md lists them all")
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="drydock", description="A self-hosted agent server.")
     commands = parser.add_subparsers(dest="command", required=True)
     for name, text in (("serve", "run the server"), ("doctor", "say what works here, and what to do about the rest")):
         command = commands.add_parser(name, help=text, description=f"{text[:1].upper()}{text[1:]}.")
+        _add_data(command)
         command.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
         command.add_argument("--port", type=int, help="port to listen on, 0 for any free one (default: 3000)")
-        command.add_argument("--data-dir", type=Path, help="folder of everything that is kept (default: ./data)")
         command.add_argument(
             "--sandbox",
             choices=["auto", "docker", "local", "unconfined"],
             help="where commands run (default: auto: Docker where an engine answers, else local)",
         )
         command.add_argument("--page", type=Path, help="folder of a built page to serve in place of our own")
-        command.add_argument(
-            "--config", type=Path, help="TOML file with settings; docs/configuration.md lists them all"
-        )
+    _add_data(commands.add_parser("rotate-key", help="encrypt all secrets with a new key", description=_ROTATE))
     _add_server(commands.add_parser("acp", help="talk to an editor over standard input and output", description=_ACP))
     _add_server(commands.add_parser("mcp", help="give an MCP client tools for conversations", description=_MCP))
     _add_recordings(

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 _KEY_BYTES = 32
 _NONCE_BYTES = 12
-_PREFIX = "v1:"
+SEALED = "v1:"
+"""What an encrypted text begins with."""
 
 _log = logging.getLogger(__name__)
 
@@ -75,7 +76,7 @@ class SecretBox:
         """`text` in a form that is fit for storing; `purpose` (where it is stored) is needed to read it again."""
         nonce = secrets.token_bytes(_NONCE_BYTES)
         sealed = self._cipher().encrypt(nonce, text.encode(), purpose.encode())
-        return _PREFIX + base64.urlsafe_b64encode(nonce + sealed).decode("ascii")
+        return SEALED + base64.urlsafe_b64encode(nonce + sealed).decode("ascii")
 
     def decrypt(self, token: str, *, purpose: str) -> str:
         """The text that `encrypt` was given for the same purpose.
@@ -86,9 +87,9 @@ class SecretBox:
         from cryptography.exceptions import InvalidTag
 
         try:
-            if not token.startswith(_PREFIX):
+            if not token.startswith(SEALED):
                 raise ValueError("unknown form")
-            sealed = base64.urlsafe_b64decode(token.removeprefix(_PREFIX).encode("ascii"))
+            sealed = base64.urlsafe_b64decode(token.removeprefix(SEALED).encode("ascii"))
             text = self._cipher().decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], purpose.encode())
         except (InvalidTag, ValueError) as error:
             raise SecretUnreadableError(

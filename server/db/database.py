@@ -19,6 +19,7 @@ from server.db.event_store import SqlEventStore
 from server.db.feedback import FeedbackRepository
 from server.db.idempotency_keys import IdempotencyKeys
 from server.db.instance_lock import InstanceLock, instance_id, prepare_data_dir
+from server.db.key_rotation import finish_rotation
 from server.db.log_room import make_room
 from server.db.sealing_keys import check_key
 from server.db.upgrade import upgrade
@@ -93,6 +94,7 @@ async def open_database(data_dir: Path, settings: DatabaseSettings | None = None
         await upgrade(engines.write)
         blobs = await stack.enter_async_context(FolderBlobStore(data_dir / BLOB_FOLDER))
         writer = await stack.enter_async_context(Writer(engines, close_timeout_seconds=settings.close_timeout_seconds))
+        box = await finish_rotation(engines, box, data_dir / KEY_FILE)
         await check_key(engines, writer, box, data_dir / KEY_FILE)
         conversations = await stack.enter_async_context(
             ConversationRepository(engines, writer, blobs, touch_interval_seconds=settings.touch_interval_seconds)

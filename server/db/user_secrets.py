@@ -66,7 +66,7 @@ class SecretRepository:
         found = {}
         for row in rows:
             try:
-                value = self._box.decrypt(row.sealed, purpose=_purpose(user_id, row.name))
+                value = self._box.decrypt(row.sealed, purpose=purpose_of_secret(user_id, row.name))
             except SecretUnreadableError as error:
                 _log.warning("the secret %r of user %r is left out: %s", row.name, user_id, error)
             else:
@@ -119,7 +119,7 @@ class SecretRepository:
                 changes |= self._sealed(user_id, new_name, value)
             elif new_name != name:  # what is sealed is bound to its name
                 changes |= self._sealed(
-                    user_id, new_name, self._box.decrypt(row["sealed"], purpose=_purpose(user_id, name))
+                    user_id, new_name, self._box.decrypt(row["sealed"], purpose=purpose_of_secret(user_id, name))
                 )
             if description is not None:
                 changes["description"] = description
@@ -137,7 +137,7 @@ class SecretRepository:
         return await self._writer.change(apply)
 
     def _sealed(self, user_id: str, name: str, value: str) -> dict[str, Any]:
-        sealed = self._box.encrypt(value, purpose=_purpose(user_id, name))
+        sealed = self._box.encrypt(value, purpose=purpose_of_secret(user_id, name))
         return {"name": name, "sealed": sealed, "updated_at": utc_now()}
 
 
@@ -149,5 +149,6 @@ def _is(user_id: str, name: str) -> Any:
     return (table.c.user_id == user_id) & (table.c.name == name)
 
 
-def _purpose(user_id: str, name: str) -> str:
+def purpose_of_secret(user_id: str, name: str) -> str:
+    """What the encrypted text is bound to."""
     return f"secret/{name}/{user_id}"

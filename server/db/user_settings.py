@@ -17,7 +17,7 @@ from server.db.engine import Engines
 from server.db.tables import settings as settings_table
 from server.db.writer import Writer
 
-_ENCRYPTED = frozenset({"llm_api_key", "search_api_key", "sandbox_api_key", "mcp_config", "provider_tokens"})
+ENCRYPTED = frozenset({"llm_api_key", "search_api_key", "sandbox_api_key", "mcp_config", "provider_tokens"})
 """Fields that are secrets, or hold some (keys and environments of MCP servers, tokens of git providers)."""
 
 _log = logging.getLogger(__name__)
@@ -94,7 +94,7 @@ class SettingsRepository:
         Raises:
             DatabaseError: the database cannot be written.
         """
-        await self.change(lambda stored: settings, user_id, sets=_ENCRYPTED)
+        await self.change(lambda stored: settings, user_id, sets=ENCRYPTED)
 
     async def change(
         self,
@@ -130,8 +130,8 @@ class SettingsRepository:
         return StoredSettings.model_validate(self._opened(user_id, document)[0])
 
     def _encrypted(self, user_id: str, settings: StoredSettings) -> dict[str, Any]:
-        document = settings.model_dump(mode="json", exclude=set(_ENCRYPTED))
-        for name in _ENCRYPTED:
+        document = settings.model_dump(mode="json", exclude=set(ENCRYPTED))
+        for name in ENCRYPTED:
             value = getattr(settings, name)
             if isinstance(value, SecretStr):
                 value = value.get_secret_value()
@@ -139,16 +139,18 @@ class SettingsRepository:
                 value = {key: {"token": one.token.get_secret_value(), "host": one.host} for key, one in value.items()}
                 value = value or None
             if value is not None:
-                document[name] = self._box.encrypt(json.dumps(value), purpose=_purpose(user_id, name))
+                document[name] = self._box.encrypt(json.dumps(value), purpose=purpose_of_setting(user_id, name))
         return document
 
     def _opened(self, user_id: str, document: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """The document with its secrets, and those that stay sealed."""
         readable = dict(document)
         sealed: dict[str, Any] = {}
-        for name in _ENCRYPTED & document.keys():
+        for name in ENCRYPTED & document.keys():
             try:
-                readable[name] = json.loads(self._box.decrypt(document[name], purpose=_purpose(user_id, name)))
+                readable[name] = json.loads(
+                    self._box.decrypt(document[name], purpose=purpose_of_setting(user_id, name))
+                )
             except SecretUnreadableError as error:
                 _log.warning("the setting %s of user %r counts as not set: %s", name, user_id, error)
                 sealed[name] = readable.pop(name)
@@ -159,5 +161,6 @@ def _document_of(user_id: str) -> Select[tuple[dict[str, Any]]]:
     return select(settings_table.c.document).where(settings_table.c.user_id == user_id)
 
 
-def _purpose(user_id: str, name: str) -> str:
+def purpose_of_setting(user_id: str, name: str) -> str:
+    """What the encrypted text is bound to."""
     return f"settings/{name}/{user_id}"

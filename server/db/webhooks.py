@@ -171,16 +171,17 @@ class WebhookRepository:
         return [one for one in found if webhook.conversation_id in (None, one)]
 
     def _sealed(self, webhook_id: str, secret: SecretStr) -> str:
-        return self._box.encrypt(secret.get_secret_value(), purpose=_purpose(webhook_id))
+        return self._box.encrypt(secret.get_secret_value(), purpose=purpose_of_webhook(webhook_id))
 
     def _webhook(self, row: Row[Any]) -> Webhook:
         values = dict(row._mapping)
         try:
-            secret = self._box.decrypt(values["secret"], purpose=_purpose(values["id"]))
+            secret = self._box.decrypt(values["secret"], purpose=purpose_of_webhook(values["id"]))
         except SecretUnreadableError as error:
             secret, values["active"], values["problem"] = "", False, f"secret: {error}"
         return Webhook(**{**values, "secret": SecretStr(secret), "events": tuple(values["events"])})
 
 
-def _purpose(webhook_id: str) -> str:
+def purpose_of_webhook(webhook_id: str) -> str:
+    """What the encrypted text is bound to."""
     return f"webhook/{webhook_id}"

@@ -1,0 +1,140 @@
+"""Another key for what is encrypted at rest: as a whole or not at all, whenever the process is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from server.auth.secrets import SecretBox, SecretKeyError
+from server.cli import main
+from server.db.conversations import ConversationRecord
+from server.db.database import DATABASE_FILE, KEY_FILE, Database, open_database
+from server.db.errors import InstanceRunningError
+from server.db.key_rotation import Rotation
+from server.db.key_rotation import rotate_key as rotate
+from server.db.user_settings import ProviderToken, StoredSettings
+from server.db.webhooks import Webhook
+from server.mcp_config import McpConfig
+from server.rotate_key import rotate_key
+from server.session.own_servers import OWN_SERVERS, opened_servers, sealed_servers
+from server.settings import Settings
+
+SETTINGS = StoredSettings(
+    language="de",
+    llm_api_key=SecretStr("sk-one"),
+    mcp_config={"sse_servers": [{"url": "https://example.com", "api_key": "sk-two"}]},
+    provider_tokens={"github": ProviderToken(token=SecretStr("gh-three"), host="git.example.com")},
+)
+SERVERS = McpConfig.model_validate({"shttp_servers": [{"url": "https://example.com/mcp", "api_key": "sk-four"}]})
+ANN = "ann"
+
+
+async def fill(data_dir: Path) -> bytes:
+    """A data folder with secrets of every kind in it; returns its key file."""
+    async with open_database(data_dir) as database:
+        await database.settings.save(SETTINGS)
+        await database.settings.save(SETTINGS, ANN)
+        await database.user_secrets.create("API_KEY", "five", "of the shop", ANN)
+        webhook = Webhook(id="w1", user_id=ANN, url="https://example.com", secret=SecretStr("whsec_six"))
+        await database.webhooks.create(webhook)
+        for conversation_id in ("c1", "c2"):
+            options = {OWN_SERVERS: sealed_servers(database.secrets, conversation_id, SERVERS), "other": "v1"}
+            await database.conversations.create(ConversationRecord(id=conversation_id, options=options))
+    return (data_dir / KEY_FILE).read_bytes()
+
+
+async def check_everything_is_readable(database: Database) -> None:
+    assert await database.settings.get() == SETTINGS
+    assert await database.settings.get(ANN) == SETTINGS
+    assert (await database.user_secrets.values(ANN))["API_KEY"].secret == SecretStr("five")
+    (webhook,) = await database.webhooks.all()
+    assert webhook.secret == SecretStr("whsec_six")
+    for conversation_id in ("c1", "c2"):
+        record = await database.conversations.get(conversation_id)
+        assert record is not None
+        assert opened_servers(database.secrets, record) == SERVERS
+        assert record.options["other"] == "v1"
+
+
+async def rotated(data_dir: Path) -> Rotation:
+    async with open_database(data_dir) as database:
+        return await rotate(database.writer, database.secrets, data_dir / KEY_FILE)
+
+
+async def test_everything_is_readable_with_the_new_key_and_the_old_one_is_refused(tmp_path: Path) -> None:
+    old = await fill(tmp_path)
+    assert await rotated(tmp_path) == Rotation(sealed=10, unreadable=0)
+    new = (tmp_path / KEY_FILE).read_bytes()
+    assert new != old
+    assert (tmp_path / KEY_FILE).stat().st_mode & 0o777 == 0o600
+    assert not (tmp_path / f"{KEY_FILE}.next").exists()
+    async with open_database(tmp_path) as database:
+        await check_everything_is_readable(database)
+    (tmp_path / KEY_FILE).write_bytes(old)
+    with pytest.raises(SecretKeyError, match="is not the one"):
+        async with open_database(tmp_path):
+            pytest.fail("it was opened")
+
+
+async def test_a_rotation_that_was_killed_after_all_was_sealed_is_finished_by_the_next_start(tmp_path: Path) -> None:
+    old = await fill(tmp_path)
+    await rotated(tmp_path)
+    new = (tmp_path / KEY_FILE).read_bytes()
+    (tmp_path / KEY_FILE).rename(tmp_path / f"{KEY_FILE}.next")
+    (tmp_path / KEY_FILE).write_bytes(old)
+    for _ in range(2):
+        async with open_database(tmp_path) as database:
+            await check_everything_is_readable(database)
+        assert (tmp_path / KEY_FILE).read_bytes() == new
+        assert not (tmp_path / f"{KEY_FILE}.next").exists()
+
+
+async def test_a_rotation_that_was_killed_before_that_has_changed_nothing(tmp_path: Path) -> None:
+    old = await fill(tmp_path)
+    SecretBox.open(tmp_path / f"{KEY_FILE}.next")
+    async with open_database(tmp_path) as database:
+        await check_everything_is_readable(database)
+    assert (tmp_path / KEY_FILE).read_bytes() == old
+    assert not (tmp_path / f"{KEY_FILE}.next").exists()
+
+
+async def test_what_the_old_key_cannot_read_is_left_for_the_key_that_can(tmp_path: Path) -> None:
+    lost = await fill(tmp_path)
+    (tmp_path / KEY_FILE).unlink()
+    async with open_database(tmp_path) as database:
+        await database.user_secrets.create("OTHER", "seven", "")
+    assert await rotated(tmp_path) == Rotation(sealed=1, unreadable=10)
+    async with open_database(tmp_path) as database:
+        assert (await database.user_secrets.values())["OTHER"].secret == SecretStr("seven")
+    (tmp_path / KEY_FILE).write_bytes(lost)
+    async with open_database(tmp_path) as database:
+        await check_everything_is_readable(database)
+
+
+async def test_a_server_that_runs_keeps_its_key(tmp_path: Path) -> None:
+    old = await fill(tmp_path)
+    async with open_database(tmp_path):
+        with pytest.raises(InstanceRunningError):
+            await asyncio.to_thread(rotate_key, Settings(data_dir=tmp_path), io.StringIO())
+    assert (tmp_path / KEY_FILE).read_bytes() == old
+
+
+def test_the_command_says_what_it_did(tmp_path: Path) -> None:
+    SecretBox.open(tmp_path / KEY_FILE)
+    out = io.StringIO()
+    assert rotate_key(Settings(data_dir=tmp_path), out) == 0
+    first, second = out.getvalue().splitlines()
+    assert first == f"A new key is in {tmp_path / KEY_FILE}; secrets that are encrypted with it: 0."
+    assert second.startswith("Keep a copy of the new key.")
+
+
+def test_a_folder_without_a_key_is_named_and_nothing_is_made_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["rotate-key", "--data-dir", str(tmp_path / "none")]) == 2
+    assert f"there is no key file {tmp_path / 'none' / KEY_FILE}" in capsys.readouterr().err
+    assert not (tmp_path / "none" / DATABASE_FILE).exists()
