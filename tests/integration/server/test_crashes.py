@@ -104,6 +104,41 @@ async def test_killed_while_a_fork_is_made(make_process: MakeProcess) -> None:
     assert logs(server) == {conversation_id}
 
 
+@pytest.mark.timeout(240)
+async def test_killed_while_a_recording_is_imported(make_process: MakeProcess) -> None:
+    server = await make_process(*LIGHTEST)
+    notes = server.data_dir / "forks"
+    said = {"action": "message", "source": "user", "timestamp": "2026-01-01T00:00:00"}
+    recording = [{**said, "id": number, "args": {"content": f"word {number}"}} for number in range(4_000)]
+
+    async def importing() -> str:
+        async with server.client() as client:
+            answer = await client.post(
+                "/api/conversations/import", json=recording, headers={"Idempotency-Key": "recording"}
+            )
+            assert answer.status_code == 200, answer.text
+            return str(answer.json()["conversation_id"])
+
+    asking = asyncio.create_task(importing())
+    async with asyncio.timeout(WAIT_SECONDS):
+        while not logs(server):  # noqa: ASYNC110 - a database says nothing by itself
+            await asyncio.sleep(0.001)
+    await server.kill()
+    await asyncio.wait([asking])
+    was_unfinished = bool(list(notes.glob("*.making")))
+    await server.start()
+    assert list(notes.glob("*")) == []
+    if was_unfinished:  # mostly; a busy machine may have let it come to its end
+        assert asking.exception() is not None
+        assert logs(server) == set()
+    made = await importing()
+    assert await importing() == made
+    assert logs(server) == {made}
+    stored = await stored_events(server, made)
+    messages = [event["args"]["content"] for event in stored if event.get("action") == "message"]
+    assert messages == [f"word {number}" for number in range(len(recording))]
+
+
 def logs(server: ServerProcess) -> set[str]:
     """The ids under which there are events."""
     with closing(sqlite3.connect(f"file:{server.data_dir / 'drydock.db'}?mode=ro", uri=True)) as database:
