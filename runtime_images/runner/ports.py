@@ -22,6 +22,8 @@ _LISTED_LIMIT = 500
 _COMMAND_LIMIT = 500
 _ENVIRONMENT_LIMIT = 256 * 1024
 _LOOPBACK = ("127.0.0.1", "::1")
+_ENGINE = "127.0.0.11"
+"""Where Docker answers for names in a container's network; the program is its own, outside of the container."""
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared, and connected to as loopback
 
 
@@ -57,7 +59,7 @@ class Ports:
         ports: Dict[int, Dict[str, Any]] = {}
         for listener in found:
             owner = owners.get(listener.inode)
-            if not self._is_shown(owner):
+            if not self._is_shown(owner) or (owner is None and listener.address == _ENGINE):
                 continue
             entry = ports.setdefault(
                 listener.port,

@@ -349,3 +349,9 @@ async def test_a_folder_with_more_than_one_answer_takes_is_listed_to_its_end(wor
     rest = (await workspace.get("files", page_id=first["next_page_id"])).json()
     assert [one["name"] for one in rest["entries"]] == [f"{number:05}" for number in range(10_000, 10_005)]
     assert rest["next_page_id"] is None
+
+
+async def test_where_nothing_listens_no_port_is_shown_not_even_the_engines_own(workspace: Workspace) -> None:
+    # A client of the protocol asks every host that it is told, each three seconds.
+    assert (await workspace.get("web-hosts")).json() == {"hosts": {}}
+    assert (await workspace.get("ports")).json()["ports"] == []
