@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from agent_core.events.event import Event, LLMConvertibleEvent, Source
 from agent_core.events.messages import Frozen, Message, MessageToolCall, TextContent
 from agent_core.events.risk import SecurityRisk
 from agent_core.events.schema import AnyAction, AnyObservation
+
+_CAUSE = AliasChoices("cause", "action_id")
+"""What an answer answers, also by the name that other programs know (agent-core 1.2)."""
 
 
 class TokenUsage(Frozen):
@@ -131,6 +134,7 @@ class ActionEvent(LLMConvertibleEvent):
     `action` is None when the model's call could not be validated; such an event is answered by an `AgentErrorEvent`
     and never executed. With `awaits_confirmation` it is executed only after an `ActionDecision`. Within one
     `llm_response_id` only the first event carries thought, reasoning and thinking blocks (agent-core 1.4).
+    `calls_in_response` says of how many calls it is one, so that a batch is known to be whole; 0: nobody has counted.
     `hard_timeout` (seconds) limits the execution and makes it blocking. `seen` is the id of the newest event that the
     model had been shown.
     """
@@ -145,7 +149,7 @@ class ActionEvent(LLMConvertibleEvent):
     tool_call_id: str = ""
     tool_call: MessageToolCall | None = None
     llm_response_id: str = ""
-    calls_in_response: int = 1
+    calls_in_response: int = 0
     security_risk: SecurityRisk = SecurityRisk.UNKNOWN
     summary: str = ""
     hidden: bool = False
@@ -179,7 +183,7 @@ class ObservationEvent(LLMConvertibleEvent):
     """
 
     kind: Literal["ObservationEvent"] = "ObservationEvent"
-    cause: int
+    cause: int = Field(validation_alias=_CAUSE)
     observation: AnyObservation
     activated_skills: list[str] = Field(default_factory=list)
     extended_content: list[TextContent] = Field(default_factory=list)
@@ -207,7 +211,7 @@ class UserRejectObservation(LLMConvertibleEvent):
     """The answer to an action that the user (or a hook) refused; it was not executed."""
 
     kind: Literal["UserRejectObservation"] = "UserRejectObservation"
-    cause: int
+    cause: int = Field(validation_alias=_CAUSE)
     tool_name: str
     tool_call_id: str = ""
     rejection_reason: str = "User rejected the action"

@@ -165,16 +165,24 @@ class View:
         self._show(event)
 
     def _add_answer(self, event: AnswerEvent) -> None:
-        if event.cause is None:
+        cause = self._named_by(event) if event.cause is None else event.cause
+        if cause is None:
             return
-        if (typed := self._typed.pop(event.cause, None)) is not None:
+        if event.cause is None:
+            event = event.model_copy(update={"cause": cause})
+        if (typed := self._typed.pop(cause, None)) is not None:
             self._show(typed)
             self._show(event)
-        elif event.cause in self._waiting:  # the first answer counts, another one is not shown
-            self._waiting.remove(event.cause)
+        elif cause in self._waiting:  # the first answer counts, another one is not shown
+            self._waiting.remove(cause)
             self._show(event)
             if not self._waiting and is_whole(self._batch):
                 self._batch = []
+
+    def _named_by(self, event: AnswerEvent) -> int | None:
+        """Which call is answered by an error that only says that call's own id (agent-core 1.2)."""
+        waiting = (call for call in self._batch if call.id in self._waiting)
+        return next((call.id for call in waiting if call.tool_call_id == event.tool_call_id), None)
 
     def _abandon_batch(self) -> None:
         if self._batch:

@@ -66,8 +66,12 @@ def without(events: Sequence[ViewEvent], forgotten: set[int]) -> list[ViewEvent]
 
 
 def belongs_to_batch(call: ActionEvent, batch: Sequence[ActionEvent]) -> bool:
-    """Whether a call is one more of the batch: some servers give each of their responses the same id."""
-    return call.llm_response_id == batch[0].llm_response_id and not is_whole(batch)
+    """Whether a call is one more of the batch: some servers give each of their responses the same id.
+
+    Where nobody has counted the calls of a response its id alone decides.
+    """
+    has_room = not is_whole(batch) or (call.llm_response_id != "" and batch[0].calls_in_response == 0)
+    return call.llm_response_id == batch[0].llm_response_id and has_room
 
 
 def is_whole(batch: Sequence[ActionEvent]) -> bool:

@@ -170,7 +170,7 @@ def _tool_call_metadata(event: ActionEvent) -> dict[str, Any]:
             "object": "chat.completion",
             "choices": [],
         },
-        "total_calls_in_response": event.calls_in_response,
+        "total_calls_in_response": event.calls_in_response or 1,
     }
 
 

@@ -45,7 +45,7 @@ def test_a_result_names_its_call_and_is_cut_where_it_is_too_long() -> None:
     message = Message(role="tool", content=[TextContent(text="x" * 60_000)] * 2, tool_call_id="a", name="terminal")
     wire = PLAIN.render(message)
     assert (wire["role"], wire["tool_call_id"], wire["name"]) == ("tool", "a", "terminal")
-    assert len(wire["content"]) == MAX_TOOL_TEXT + 1  # with the line end between both
+    assert len(wire["content"]) == MAX_TOOL_TEXT + 1 == 50_001  # with the line end between both
     assert wire["content"].index("left out") < PLAIN.max_message_chars
     assert wire["content"].count("left out") == 2
 

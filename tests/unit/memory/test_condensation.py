@@ -168,7 +168,7 @@ def test_batches_are_whole_after_any_condensation(events: list[AnyEvent]) -> Non
     for message in messages:
         calls = message.tool_calls or []
         first = next(event for event in shown if event.tool_call == calls[0])
-        assert len(calls) == first.calls_in_response
+        assert first.calls_in_response in (0, len(calls))
 
 
 @st.composite

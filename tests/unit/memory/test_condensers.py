@@ -303,6 +303,7 @@ def test_the_default_answers_requests_first_then_leaves_out_old_pages_then_sums_
     assert pages.attention_window == 2
     assert isinstance(summary, LLMSummarizingCondenser)
     assert (summary.keep_first, summary.max_size, summary.llm.usage_id) == (4, 120, "condenser")
+    assert not summary.llm.caching_prompt
     longer = get_default_condenser(LLM(model="openai/x"), 200)
     assert isinstance(longer, PipelineCondenser)
     assert isinstance(longer.condensers[2], LLMSummarizingCondenser)

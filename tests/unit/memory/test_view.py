@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_core.events.control import RecallObservation
-from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, MessageEvent, ObservationEvent, SystemPromptEvent
+from agent_core.events.llm_events import (
+    ActionEvent,
+    AgentErrorEvent,
+    MessageEvent,
+    ObservationEvent,
+    SystemPromptEvent,
+    UserRejectObservation,
+)
 from agent_core.events.messages import Message, MessageToolCall, TextContent
 from agent_core.events.schema import Observation
 from agent_core.events.serialization import AnyEvent
@@ -76,6 +83,32 @@ def test_a_batch_becomes_one_message_and_its_results_follow_in_the_order_of_the_
     assert [(m.tool_call_id, m.text) for m in messages[2:]] == [("call_1", "first"), ("call_2", "second")]
 
 
+def test_calls_that_nobody_has_counted_are_a_batch_by_their_response() -> None:
+    bad = call(2, "r", of=0).model_copy(update={"action": None})
+    events: list[AnyEvent] = [call(1, "r", of=0), bad, error(3, 2), call(4, "r", of=0), result(5, 1), result(6, 4)]
+    messages = shown(user(0, "go"), *events, call(7, "s", of=0), result(8, 7))
+    assert roles(messages) == ["user", "assistant", "tool", "tool", "tool", "assistant", "tool"]
+    assert [c.id for c in messages[1].tool_calls or []] == ["call_1", "call_2", "call_4"]
+    assert [message.tool_call_id for message in messages[2:5]] == ["call_1", "call_2", "call_4"]
+    assert list(View.from_events([user(0, "go"), *events]).cut_positions()) == [0, 1, 7]
+    apart = shown(call(1, "", of=0), call(2, "", of=0), result(3, 2))
+    assert [c.id for message in apart for c in message.tool_calls or []] == ["call_2"], "no id is none in common"
+
+
+def test_answers_may_name_what_they_answer_as_other_programs_do() -> None:
+    failed = AgentErrorEvent(id=2, error="no such file", tool_name="terminal", tool_call_id="call_1")
+    unknown = AgentErrorEvent(id=3, error="?", tool_name="terminal", tool_call_id="call_9")
+    refused = {"id": 5, "action_id": 4, "tool_name": "terminal", "rejection_reason": "too risky"}
+    messages = shown(call(1, "r"), failed, unknown, call(4, "s"), UserRejectObservation.model_validate(refused))
+    assert [message.text for message in messages if message.role == "tool"] == [
+        "no such file",
+        "Action rejected: too risky",
+    ]
+    named = ObservationEvent.model_validate({**result(6, 4).model_dump(exclude={"cause"}), "action_id": 4})
+    assert named == result(6, 4).model_copy(update={"timestamp": named.timestamp})
+    assert "action_id" not in named.model_dump()
+
+
 def test_a_message_between_a_call_and_its_result_is_shown_after_the_result() -> None:
     messages = shown(user(0, "go"), call(1, "r"), user(2, "wait"), result(3, 1))
     assert roles(messages) == ["user", "assistant", "tool", "user"]
@@ -134,8 +167,9 @@ def logs(draw: st.DrawFn) -> list[AnyEvent]:
             written = size if kind == "batch" else draw(st.integers(1, size))
             name = draw(st.sampled_from([f"r{response}", "always the same"]))
             thinks = draw(st.booleans())
+            told = draw(st.sampled_from([size, size, 0]))
             for i in range(written):
-                events.append(call(event_id + i, name, of=size, thinks=thinks and i == 0))
+                events.append(call(event_id + i, name, of=told, thinks=thinks and i == 0))
                 calls.append(event_id + i)
         elif calls and kind in ("result", "error"):
             cause = calls.pop(draw(st.integers(0, len(calls) - 1)))
