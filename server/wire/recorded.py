@@ -68,6 +68,19 @@ def recorded_events(items: list[Any]) -> Iterator[Recorded]:
         next_id += 1
 
 
+def known_args(name: object, args: dict[str, Any]) -> dict[str, Any]:
+    """What is known here of the args of a recorded action; those of an unknown type are left as they are.
+
+    Raises:
+        WireError: they are not what the action needs; the message names the field.
+    """
+    model = _TYPES.get(name) if isinstance(name, str) else None
+    if model is None:
+        return args
+    fields, _ = _mended(model, modern_args(args), name=str(name), where="args")
+    return fields.model_dump(by_alias=True, exclude_unset=True)
+
+
 def _id(item: Any, next_id: int) -> int:
     if not isinstance(item, dict):
         raise WireError(f"is {json_type(item)}; each event is an object")

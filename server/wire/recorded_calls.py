@@ -11,6 +11,7 @@ from agent_core.events.messages import MessageToolCall
 from agent_core.tools.finish import FinishTool
 from server.wire.errors import WireError
 from server.wire.incoming import from_wire
+from server.wire.recorded import known_args
 
 
 def metadata_of(item: dict[str, Any]) -> dict[str, Any]:
@@ -48,7 +49,8 @@ def translated_call(name: object, args: dict[str, Any], call_id: str) -> Message
         return MessageToolCall(
             id=call_id, name=str(args.get("name", "")), arguments=json.dumps(object_of(args.get("arguments")))
         )
-    event = from_wire({"action": name, "args": {key: args[key] for key in args if key != "cwd" or args[key]}})
+    known = known_args(name, args)
+    event = from_wire({"action": name, "args": {key: known[key] for key in known if key != "cwd" or known[key]}})
     if not isinstance(event, ActionEvent) or event.action is None:
         raise WireError(f"action {name!r} cannot be done again by this server")
     return call_of(call_id, event.tool_name, event.action)

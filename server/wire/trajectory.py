@@ -12,7 +12,7 @@ from agent_core.events.event import Event
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import Message, TextContent
 from server.wire.errors import WireError
-from server.wire.incoming import from_wire
+from server.wire.incoming import from_wire, modern_args
 from server.wire.json_data import check_json, json_type
 from server.wire.recorded_calls import metadata_of, object_of, recorded_call, response_of, translated_call
 
@@ -23,8 +23,12 @@ _MAX_CHARS: Final = 64 * 1024 * 1024
 """More than any request has: its size is the gate's business."""
 
 _UNDECIDED = frozenset({"awaiting_confirmation", "rejected"})
-_WITHOUT_EFFECT = frozenset({"system", "change_agent_state", "recall", "loop_recovery", "null", "rewind"}) | frozenset(
-    {"condensation", "condensation_request"}
+_WITHOUT_EFFECT = frozenset(
+    {
+        *("system", "change_agent_state", "recall", "loop_recovery", "null", "rewind"),
+        *("condensation", "condensation_request"),
+        *("initialize", "start", "pause", "resume", "stop", "summarize", "add_task", "modify_task"),  # once there were
+    }
 )
 
 
@@ -97,7 +101,8 @@ def _take(item: dict[str, Any], place: int, turns: Turns) -> None:
     if name in _WITHOUT_EFFECT or args.get("confirmation_state") in _UNDECIDED:
         return
     if name == "message":
-        turns.say(_message(item, args))
+        if (message := _message(item, args)) is not None:
+            turns.say(message)
         return
     metadata, response = metadata_of(item), response_of(item)
     call_id = str(metadata.get("tool_call_id") or f"call_{place}")
@@ -109,8 +114,12 @@ def _take(item: dict[str, Any], place: int, turns: Turns) -> None:
     turns.call(call, said, response_id if metadata.get("total_calls_in_response", 1) != 1 else "")
 
 
-def _message(item: dict[str, Any], args: dict[str, Any]) -> Message:
-    event = from_wire({"action": "message", "args": {k: args.get(k) for k in ("content", "image_urls")}})
+def _message(item: dict[str, Any], args: dict[str, Any]) -> Message | None:
+    """What was said; None: nothing."""
+    content, images = args.get("content"), modern_args(args).get("image_urls")
+    if isinstance(content, str) and not content.strip() and not images:
+        return None
+    event = from_wire({"action": "message", "args": {"content": content, "image_urls": images}})
     if not isinstance(event, MessageEvent):
         raise WireError("action: is no message")
     if item.get("source") == "user":

@@ -11,6 +11,7 @@ import pytest
 
 from agent_core.events.serialization import from_payload
 from agent_core.memory.view import View
+from server.wire.trajectory import read_trajectory
 from tests.contract.rest.conftest import MakeServer, Server
 
 TRAJECTORY = Path(__file__).parent / "first_generation.json"
@@ -323,6 +324,30 @@ async def test_the_same_import_twice_under_one_key_makes_one_conversation(server
     ]
     assert answers[0] == answers[1]
     assert len((await server.get("/api/conversations")).json()["results"]) == 1
+
+
+def test_what_old_versions_wrote_is_done_again_as_far_as_it_is_known() -> None:
+    task = {"id": 1, "title": "Look", "status": "todo", "notes": None}
+    old: list[dict[str, Any]] = [
+        {"source": "user", "action": "initialize", "args": {"agent": "x"}},
+        {
+            "source": "user",
+            "action": "message",
+            "args": {"content": "hi", "images_urls": ["data:image/png;base64,eA=="]},
+        },
+        {"source": "agent", "action": "message", "args": {"content": "", "image_urls": None}},
+        {"source": "agent", "action": "run", "args": {"command": "ls", "background": False, "is_input": None}},
+        {"source": "agent", "action": "add_task", "args": {"parent": "0", "goal": "x"}},
+        {"source": "agent", "action": "task_tracking", "args": {"command": "plan", "task_list": [task]}},
+    ]
+    user, *agent = read_trajectory(json.dumps(old))
+    assert user.text == "hi"
+    assert len(user.content) == 2, "with its picture"
+    calls = [call for message in agent for call in message.tool_calls or []]
+    assert [(call.name, json.loads(call.arguments)["command"]) for call in calls] == [
+        ("terminal", "ls"),
+        ("task_tracker", "plan"),
+    ]
 
 
 NEVER_REPLAYED: list[tuple[Any, str]] = [
