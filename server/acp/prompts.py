@@ -21,6 +21,8 @@ from server.acp.dispatch import invalid
 
 Block = TextContentBlock | ImageContentBlock | AudioContentBlock | ResourceContentBlock | EmbeddedResourceContentBlock
 
+_JPEG: Final = "/9j/"
+"""How the bytes of every JPEG begin, in base64."""
 _DATA_URL: Final = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,(.*)", re.DOTALL)
 _IMAGE_TYPE: Final = re.compile(r"image/[\w.+-]+")
 _BACKTICKS: Final = re.compile("`+")
@@ -67,8 +69,13 @@ def blocks_of(text: str, images: Sequence[str]) -> list[TextContentBlock | Image
     found: list[TextContentBlock | ImageContentBlock] = [text_block(text)] if text else []
     for url in images:
         match = _DATA_URL.match(url)
-        found.append(image_block(match[2], match[1]) if match else text_block(f" <{url}> "))
+        found.append(image_block(match[2], _type(*match.groups())) if match else text_block(f" <{url}> "))
     return found
+
+
+def _type(label: str, data: str) -> str:
+    """What a picture is: a screenshot says PNG for the sake of browser clients (docs/protocol.md), and is a JPEG."""
+    return "image/jpeg" if data.startswith(_JPEG) else label
 
 
 def fenced(text: str, kind: str = "") -> str:

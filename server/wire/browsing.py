@@ -21,6 +21,8 @@ from server.wire.action_fields import BrowseArgs, BrowseInteractiveArgs
 from server.wire.errors import WireError
 from server.wire.forms import RISK_NUMBERS, ActionForm, ObservationForm
 
+_PNG: Final = "data:image/png;base64,"
+_JPEG: Final = "data:image/jpeg;base64,"
 _RISKS: Final = {number: risk for risk, number in RISK_NUMBERS.items()}
 
 
@@ -40,7 +42,7 @@ def browser_result_form(observation: BrowserObservation, event: ObservationEvent
     extras: dict[str, Any] = {
         "url": observation.url,
         "trigger_by_action": "browse" if opened else "browse_interactive",
-        "screenshot": observation.screenshot,
+        "screenshot": _shown(observation.screenshot),
         "screenshot_path": observation.screenshot_path or None,
         "set_of_marks": observation.set_of_marks,
         "error": observation.is_error,
@@ -56,6 +58,14 @@ def browser_result_form(observation: BrowserObservation, event: ObservationEvent
         "filter_visible_only": observation.visible_only,
     }
     return ObservationForm("browse", observation.text, extras)
+
+
+def _shown(picture: str) -> str:
+    """The picture under the one label that the protocol's client knows: it puts that before every other one.
+
+    Browsers go by the bytes of a picture, whatever its label says.
+    """
+    return _PNG + picture.removeprefix(_JPEG) if picture.startswith(_JPEG) else picture
 
 
 def user_browsing(args: BrowseArgs | BrowseInteractiveArgs, timeout: float | None) -> ActionEvent:

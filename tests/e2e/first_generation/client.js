@@ -9,6 +9,7 @@ const POLL_STARTING = 300; // the original asks every 3 s
 const RUNTIME_DONE = ["STATUS$READY", "STATUS$RUNTIME_STARTED"];
 const NOT_READY = ["loading", "init", "error"];
 const NEVER_FIRST = ["recall", "run", "change_agent_state", "system"];
+const PICTURE = "data:image/png;base64,"; // the one beginning that the original knows; it is put before any other
 const UNSEEN = ["think", "recall", "agent_state_changed"];
 
 const at = (id) => document.getElementById(id);
@@ -224,7 +225,8 @@ function sideEffects(event) {
   if (event.action === "run" && !event.args.hidden) at("terminal").append(`$ ${event.args.command}\n`);
   if (event.observation === "run" && !event.extras.hidden) at("terminal").append(`${event.content.slice(0, 5000)}\n`);
   if (event.observation === "browse") {
-    if (event.extras.screenshot) at("screenshot").src = event.extras.screenshot;
+    const { screenshot } = event.extras;
+    if (screenshot) at("screenshot").src = screenshot.startsWith(PICTURE) ? screenshot : `${PICTURE}${screenshot}`;
     at("address").textContent = event.extras.url;
   }
   if (["run", "edit", "write"].includes(event.action)) changes();

@@ -63,7 +63,7 @@ async def test_the_user_opens_a_page_and_the_agent_goes_on_from_there(make_proce
             f"http://{SITE}/",
             f"http://{SITE}/boat.html",
         ]
-        assert all(extras["screenshot"].startswith(PICTURE) for _, extras in seen)
+        assert all(extras["screenshot"].startswith("data:image/png;base64,/9j/") for _, extras in seen)
         assert all(extras["set_of_marks"].startswith(PICTURE) for _, extras in seen)
         done = next(frame for frame in follower.frames if frame.get("action") == "finish")
         assert done["args"]["final_thought"] == "Afloat."

@@ -132,12 +132,12 @@ def test_a_change_that_is_too_long_or_of_several_files_is_shown_as_a_patch(monke
 
 def test_pictures_are_pictures() -> None:
     shown = observation("read", "x", image_urls=["data:image/png;base64,QUJD"])
-    page = observation("browse", "x", screenshot="data:image/png;base64,QUJD")
-    for result in (shown, page):
+    page = observation("browse", "x", screenshot="data:image/png;base64,/9j/4AAQ")
+    for result, data, kind in ((shown, "QUJD", "image/png"), (page, "/9j/4AAQ", "image/jpeg")):
         content = call_ended(result, "c").content
         assert content is not None
         block: Any = content[1]
-        assert (block.content.type, block.content.data, block.content.mime_type) == ("image", "QUJD", "image/png")
+        assert (block.content.type, block.content.data, block.content.mime_type) == ("image", data, kind)
 
 
 def test_running_output_is_its_end_and_a_long_result_its_two_ends() -> None:

@@ -85,7 +85,7 @@ def test_a_result_shows_the_picture_the_tabs_and_the_error() -> None:
     assert shown["extras"] == {
         "url": "http://y/",
         "trigger_by_action": "browse_interactive",
-        "screenshot": "data:image/jpeg;base64,AA",
+        "screenshot": "data:image/png;base64,AA",  # what a client of the protocol takes for a picture
         "screenshot_path": "/workspace/.browser_screenshots/0001.jpg",
         "set_of_marks": "data:image/jpeg;base64,BB",
         "error": True,
