@@ -65,7 +65,7 @@ SETTINGS = (
     "IFS=0123456789",
     "exec >/dev/null 2>&1 </dev/null",
     'for name in printf read builtin command cd exit eval; do eval "$name() { return 7; }"; done',
-    "alias echo='echo no' builtin=no eval=no printf=no",
+    "alias echo='echo no' builtin=no eval=no printf=no '[['=no '{'=no '!'=no",
     "enable -n printf eval declare",
     "PATH=",
     "stty raw -echo",
@@ -123,7 +123,7 @@ class TerminalContract:
             await terminal.says("kept=1; me=$$", "")
             seen = await terminal(setting)
             assert (seen.status, seen.exit_code) == ("completed", 0), (setting, seen)
-            seen = await terminal("[[ $kept$me == 1$$ ]] && (exit 9)")
+            seen = await terminal('test "$kept$me" = "1$$" && (exit 9)')
             assert (seen.status, seen.exit_code, seen.text) == ("completed", 9, ""), (setting, seen)
         for ending, status, code in ENDS:
             await terminal("cd /; export KEPT=1; f() { echo f; }", reset=True)

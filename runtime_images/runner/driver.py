@@ -19,6 +19,8 @@ _LIMIT = 1024 * 1024
 _FIELDS = 6
 _SETS = re.compile(r"\b(?:set|shopt)\b")
 _EDITING = re.compile(r"\b(?:vi|emacs)\b")
+_ONLY_THEN = "promptvars expand_aliases"
+"""Options that are on only while a command runs."""
 _FACTS = '"${!-}" "${PWD+${PWD:0:32768}}" "${PATH+${PATH:0:32768}}" "$-"'
 
 
@@ -65,7 +67,7 @@ def run(command: str, variables: Dict[str, str], ended: str, terminal: str, last
 
     A list of two, because bash gives up a whole list, and not only its current part, when a program of it dies of
     an interrupt. What stands around them keeps the prompt before the next line from doing anything: what the command
-    has set to happen there could last, end the shell or change the status.
+    has set to happen there could last, end the shell or change the status. Nor are its aliases for the lines of ours.
     """
     if last_status == 0:
         before = "[[ 1 ]] &&"
@@ -79,7 +81,7 @@ def run(command: str, variables: Dict[str, str], ended: str, terminal: str, last
     evaluate = "source /dev/fd/9 9<<<" if _changes_editing(command) else "eval "
     evaluation = f"{before} {builtin} {evaluate}{quote(command)} 0<>{terminal} 1>&0 2>&0"
     return (
-        f"\\builtin shopt -s promptvars; {evaluation}; {ended}=$?; \\builtin shopt -u promptvars; "
+        f"\\builtin shopt -s {_ONLY_THEN}; {evaluation}; {ended}=$?; \\builtin shopt -u {_ONLY_THEN}; "
         f"[[ ! ${{PROMPT_COMMAND[*]+x}} ]] || PROMPT_COMMAND=()\n"
     )
 
@@ -129,13 +131,15 @@ def start(
     """
     lines: List[str] = []
     streams = f"0<>{terminal} 1>&0 2>&0"
-    no_prompt = "; \\builtin shopt -u promptvars; \\builtin unset -v PROMPT_COMMAND PS0\n"
+    no_prompt = f"; \\builtin shopt -u {_ONLY_THEN}; \\builtin unset -v PROMPT_COMMAND PS0\n"
     if state is not None:
         lines.append(f"@STATE@{no_prompt}")
         lines.append("\\builtin set +e +t +n\n")
     elif profile:
         lines.append(f"[[ -r /etc/bash.bashrc ]] && \\builtin source /etc/bash.bashrc {streams}{no_prompt}")
-        lines.append(f"[[ -r ~/.bashrc ]] && \\builtin source ~/.bashrc {streams}{no_prompt}")
+        lines.append(
+            f"\\builtin shopt -s expand_aliases; [[ -r ~/.bashrc ]] && \\builtin source ~/.bashrc {streams}{no_prompt}"
+        )
     lines.append("\\builtin unset -v HISTFILE MAILCHECK TMOUT PROMPT_COMMAND PS0\n")
     lines.append("\\builtin set +o history +H\n\\builtin history -c\n")
     state_at_exit = shell_state.write_down(exit_word(word), state_pipe)
@@ -148,7 +152,7 @@ def start(
     else:
         back = "[[ ! $_drydock ]] || OLDPWD=$_drydock; \\builtin unset -v _drydock"
         lines.append(f"_drydock=${{OLDPWD-}}; {enter}; {back}\n")
-    lines.append("\\builtin shopt -u promptvars\n[[ 1 ]]\n")
+    lines.append(f"\\builtin shopt -u {_ONLY_THEN}\n[[ 1 ]]\n")
     lines.append(report(word, f"_{word}e", pipe, terminal))
     text = "".join(lines).encode("utf-8", "surrogateescape")
     if state is not None:

@@ -35,6 +35,7 @@ KEEPS_THE_SHELL = {
     "functions in the way": "for name in eval builtin printf unset enable trap export declare set exit cd source; do\n"
     'eval "$name() { echo faked; return 7; }"; done',
     "aliases in the way": "alias builtin='echo faked' eval='echo faked' printf='echo faked' unset='echo faked'",
+    "aliases of the shell's own words": "alias '[['='echo faked' '{'=false '}'=x '!'=x if=x",
     "builtins off": "enable -n printf eval export declare",
     "readonly names": "readonly word status command REPLY",
     "no path": "PATH=",
