@@ -18,7 +18,8 @@ import httpx
 import pytest
 import socketio
 
-ROOT = Path(__file__).parents[3]
+from tests.integration.server.forks import ROOT, ForkedProcess, fork_server
+
 START_SECONDS = 90.0
 WAIT_SECONDS = 60.0
 CLOSE_SECONDS = 120.0
@@ -26,17 +27,23 @@ ADDRESS = re.compile(r" is at (http://\S+?)(/#token=(\S+))?\s")
 
 
 class ServerProcess:
-    """``python -m server serve`` on a free port; can be killed and started again on the same data."""
+    """``python -m server serve`` on a free port; can be killed and started again on the same data.
 
-    def __init__(self, data_dir: Path, *options: str, environment: dict[str, str] | None = None) -> None:
+    ``plainly``: by the interpreter, where that is what a test is about; otherwise by a fork, which is faster.
+    """
+
+    def __init__(
+        self, data_dir: Path, *options: str, environment: dict[str, str] | None = None, plainly: bool = False
+    ) -> None:
         self.data_dir = data_dir
+        self.plainly = plainly
         self.options = options
         self.environment = environment or {}
         self.log = data_dir.parent / f"{data_dir.name}.log"
         self.url = ""
         self.token: str | None = None
         self.start_seconds = 0.0
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: asyncio.subprocess.Process | ForkedProcess | None = None
 
     async def start(self) -> None:
         """Start it; returns when it answers.
@@ -46,22 +53,16 @@ class ServerProcess:
         """
         began = time.perf_counter()
         offset = self.log.stat().st_size if self.log.exists() else 0
-        with self.log.open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "server",
-                "serve",
-                "--port",
-                "0",
-                "--data-dir",
-                str(self.data_dir),
-                *self.options,
-                cwd=ROOT,
-                env={**clean_environment(), **self.environment},
-                stdout=log,
-                stderr=log,
-            )
+        arguments = ["serve", "--port", "0", "--data-dir", str(self.data_dir), *self.options]
+        environment = {**clean_environment(), **self.environment}
+        if self.plainly:
+            command = [sys.executable, "-m", "server", *arguments]
+            with self.log.open("ab") as log:
+                self._process = await asyncio.create_subprocess_exec(
+                    *command, cwd=ROOT, env=environment, stdout=log, stderr=log
+                )
+        else:
+            self._process = fork_server(arguments, environment, self.log)
         async with asyncio.timeout(START_SECONDS):
             while (match := ADDRESS.search(self.printed(offset))) is None:
                 if self._process.returncode is not None:
@@ -214,12 +215,18 @@ MakeProcess = Callable[..., Awaitable[ServerProcess]]
 
 
 @pytest.fixture
-async def make_process(tmp_path: Path) -> AsyncIterator[MakeProcess]:
+def plainly() -> bool:
+    """Whether `make_process` starts its servers plainly."""
+    return False
+
+
+@pytest.fixture
+async def make_process(tmp_path: Path, plainly: bool) -> AsyncIterator[MakeProcess]:
     """Starts servers; all of them are ended."""
     made: list[ServerProcess] = []
 
     async def make(*options: str, name: str = "data", environment: dict[str, str] | None = None) -> ServerProcess:
-        server = ServerProcess(tmp_path / name, *options, environment=environment)
+        server = ServerProcess(tmp_path / name, *options, environment=environment, plainly=plainly)
         made.append(server)
         await server.start()
         return server

@@ -30,7 +30,8 @@ from drydock_client import (
     SyncDrydockClient,
     UnreachableError,
 )
-from tests.integration.server.conftest import ROOT, MakeProcess, ServerProcess, stored_events
+from tests.integration.server.conftest import MakeProcess, ServerProcess, stored_events
+from tests.integration.server.forks import ROOT
 
 pytestmark = [pytest.mark.bubblewrap, pytest.mark.timeout(240)]
 

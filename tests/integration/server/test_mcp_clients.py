@@ -13,7 +13,8 @@ import pytest
 
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import call, finish
-from tests.integration.server.conftest import ROOT, MakeProcess
+from tests.integration.server.conftest import MakeProcess
+from tests.integration.server.forks import ROOT
 
 CLIENT = Path(__file__).parents[2] / "mcp_servers/client.mjs"
 TOKEN = "a-token-of-some-length"

@@ -19,6 +19,11 @@ from tests.integration.server.conftest import MakeProcess, ServerProcess, create
 UNCONFINED = ("--sandbox", "unconfined")
 
 
+@pytest.fixture
+def plainly() -> bool:
+    return True
+
+
 async def test_it_says_in_a_few_lines_where_it_is_and_what_it_runs_on(make_process: MakeProcess) -> None:
     server = await make_process(*UNCONFINED)
     async with server.client() as client:

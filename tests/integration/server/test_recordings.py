@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.integration.server.conftest import ROOT, WAIT_SECONDS, ServerProcess
+from tests.integration.server.conftest import WAIT_SECONDS, ServerProcess
+from tests.integration.server.forks import ROOT
 
 RECORDING = ROOT / "tests" / "contract" / "rest" / "first_generation.json"
 TOKEN = "the-token-of-this-test"
