@@ -29,6 +29,7 @@ from server.git_providers.accounts import GitAccess
 from server.mcp_doors.http_door import HttpDoor
 from server.mcp_doors.provider_door import provider_offer
 from server.openapi.document import openapi_document, operation_id
+from server.openapi.page import docs_endpoint
 from server.page import page_of
 from server.preview.access import Passes
 from server.preview.addresses import PreviewAddresses
@@ -233,6 +234,7 @@ def _make_api(settings: Settings, lifespan: Callable[[FastAPI], object]) -> Fast
         generate_unique_id_function=operation_id,
     )
     api.openapi = cache(partial(openapi_document, api))  # type: ignore[method-assign] # as the library says to do it
+    api.add_route("/docs", docs_endpoint(api.openapi), include_in_schema=False)
     install_error_replies(api)
     for module in (
         *(health, options, settings_routes, secrets, git_providers, git_accounts, microagent_management),

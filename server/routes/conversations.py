@@ -19,7 +19,7 @@ from server.dependencies import (
     conversation_not_found,
     find_conversation,
 )
-from server.errors import ReplyError
+from server.errors import ConversationNotFoundError, ReplyError
 from server.git_hosts import Provider
 from server.known_secrets import masker_of
 from server.replies.conversations import ConversationInfo, ConversationList, ConversationReply
@@ -125,6 +125,8 @@ async def start_conversation(
         raise conversation_not_found(conversation_id)
     try:
         live = await services.manager.maybe_start_agent_loop(conversation_id)
+    except ConversationNotFoundError as error:  # deleted in this moment
+        raise conversation_not_found(conversation_id) from error
     except DrydockError as error:
         raise _failed("start", conversation_id, error) from error
     return {

@@ -22,6 +22,7 @@ IS_WHOLE = "SCHEMATHESIS_EXAMPLES" in os.environ
 FIRST, STRIDE = 25, 8
 """Of a route with hundreds of cases, such as one with a large body: so many, and then one of so many."""
 SEED = int(os.environ.get("SCHEMATHESIS_SEED", "1"))
+SHORT = 64
 _ALONE = {"extra-data-sources": {"responses": False}}
 """What is sent depends on the seed alone, not on the answers, in which ids are random."""
 
@@ -52,10 +53,11 @@ SCHEMA = schemathesis.openapi.from_dict(dict(document()), config=CONFIG)
 
 
 def _name_what_is_there(case: schemathesis.Case[Any], there: Mapping[str, str]) -> None:
-    """Plain words stand for any; what is no plain word is asked for as it is."""
+    """Plain words stand for any; what is no plain word, or a long one, is asked for as it is."""
     for container in (case.path_parameters, case.query):
         for name, value in there.items():
-            if str(container.get(name, "")).isalnum():
+            word = str(container.get(name, ""))
+            if word.isalnum() and len(word) <= SHORT:
                 container[name] = value
 
 
@@ -65,6 +67,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield running
 
 
+@pytest.mark.filterwarnings("ignore:Do not use the `random` module inside strategies")  # schemathesis does so itself
 @SCHEMA.parametrize()
 @settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.filter_too_much],

@@ -230,3 +230,11 @@ async def test_an_address_that_is_asked_with_another_method_says_with_which_it_c
     response = await server.client.request("PUT", "/api/settings")
     assert response.json()["detail"] == "There is no PUT /api/settings; ask with GET or POST"
     assert (await server.client.request("PUT", "/api/nothing")).status_code == 404
+
+
+async def test_the_document_of_the_routes_is_a_page_too(server: Server) -> None:
+    response = await server.get("/docs")
+    assert (response.status_code, response.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    for path, item in document()["paths"].items():
+        assert all(f"<code>{method.upper()} {path}</code>" in response.text for method in item)
+    assert "<script" not in response.text

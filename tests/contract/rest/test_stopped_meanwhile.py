@@ -8,7 +8,7 @@ import pytest
 
 from agent_core.testing.fake_runner import FakeAnswer, FakeCall
 from agent_core.testing.fake_sandbox import FakeProvider
-from tests.contract.rest.conftest import WAIT_SECONDS, MakeServer, facts, kill, shell
+from tests.contract.rest.conftest import WAIT_SECONDS, MakeServer, Server, facts, kill, shell
 
 
 @pytest.mark.parametrize("ending", ["stop", "delete"])
@@ -38,3 +38,17 @@ async def test_a_poll_that_its_conversations_end_cuts_short_finds_that_it_does_n
             changes, hosts = await asyncio.gather(*polls)
         assert (changes.status_code, "not running" in changes.json()["error"]) == (404, True)
         assert (hosts.status_code, hosts.json()) == (200, {"hosts": {}})
+
+
+async def test_a_start_while_its_conversation_is_deleted_finds_none(server: Server) -> None:
+    conversation_id = await server.create()
+    await server.until_running(conversation_id)
+    place = f"/api/conversations/{conversation_id}"
+    deleting = asyncio.create_task(server.client.delete(place))
+    statuses = set()
+    async with asyncio.timeout(WAIT_SECONDS):
+        while not deleting.done():
+            statuses.add((await server.post(f"{place}/start", json={})).status_code)
+        assert (await deleting).json() is True
+    assert statuses <= {200, 404}
+    assert (await server.post(f"{place}/start", json={})).json()["msg_id"] == "CONVERSATION$NOT_FOUND"
