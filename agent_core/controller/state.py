@@ -55,10 +55,8 @@ INTERRUPTING = frozenset(
 )
 """States that a user may ask for and that end what is going on: the model's answer and running commands."""
 
-
 _AT_WORK = frozenset({AgentState.RUNNING, AgentState.RATE_LIMITED, AgentState.USER_CONFIRMED})
 """The states of an agent that goes on by itself: going on from them is no word of the user."""
-
 
 MOST_UNSEEN = 100
 """So many of the newest messages of the user are known by their ids."""
@@ -118,6 +116,7 @@ class ConversationState:
     _last_response_id: str = ""
     _seen: int = -1
     _due: int = -1
+    _asked: AgentState | None = None
     _told_to_run: bool = False
     _said: list[int] = field(default_factory=list)
     _finished: bool = False
@@ -206,6 +205,7 @@ class ConversationState:
         self.limits, self.iterations, self.metrics = whole.limits, whole.iterations, whole.metrics
         self.agent_state, self.resumable, self.policy = whole.agent_state, whole.resumable, whole.policy
         self.last_event_id, self.last_interruption_id = whole.last_event_id, whole.last_interruption_id
+        self._asked = whole._asked
 
     @property
     def wants_attention(self) -> bool:
@@ -217,8 +217,7 @@ class ConversationState:
         self._said = [*self._said, event.id][-MOST_UNSEEN:]
         self.is_blocked = False
         self.unrecalled[event.id] = event.llm_message.text
-        self._finished = False
-        self.refinements, self.finish_result = 0, None
+        self._finished, self.refinements, self.finish_result = False, 0, None
         self.wants_exit = event.llm_message.text.strip() == EXIT
         self.shows_images = any(isinstance(part, ImageContent) for part in event.llm_message.content)
         self.empty_replies = self.fruitless_replies = 0
@@ -236,8 +235,7 @@ class ConversationState:
             self.iterations += 1
             self.fruitless_replies += 1
             self._last_response_id = response_id
-        if seen is not None:
-            self._seen = max(self._seen, seen)
+        self._seen = max(self._seen, -1 if seen is None else seen)
         if metrics is not None:
             self.metrics = metrics
 
@@ -282,15 +280,17 @@ class ConversationState:
     def _request(self, event: ChangeAgentState) -> None:
         if event.agent_state in INTERRUPTING:
             self.last_interruption_id = event.id
-        if self.agent_state is AgentState.LOADING and event.agent_state in INTERRUPTING | {AgentState.RUNNING}:
-            self._told_to_run = event.agent_state is AgentState.RUNNING
-            self.resumable = event.agent_state
+        if event.agent_state in INTERRUPTING | {AgentState.RUNNING}:
+            self._asked = event.agent_state
+            if self.agent_state is AgentState.LOADING:
+                self._told_to_run = event.agent_state is AgentState.RUNNING
+                self.resumable = event.agent_state
 
     def _state_changed(self, event: AgentStateChanged) -> None:
         before, self.agent_state = self.agent_state, event.agent_state
-        if event.agent_state is AgentState.LOADING:
-            if before is not AgentState.LOADING:
-                self.resumable = AgentState.RUNNING if before in _AT_WORK else before
+        asked, self._asked = self._asked, None  # one that was not heeded before a crash is heeded after it
+        if event.agent_state is AgentState.LOADING and before is not AgentState.LOADING:
+            self.resumable = (asked or AgentState.RUNNING) if before in _AT_WORK else before
         elif event.agent_state is AgentState.RUNNING:
             self.loop = None
             came_from = self.resumable if before is AgentState.LOADING else before

@@ -204,6 +204,37 @@ def test_loading_remembers_where_the_conversation_was_even_when_loaded_twice() -
     assert log.state.resumable is AgentState.RUNNING
 
 
+@pytest.mark.parametrize(
+    ("asked", "goes_on"),
+    [
+        ([AgentState.PAUSED], AgentState.PAUSED),
+        ([AgentState.STOPPED], AgentState.STOPPED),
+        ([AgentState.PAUSED, AgentState.RUNNING], AgentState.RUNNING),
+        ([AgentState.USER_CONFIRMED], AgentState.RUNNING),
+    ],
+)
+def test_what_the_user_asked_for_right_before_a_crash_is_heeded_after_it(
+    asked: list[AgentState], goes_on: AgentState
+) -> None:
+    log = Log()
+    log.running()
+    for state in asked:
+        log.add(ChangeAgentState(agent_state=state, source="user"))
+    log.enter(AgentState.LOADING)
+    log.enter(AgentState.LOADING)
+    assert log.state.resumable is goes_on
+
+
+def test_what_was_asked_for_and_done_says_nothing_of_a_later_crash() -> None:
+    log = Log()
+    log.running()
+    log.add(ChangeAgentState(agent_state=AgentState.PAUSED, source="user"))
+    log.enter(AgentState.PAUSED)
+    log.enter(AgentState.RUNNING)
+    log.enter(AgentState.LOADING)
+    assert log.state.resumable is AgentState.RUNNING
+
+
 def test_an_error_answers_an_action_too() -> None:
     log = Log()
     action = log.act(log.running())
