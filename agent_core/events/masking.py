@@ -1,7 +1,8 @@
 """Secrets never reach the log: every string of an event is masked before it is stored (architecture section 4).
 
 A secret is hidden in each form in which it commonly shows: as it is, base64 (at any alignment, standard and
-URL-safe, broken into lines or not), URL-encoded, and escaped inside a JSON string.
+URL-safe, broken into lines or not), URL-encoded, and escaped inside a JSON string. Of one that has several lines, such
+as a private key, each longer line is a secret as well.
 """
 
 from __future__ import annotations
@@ -26,6 +27,11 @@ _PROBE = 16
 _MIN_BASE64_LINE = 64
 """The command ``base64`` breaks lines at 76 characters, ``openssl`` and mail at 64. So of the first two times `_PROBE`
 characters of a form at most one can be torn apart, which tells whether to look for it closely."""
+
+_MARK = "-----"
+_MIN_LINE = 16
+_MAX_LINES = 200
+"""Which lines of a secret are hidden by themselves: programs and tools show files line by line, or in part."""
 
 _JS_UNESCAPED = "!~*'()"
 
@@ -57,7 +63,8 @@ class SecretMasker:
         """Mask these values from now on; values shorter than `MIN_SECRET_LENGTH` are left out."""
         given = dict.fromkeys(values)
         self._values.update(given)
-        forms = {form: probes for value in given for form, probes in _forms_of(value).items()}
+        shown = dict.fromkeys(part for value in given for part in (value, *_parts_of(value)))
+        forms = {form: probes for value in shown for form, probes in _forms_of(value).items()}
         if forms.keys() <= self._forms.keys():
             return
         forms = {**forms, **self._forms}
@@ -130,6 +137,17 @@ class StreamingMask:
         """The rest, at the end of the text."""
         out, self._held = self._masker.text(self._held), ""
         return out
+
+
+def _parts_of(value: str) -> list[str]:
+    """What of the value shows by itself: it without the space around it, and the longer lines of one that has several.
+
+    Of a key in PEM it is all lines but the marks around it.
+    """
+    lines = [line.strip() for line in value.strip().splitlines()[:_MAX_LINES]]
+    least = MIN_SECRET_LENGTH if any(line.startswith(_MARK) for line in lines) else _MIN_LINE
+    long = [line for line in lines if len(line) >= least and not line.startswith(_MARK)]
+    return [value.strip(), *(long if len(lines) > 1 else ())]
 
 
 def _forms_of(value: str) -> dict[str, tuple[str, ...]]:

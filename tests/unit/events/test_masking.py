@@ -106,6 +106,36 @@ def test_a_rotated_secret_stays_hidden() -> None:
     assert masker.text("first-value second-value") == f"{MASK} {MASK}"
 
 
+KEY = "-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQ\nc2VjcmV0IGxpbmUgdHdv\nzz9Q=\n-----END KEY-----\n"
+
+
+def test_a_secret_of_several_lines_is_hidden_line_by_line_too() -> None:
+    masker = SecretMasker([KEY])
+    assert masker.text(f"key:\n{KEY}") == f"key:\n{MASK}"
+    numbered = "\n".join(f"{number:6}\t{line}" for number, line in enumerate(KEY.splitlines(), start=1))
+    shown = masker.text(numbered)
+    assert [line.split("\t")[1] for line in shown.splitlines()] == [
+        "-----BEGIN KEY-----",
+        *[MASK] * 3,
+        "-----END KEY-----",
+    ]
+    config = SecretMasker(["kind: Config\nusers:\n  - token: abcdefgh12345678\n"])
+    assert config.text("kind: Config, - token: abcdefgh12345678") == f"kind: Config, {MASK}"
+
+
+def test_a_secret_is_hidden_without_the_space_around_it_too() -> None:
+    assert SecretMasker(["open-sesame\n"]).text("it is open-sesame.") == f"it is {MASK}."
+
+
+@given(st.data())
+def test_a_key_that_is_streamed_shows_only_its_marks(data: st.DataObject) -> None:
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(KEY)), max_size=6)))
+    stream = StreamingMask(SecretMasker([KEY]))
+    pieces = [KEY[start:end] for start, end in zip([0, *cuts], [*cuts, len(KEY)], strict=True)]
+    shown = "".join(map(stream.feed, pieces)) + stream.flush()
+    assert all(line in {MASK, "-----BEGIN KEY-----", "-----END KEY-----"} for line in shown.splitlines())
+
+
 def test_very_short_values_are_left_alone() -> None:
     assert SecretMasker(["ab", "   "]).text("ab cd") == "ab cd"
 
