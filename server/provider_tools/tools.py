@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 from urllib.parse import unquote
@@ -27,7 +28,7 @@ Body = Annotated[Text | None, Field(max_length=MAX_BODY)]
 Labels = Annotated[list[Annotated[str, Field(min_length=1, max_length=255)]], Field(max_length=100)]
 
 
-class RequestArguments(BaseModel):
+class RequestArguments(BaseModel, ABC):
     """What every one of the tools takes: `source_branch`, which is pushed already, goes into `target_branch`."""
 
     model_config = ConfigDict(extra="forbid")
@@ -37,9 +38,9 @@ class RequestArguments(BaseModel):
     title: Title
 
     @property
+    @abstractmethod
     def repository(self) -> str:
         """The repository, as its provider names it."""
-        raise NotImplementedError
 
     def wish(self) -> RequestWish:
         """What is asked for."""

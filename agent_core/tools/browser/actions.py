@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
@@ -34,12 +35,12 @@ class Look(NamedTuple):
     visible_only: bool = False
 
 
-class BrowserAction(Action):
+class BrowserAction(Action, ABC):
     """Any call of a browser tool."""
 
+    @abstractmethod
     def calls(self) -> list[Call]:
         """What the browser's program is to do, in order."""
-        raise NotImplementedError
 
     def look(self) -> Look:
         """What is to be seen afterwards."""

@@ -1,41 +1,15 @@
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-
 import pytest
-from pydantic import SecretStr
 
 from agent_core.errors import LLMAuthenticationError, LLMError
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
-from agent_core.llm.exchange import ChatRequest, Chunk, Endpoint
 from agent_core.llm.llm import LLM, CallContext
 from server.errors import SessionError
 from server.session.remembering import MAX_EVENT_CHARS, remember_prompt
-
-
-class Model:
-    """A transport that answers every request with one text, or fails."""
-
-    def __init__(self, text: str = "", error: LLMError | None = None) -> None:
-        self.text = text
-        self.error = error
-        self.requests: list[ChatRequest] = []
-
-    async def prepare(self, endpoint: Endpoint) -> None:
-        return
-
-    async def stream(self, request: ChatRequest) -> AsyncGenerator[Chunk, None]:
-        self.requests.append(request)
-        if self.error is not None:
-            raise self.error
-        yield Chunk(text=self.text, has_choice=True)
-        yield Chunk(finish_reason="stop", has_choice=True)
-
-
-def using(model: Model) -> LLM:
-    return LLM(model="openai/x", api_key=SecretStr("key")).using(model)
+from tests.unit.server.scripted_llm import Model, using
 
 
 def said(event_id: int, text: str) -> AnyEvent:

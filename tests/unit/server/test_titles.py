@@ -1,14 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-
 import pytest
-from pydantic import SecretStr
 
-from agent_core.errors import LLMAuthenticationError, LLMError
-from agent_core.llm.exchange import ChatRequest, Chunk, Endpoint
+from agent_core.errors import LLMAuthenticationError
 from agent_core.llm.llm import LLM, CallContext
 from server.session.titles import TitleWriter, default_title, title_from_message
+from tests.unit.server.scripted_llm import Model, using
 
 
 def test_a_new_conversation_is_named_after_its_id() -> None:
@@ -29,29 +26,6 @@ def test_a_new_conversation_is_named_after_its_id() -> None:
 )
 def test_the_first_words_make_a_title(text: str, title: str | None) -> None:
     assert title_from_message(text) == title
-
-
-class Model:
-    """A transport that answers every request with one text, or fails."""
-
-    def __init__(self, text: str = "", error: LLMError | None = None) -> None:
-        self.text = text
-        self.error = error
-        self.requests: list[ChatRequest] = []
-
-    async def prepare(self, endpoint: Endpoint) -> None:
-        return
-
-    async def stream(self, request: ChatRequest) -> AsyncGenerator[Chunk, None]:
-        self.requests.append(request)
-        if self.error is not None:
-            raise self.error
-        yield Chunk(text=self.text, has_choice=True)
-        yield Chunk(finish_reason="stop", has_choice=True)
-
-
-def using(model: Model) -> LLM:
-    return LLM(model="openai/x", api_key=SecretStr("key")).using(model)
 
 
 @pytest.mark.parametrize(
