@@ -10,26 +10,27 @@ from typing import Dict, Optional
 
 from .driver import Lines, exit_word, loans, quote
 
+_NO_PROMPT = "PS1= PS2="
 _FACTS = '"${!-}" "${PWD-}" "${PATH-}" "$-"'
 
 
 def run(command: str, variables: Dict[str, str], ended: str, terminal: str, last_status: int) -> str:
     """Return the line that runs the command, which sees the last command's status in ``$?``.
 
-    Without ``command`` a syntax error would cost the shell the lines that follow.
+    Without ``command`` a syntax error would cost the shell the lines that follow. A prompt that the command has made
+    could last, or end the shell.
     """
-    del ended
     before = ":;" if last_status == 0 else f"(exit {last_status}) ||"
-    return f"{before} {loans(variables)}command eval {quote(command)} 0<>{terminal} 1>&0 2>&0\n"
+    evaluation = f"{before} {loans(variables)}command eval {quote(command)} 0<>{terminal} 1>&0 2>&0"
+    return f"{evaluation}; {ended}=$?; {_NO_PROMPT}\n"
 
 
 def report(word: str, ended: str, pipe: str, terminal: str) -> str:
     """Return the line that reports how the command ended."""
-    del ended
     return (
-        f"_{word}=$?; {{ command printf '\\033]{word}\\007' >|{terminal}; "
+        f"_{word}=${{{ended}-$?}}; {{ command printf '\\033]{word}\\007' >|{terminal}; "
         f"command printf '\\0%s\\0%s\\0%s\\0%s\\0%s\\0%s\\0' {word} \"$_{word}\" {_FACTS} >|{pipe}; }} || :; "
-        f"unset _{word}\n"
+        f"unset _{word} {ended}\n"
     )
 
 
@@ -46,14 +47,17 @@ def start(
 ) -> bytes:
     """Return the first lines of a new shell; it reports with the same word when it is ready."""
     del profile  # such a shell has read the file that ENV names, if any, by itself
-    restored = b"" if state is None else b"command eval '" + state.replace(b"'", b"'\\''") + b"'\nset +e\n"
+    restored = b""
+    if state is not None:
+        restored = b"command eval '" + state.replace(b"'", b"'\\''") + f"'; {_NO_PROMPT}\nset +e\n".encode()
     at_exit = (
         f"command printf '%s\\0' '' {exit_word(word)} \"$?\" {_FACTS} >|{pipe}; "
         f"{write_down(exit_word(word), state_pipe)}"
     )
     lines = (
-        "unset ENV HISTFILE MAILCHECK\nPS2=\n"
-        f"trap {quote(at_exit)} EXIT\ncommand cd -- {quote(directory)} || cd /\n:\n{report(word, '', pipe, terminal)}"
+        f"unset ENV HISTFILE MAILCHECK\n{_NO_PROMPT}\n"
+        f"trap {quote(at_exit)} EXIT\ncommand cd -- {quote(directory)} || cd /\nunset OLDPWD\n:\n"
+        f"{report(word, f'_{word}e', pipe, terminal)}"
     )
     return restored + lines.encode("utf-8", "surrogateescape")
 

@@ -94,3 +94,12 @@ def test_programs_are_talked_to_interrupted_and_stopped(client: Client) -> None:
         assert client.output("echo fine") == "fine\n"
     assert client.run("sleep 60", timeout=0.2)["status"] == "hard_timeout"
     assert client.run("echo anew", reset=True)["output"] == "anew\n"
+
+
+def test_a_prompt_that_never_ends_is_not_shown(client: Client, workspace: Path) -> None:
+    client.run("export kept=1")
+    for prompt in ("PS1='$(sleep 100)'", "export PS1='$(sleep 100)' PS2='$(kill -9 $$)'"):
+        assert client.run(f"{prompt}; (exit 3)")["exit_code"] == 3
+        assert client.output("echo $? $kept") == "3 1\n"
+    assert client.run("export PS1='$(sleep 100)'; exit 4")["exit_code"] == 4
+    assert client.output("echo $kept; cd - >/dev/null; pwd") == f"1\n{workspace}\n"
