@@ -64,6 +64,7 @@ from server.routes import (
     secrets,
     security,
     webhooks,
+    workspace_page,
 )
 from server.routes import (
     settings as settings_routes,
@@ -239,8 +240,8 @@ def _make_api(settings: Settings, lifespan: Callable[[FastAPI], object]) -> Fast
     for module in (
         *(health, options, settings_routes, secrets, git_providers, git_accounts, microagent_management),
         *(new_conversation, imports, conversations, conversation_events, client_tools, client_tool_calls, branches),
-        *(conversation_files, folders, conversation_git, conversation_workspace, ports, experiments, security),
-        *(microagents, remembering, feedback, other_generations, chat_completions, webhooks),
+        *(conversation_files, folders, conversation_git, conversation_workspace, workspace_page, ports, experiments),
+        *(security, microagents, remembering, feedback, other_generations, chat_completions, webhooks),
     ):
         api.include_router(module.router)
     api.router.routes.extend(mcp_door.routes)

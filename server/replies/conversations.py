@@ -77,6 +77,6 @@ class ConversationConfig(BaseModel):
 
 
 class EditorAddress(BaseModel):
-    """Where the sandbox's editor is; null: it has none."""
+    """Where a browser sees the workspace; null: nowhere."""
 
     vscode_url: str | None

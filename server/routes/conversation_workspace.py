@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 
-from server.dependencies import OwnConversation
+from server.dependencies import OwnConversation, ServicesDependency
 from server.replies.conversations import ConversationConfig, EditorAddress
 from server.routes.json_route import JsonRoute
 
@@ -18,6 +18,14 @@ async def read_conversation_config(record: OwnConversation) -> dict[str, str | N
 
 
 @router.get("/vscode-url", response_model=EditorAddress)
-async def read_vscode_url(record: OwnConversation) -> dict[str, str | None]:
-    """No editor runs in the sandbox."""
-    return {"vscode_url": None}
+async def read_vscode_url(
+    record: OwnConversation, services: ServicesDependency, request: Request
+) -> dict[str, str | None]:
+    """The page of the workspace, since no editor runs in the sandbox (`server.routes.workspace_page`).
+
+    Null while it is not there, and where an access token is asked for: browsers send none with an address.
+    """
+    if services.authenticator.required or services.manager.sandbox(record.id) is None:
+        return {"vscode_url": None}
+    host = request.headers.get("host", "")
+    return {"vscode_url": f"{request.url.scheme}://{host}/api/conversations/{record.id}/workspace"}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import zipfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -179,6 +180,11 @@ async def test_an_unmodified_client_of_the_first_generation_does_all_that_it_can
     await expect(line(page, "action", "message").last).to_contain_text("You said:")
     assert {"a.txt", "n.txt", "site/"} <= set(await walked(page, "files()"))
     assert await walked(page, "workspace()") == "80,75"
+    await walked(page, "editor()")
+    async with page.expect_download() as downloading:
+        await page.frame_locator("#editor").get_by_text("Download as a ZIP file").click()
+    with zipfile.ZipFile(await (await downloading.value).path()) as archive:
+        assert {"a.txt", "n.txt", "site/index.html"} <= set(archive.namelist())
     trajectory = (await walked(page, "trajectory()"))["trajectory"]
     assert {"run", "edit", "run_ipython", "task_tracking", "finish"} <= {one.get("action") for one in trajectory}
     await walked(page, "microagents()")

@@ -194,7 +194,10 @@ CONVERSATIONS = [
     ),
     Row("POST", f"{UNKNOWN}/stop", 404, not_started),
     Row("GET", f"{C}/config", 200, {"runtime_id": None, "session_id": hex_id}),
-    Row("GET", f"{C}/vscode-url", 200, {"vscode_url": maybe_text}),
+    Row("GET", f"{C}/vscode-url", 200, {"vscode_url": Text(r"http://[^/]+/api/conversations/[0-9a-f]{32}/workspace")}),
+    Row("GET", f"{STOPPED}/vscode-url", 200, {"vscode_url": None}),
+    Row("GET", f"{STOPPED}/workspace", 404, {"error": str}),
+    Row("GET", f"{UNKNOWN}/workspace", 404, no_conversation),
     Row("GET", f"{C}/web-hosts", 200, {"hosts": Map(int)}),
     Row(
         "GET",

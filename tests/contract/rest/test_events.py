@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from agent_core.testing.fake_runner import FakeAnswer, FakeCall
-from tests.contract.rest.conftest import Server
+from tests.contract.rest.conftest import MakeServer, Server
 
 
 @pytest.fixture
@@ -238,12 +238,22 @@ async def no_repository(call: FakeCall) -> FakeAnswer:
 async def test_what_the_page_asks_when_it_opens_a_conversation(server: Server, conversation_id: str) -> None:
     base = f"/api/conversations/{conversation_id}"
     assert (await server.get(f"{base}/config")).json() == {"runtime_id": None, "session_id": conversation_id}
-    assert (await server.get(f"{base}/vscode-url")).json() == {"vscode_url": None}
+    assert (await server.get(f"{base}/vscode-url")).json() == {"vscode_url": f"{server.client.base_url}{base}/workspace"}
     assert (await server.get(f"{base}/web-hosts")).json() == {"hosts": {}}
     (sandbox,) = server.provider.sandboxes.values()
     sandbox.runner.handlers["git.status"] = no_repository
     changes = await server.get(f"{base}/git/changes")
     assert (changes.status_code, changes.json()) == (404, {"error": "Not a git repository"})
+
+
+async def test_no_page_of_the_workspace_is_named_where_a_browser_could_not_open_it(make_server: MakeServer) -> None:
+    async with make_server(token="a-long-token") as server:
+        server.client.headers["x-session-api-key"] = "a-long-token"
+        conversation_id = await server.create()
+        await server.until_running(conversation_id)
+        assert (await server.get(f"/api/conversations/{conversation_id}/vscode-url")).json() == {"vscode_url": None}
+        del server.client.headers["x-session-api-key"]
+        assert (await server.get(f"/api/conversations/{conversation_id}/workspace")).status_code == 401
 
 
 async def test_changes_in_the_workspaces_repository_are_listed(server: Server, conversation_id: str) -> None:

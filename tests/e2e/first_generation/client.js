@@ -367,6 +367,14 @@ at("stop").onclick = () => change("stopped");
 at("confirm").onclick = () => change("user_confirmed");
 at("reject").onclick = () => change("user_rejected");
 
+// The tab of the editor: its address in a frame, where it is of the page's own protocol.
+async function editor() {
+  const { vscode_url: address } = await ask("GET", `${base()}/vscode-url`, "editor");
+  if (new URL(address).protocol !== location.protocol) wrong(`an editor of another protocol: ${address}`);
+  document.body.append(Object.assign(document.createElement("iframe"), { id: "editor", src: address }));
+  return address;
+}
+
 // F, and what else is in the menus.
 Object.assign(walk, {
   saveSettings,
@@ -378,6 +386,7 @@ Object.assign(walk, {
   microagents: () => ask("GET", `${base()}/microagents`, "microagents"),
   files: () => ask("GET", `${base()}/list-files`),
   ownMicroagents: () => ask("GET", `${base()}/list-files?path=${encodeURIComponent("n/.openhands/microagents")}`),
+  editor: () => editor(),
   panel: () => panel(ask),
   settingsPages: () => settingsPages(ask),
   otherScreens: () => otherScreens(ask),

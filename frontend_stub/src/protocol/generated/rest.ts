@@ -241,7 +241,7 @@ export interface DrydockFacts {
   readonly version: string;
 }
 
-/** Where the sandbox's editor is; null: it has none. */
+/** Where a browser sees the workspace; null: nowhere. */
 export interface EditorAddress {
   readonly vscode_url: string | null;
 }
@@ -947,6 +947,7 @@ export interface Routes {
   readonly "POST /api/conversations/{conversation_id}/upload-files": { readonly body: undefined; readonly reply: Uploaded };
   readonly "GET /api/conversations/{conversation_id}/vscode-url": { readonly body: undefined; readonly reply: EditorAddress };
   readonly "GET /api/conversations/{conversation_id}/web-hosts": { readonly body: undefined; readonly reply: WebHosts };
+  readonly "GET /api/conversations/{conversation_id}/workspace": { readonly body: undefined; readonly reply: unknown };
   readonly "GET /api/conversations/{conversation_id}/zip-directory": { readonly body: undefined; readonly reply: unknown };
   readonly "GET /api/feedback": { readonly body: undefined; readonly reply: FeedbackList };
   readonly "GET /api/microagent-management/conversations": { readonly body: undefined; readonly reply: ConversationList };
