@@ -1,8 +1,8 @@
 """Secrets never reach the log: every string of an event is masked before it is stored (architecture section 4).
 
 A secret is hidden in each form in which it commonly shows: as it is, base64 (at any alignment, standard and
-URL-safe, broken into lines or not), URL-encoded, and escaped inside a JSON string. Of one that has several lines, such
-as a private key, each longer line is a secret as well.
+URL-safe, broken into lines or not), URL-encoded, and escaped as JSON, Python and shells do it. Of one that has several
+lines, such as a private key, each longer line is a secret as well.
 """
 
 from __future__ import annotations
@@ -158,6 +158,9 @@ def _forms_of(value: str) -> dict[str, tuple[str, ...]]:
     plain = {value, quote(raw, safe=""), quote(raw), quote(raw, safe=_JS_UNESCAPED), quote_plus(raw)}
     plain |= {_lower_escapes(form) for form in plain if form != value}
     plain |= {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
+    # As Python shows a text, and as shells quote one.
+    plain |= {repr(value)[1:-1], re.sub(r'(["$`\\])', r"\\\1", value)}
+    plain |= {value.replace("'", quoted) for quoted in (r"'\''", "'\"'\"'")}
     alone = base64.b64encode(raw).decode().rstrip("=")
     cores = {alone} if len(alone) < _MIN_BASE64_CORE else set()
     for offset in range(3):

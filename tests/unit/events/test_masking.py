@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import shlex
 from urllib.parse import quote, quote_plus
 
 from hypothesis import assume, given
@@ -106,6 +107,7 @@ def test_a_rotated_secret_stays_hidden() -> None:
     assert masker.text("first-value second-value") == f"{MASK} {MASK}"
 
 
+QUOTE = r"'\''"
 KEY = "-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQ\nc2VjcmV0IGxpbmUgdHdv\nzz9Q=\n-----END KEY-----\n"
 
 
@@ -125,6 +127,20 @@ def test_a_secret_of_several_lines_is_hidden_line_by_line_too() -> None:
 
 def test_a_secret_is_hidden_without_the_space_around_it_too() -> None:
     assert SecretMasker(["open-sesame\n"]).text("it is open-sesame.") == f"it is {MASK}."
+
+
+def test_the_quotes_of_programs_and_shells_hide_it() -> None:
+    secret = 'it\'s "q" $HOME `id` \\ back'
+    masker = SecretMasker([secret])
+    declared = 'declare -x K="it\'s \\"q\\" \\$HOME \\`id\\` \\\\ back"'
+    for shown in (
+        repr(secret),
+        json.dumps(secret),
+        shlex.quote(secret),
+        f"K='{secret.replace(chr(39), QUOTE)}'",
+        declared,
+    ):
+        assert MASK in masker.text(shown), shown
 
 
 @given(st.data())
