@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache, partial
 
 from fastapi import FastAPI
+from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -139,7 +140,7 @@ class Application:
             origins = OriginPolicy.from_settings(self.settings)
             gate = Gate(gateway.asgi_app(api), settings=self.settings, authenticator=authenticator, origins=origins)
             self._handler = Preview(
-                gate,
+                _for_other_origins(gate, self.settings.allowed_origins),
                 links=self.services.previews,
                 manager=self.services.manager,
                 authenticator=authenticator,
@@ -246,15 +247,26 @@ def _make_api(settings: Settings, lifespan: Callable[[FastAPI], object]) -> Fast
         api.include_router(module.router)
     api.router.routes.extend(mcp_door.routes)
     api.mount("/", page_of(settings))
-    if settings.allowed_origins:
-        api.add_middleware(
-            CORSMiddleware,
-            allow_origins=list(settings.allowed_origins),
-            allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
-            allow_headers=["content-type", "authorization", "x-session-api-key", "idempotency-key", "if-none-match"],
-            expose_headers=["etag", "link", "retry-after", "x-conversation-id", "x-event-id"],
-        )
     return api
+
+
+def _for_other_origins(app: ASGIApp, allowed: Sequence[str]) -> ASGIApp:
+    """The same for pages of these origins, too: they may read every answer, refusals included (wire-protocol 4.0)."""
+    theirs = CORSMiddleware(
+        app,
+        allow_origins=allowed,
+        allow_credentials="*" not in allowed,
+        allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
+        allow_headers=["content-type", "authorization", "x-session-api-key", "idempotency-key", "if-none-match"],
+        expose_headers=["etag", "link", "retry-after", "x-conversation-id", "x-event-id"],
+    )
+
+    async def handle(scope: Scope, receive: Receive, send: Send) -> None:
+        origin = Headers(scope=scope).get("origin") if scope["type"] == "http" else None
+        is_theirs = origin is not None and (origin in allowed or "*" in allowed)
+        await (theirs if is_theirs else app)(scope, receive, send)
+
+    return handle
 
 
 async def _choose(settings: Settings) -> Choice:

@@ -70,6 +70,12 @@ async def test_pages_of_an_allowed_origin_may_call_the_api(make_server: MakeServ
         assert preflight.headers["access-control-allow-origin"] == "https://tools.example"
         foreign = await server.client.options("/api/settings", headers={**ask, "origin": "https://evil.example"})
         assert foreign.status_code == 403
+        for path in ("/api/settings", "/health", "/socket.io/?EIO=4&transport=polling"):
+            answer = await server.get(path, headers={"origin": "https://tools.example"})
+            assert answer.status_code == (401 if path.startswith("/api") else 200)
+            assert answer.headers.get_list("access-control-allow-origin") == ["https://tools.example"]
+            assert answer.headers["access-control-allow-credentials"] == "true"
+        assert "access-control-allow-origin" not in (await server.get("/health")).headers
 
 
 TYPES = {
