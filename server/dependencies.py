@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import dataclass, field
 from typing import Annotated
@@ -27,7 +28,10 @@ MAX_ID_LENGTH = 100
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The parts of a running server; made when the application starts."""
+    """The parts of a running server; made when the application starts.
+
+    `ending` is set when it is told to end: answers that would take long are broken off, in words.
+    """
 
     settings: Settings
     authenticator: Authenticator
@@ -38,6 +42,7 @@ class Services:
     git: GitAccess
     provider_door: ASGIApp
     webhooks: Webhooks
+    ending: asyncio.Event = field(default_factory=asyncio.Event)
     started_at: float = field(default_factory=time.monotonic)
 
     def uptime_seconds(self) -> float:

@@ -95,6 +95,7 @@ class AnnouncingServer(uvicorn.Server):
         if self._announcing is not None:
             self._announcing.cancel()
             await asyncio.wait([self._announcing])
+        self._app.services.ending.set()
         await super().shutdown(sockets)
 
     async def _announce(self) -> None:

@@ -23,6 +23,7 @@ from agent_core.events.serialization import AnyEvent, from_payload
 from server.auth.identity import Identity
 from server.chat.forms import MODEL, ChatRequest
 from server.chat.history import History, NothingSaidError
+from server.chat.pieces import while_serving, with_signs_of_life
 from server.chat.replies import DONE, STILL_AT_WORK, Reply, error_chunk
 from server.chat.turn import APPROVE, REJECT, Piece, Turn
 from server.db.chat_turns import ChatTurn
@@ -97,7 +98,8 @@ async def complete_chat(
     turn = Turn(services.manager, identity, record.id)
     spent = (record.prompt_tokens, record.completion_tokens)
     reply = Reply(record.id, f"chatcmpl-{uuid.uuid4().hex}", spent)
-    pieces = _kept(services, identity, history, turn, turn.run(said))
+    answer = while_serving(turn.run(said), services.ending)
+    pieces = _kept(services, identity, history, turn, answer)
     headers = {CONVERSATION_HEADER: record.id}
     if body.stream:
         wants_usage = body.stream_options is not None and body.stream_options.include_usage
@@ -219,7 +221,7 @@ async def _stream(
     yield reply.first()
     async with contextlib.aclosing(pieces):
         try:
-            async for piece in _with_signs_of_life(pieces):
+            async for piece in with_signs_of_life(pieces, silence_seconds=SILENCE_SECONDS):
                 yield STILL_AT_WORK if piece is None else reply.piece(piece)
         except DrydockError as error:
             yield error_chunk(str(error))
@@ -229,27 +231,3 @@ async def _stream(
     if wants_usage:
         yield reply.figures(turn.usage)
     yield DONE
-
-
-async def _with_signs_of_life(pieces: AsyncGenerator[Piece, None]) -> AsyncIterator[Piece | None]:
-    """The pieces, and None where nothing came for a while."""
-    coming: asyncio.Task[Piece | None] | None = None
-    try:
-        while True:
-            coming = coming or asyncio.create_task(_next(pieces), name="chat-piece")
-            done, _ = await asyncio.wait({coming}, timeout=SILENCE_SECONDS)
-            if not done:
-                yield None
-                continue
-            piece, coming = coming.result(), None
-            if piece is None:
-                return
-            yield piece
-    finally:
-        if coming is not None:
-            coming.cancel()
-            await asyncio.wait({coming})
-
-
-async def _next(pieces: AsyncGenerator[Piece, None]) -> Piece | None:
-    return await anext(pieces, None)

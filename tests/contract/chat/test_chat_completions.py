@@ -214,6 +214,25 @@ async def test_whoever_leaves_before_the_end_has_the_agent_paused(door: Door, st
     await door.until(page.results[0].id, AgentState.PAUSED)
 
 
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_server_that_ends_says_so_and_leaves_the_agent_paused(door: Door, stream: bool) -> None:
+    loop, ending = asyncio.get_running_loop(), door.app.services.ending
+
+    def slow(request: ModelRequest) -> Turn:
+        loop.call_soon_threadsafe(ending.set)
+        return say("one two three four", token_delay=5)
+
+    async def ask() -> None:
+        _ = [chunk async for chunk in await door.ask(("user", "Hi"), stream=stream)]
+
+    door.answer = slow
+    with pytest.raises(openai.APIError, match="the server is ending") as caught:
+        await ask()
+    assert caught.value.code == "agent_failed"
+    page = await door.app.services.database.conversations.list_page(limit=1)
+    await door.until(page.results[0].id, AgentState.PAUSED)
+
+
 async def test_a_question_before_an_action_is_answered_in_the_chat(door: Door) -> None:
     save: dict[str, Any] = {"confirmation_mode": True, "llm_model": "openai/scripted", "llm_api_key": "sk-x"}
     save["llm_base_url"] = door.model.url
