@@ -28,7 +28,7 @@ class Batch:
 
     Attributes:
         upto: the last event that was looked at: the position once this is acknowledged.
-        message_id: the same each time that this batch is sent.
+        message_id: the same each time that this batch is sent, and another one for any other batch.
         body: the JSON to send; empty where none of the events is wanted.
         is_last: whether the log ended here.
     """
@@ -64,7 +64,7 @@ async def next_batch(store: EventStore, webhook: Webhook, conversation_id: str, 
     ids = {"conversation_id": conversation_id, "first_event_id": first, "last_event_id": last}
     head = to_json({"type": TYPE, "timestamp": wire_time(now), "webhook_id": webhook.id})
     body = b'%s,"data":%s,"events":[%s]}}' % (head[:-1], to_json(ids)[:-1], b",".join(events))
-    return Batch(upto, f"{webhook.id}.{conversation_id}.{last}", body, is_last)
+    return Batch(upto, f"{webhook.id}.{conversation_id}.{first}-{last}", body, is_last)
 
 
 def _is_wanted(webhook: Webhook, wire: Mapping[str, Any]) -> bool:

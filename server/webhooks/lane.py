@@ -13,7 +13,7 @@ from typing import Final
 from agent_core.errors import EventStoreError
 from agent_core.events.event import utc_now
 from agent_core.events.store import EventStore
-from server.db.webhooks import Webhook, WebhookRepository
+from server.db.webhooks import Webhook, WebhookChanges, WebhookRepository
 from server.webhooks.batch import Batch, next_batch
 from server.webhooks.sender import Outcome, Sender
 
@@ -109,24 +109,16 @@ class Lane:
                 return None
             await asyncio.sleep(self._wait(outcome))
         self._failures = 0
-        self.webhook = replace(self.webhook, delivered_at=self._now(), failing_since=None, problem="")
-        await self._repository.move(
-            self.webhook.id,
-            conversation_id,
-            batch.upto,
-            delivered_at=self.webhook.delivered_at,
-            failing_since=None,
-            problem="",
-        )
+        fares: WebhookChanges = {"delivered_at": self._now(), "failing_since": None, "problem": ""}
+        await self._repository.move(self.webhook.id, conversation_id, batch.upto, **fares)
+        self.webhook = replace(self.webhook, **fares)
         return batch
 
     async def _failed(self, outcome: Outcome) -> None:
         self._failures += 1
         since = self.webhook.failing_since or self._now()
         is_over = outcome.is_gone or self._now() - since >= GIVES_UP_AFTER
-        self.webhook = replace(
-            self.webhook, failing_since=since, problem=outcome.problem, active=self.webhook.active and not is_over
-        )
+        active = self.webhook.active and not is_over
         logger.log(
             logging.WARNING if is_over or self._failures == 1 else logging.DEBUG,
             "webhook %s: %s%s",
@@ -134,9 +126,9 @@ class Lane:
             outcome.problem,
             "; nothing more is sent until it is made active again" if is_over else "",
         )
-        await self._repository.update(
-            self.webhook.id, active=self.webhook.active, failing_since=since, problem=outcome.problem
-        )
+        fares: WebhookChanges = {"active": active, "failing_since": since, "problem": outcome.problem}
+        await self._repository.update(self.webhook.id, **fares)
+        self.webhook = replace(self.webhook, **fares)  # stored, then seen
 
     def _wait(self, outcome: Outcome) -> float:
         usual = self._waits[min(self._failures, len(self._waits)) - 1]

@@ -212,6 +212,7 @@ async def test_a_log_can_be_sent_again_from_an_event_on(tmp_path: Path, receiver
         await receiver.until_position(database, "one", 2)
         await webhooks.replay("wh", "one", 0)
         await receiver.until(lambda: receiver.events("one") == [0, 1, 2, 1, 2])
+    assert receiver.message_ids[-1] not in receiver.message_ids[:-1], "another batch is another message"
 
 
 async def test_a_deleted_conversation_or_webhook_leaves_nothing_behind(tmp_path: Path, receiver: Receiver) -> None:
