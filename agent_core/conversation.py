@@ -49,7 +49,8 @@ class Conversation(Acting, Carrying, Reaching, Extending, Stepping, Branching, A
 
     Nothing happens before the first call. The work is done in an event loop in a thread of its own, so it makes no
     difference whether the caller has one. Close it (or use ``with`` or ``async with``) to end its sandbox; otherwise
-    the program's end does. All methods but `run` may be called while it runs, from any thread but that of a callback.
+    the program's end does. All methods but `run` may be called while it runs, from any thread. So may a callback, but
+    for `close`; one that hears of an event between the runs may look, and send messages.
 
     Args:
         agent: who works.
@@ -231,11 +232,16 @@ class Conversation(Acting, Carrying, Reaching, Extending, Stepping, Branching, A
         """End the sandbox and the executors of the tools; calling it again is fine.
 
         The log stays, unless the conversation is deleted with its end.
+
+        Raises:
+            RuntimeError: this is a callback of the conversation, which would wait for itself.
         """
+        self._work.callbacks.check_outside("close")
         library_loop().run(self._end())
 
     async def aclose(self) -> None:
         """`close` for asynchronous programs."""
+        self._work.callbacks.check_outside("aclose")
         await asyncio.wrap_future(library_loop().submit(self._end()))
 
     async def _end(self) -> None:

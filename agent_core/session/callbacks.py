@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
 import logging
 import traceback
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 from agent_core.events.serialization import AnyEvent
@@ -17,6 +19,17 @@ logger = logging.getLogger(__name__)
 
 Callback = Callable[[Any], object]
 """Called in a thread of its own, once and in order; what it returns is awaited if that can be."""
+
+
+@dataclass(slots=True)
+class _Telling:
+    """An event that callbacks are being told of; what they ask for meanwhile is asked in its context."""
+
+    callbacks: Callbacks
+    is_over: bool = False
+
+
+_telling: contextvars.ContextVar[_Telling | None] = contextvars.ContextVar("telling", default=None)
 
 
 class Callbacks:
@@ -60,19 +73,43 @@ class Callbacks:
         elif not isinstance(event, Transient):
             await self._call(self._for_events, event)
 
+    @property
+    def is_inside(self) -> bool:
+        """Whether one of the callbacks asks: whatever waits for them would wait for itself."""
+        telling = _telling.get()
+        return telling is not None and telling.callbacks is self and not telling.is_over
+
+    def check_outside(self, what: str, *, unless: bool = False) -> None:
+        """Refuse `what` to a callback, unless it need not wait.
+
+        Raises:
+            RuntimeError: a callback asks for it.
+        """
+        if self.is_inside and not unless:
+            raise RuntimeError(f"{what} in a callback would wait for itself: do it after the run, or elsewhere")
+
     def close(self) -> None:
         """Call nobody any more."""
         self.thread.shutdown(wait=False)
 
     async def _call(self, callbacks: Iterable[Callback], told: object) -> None:
-        loop = asyncio.get_running_loop()
-        for callback in list(callbacks):
-            try:
-                result = await loop.run_in_executor(self.thread, callback, told)
-                if inspect.isawaitable(result):
-                    await result
-            except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - its conversation goes on
-                self._log(callback, error)
+        telling = _Telling(self)
+        token = _telling.set(telling)
+        try:
+            for callback in list(callbacks):
+                await self._told(callback, told)
+        finally:
+            telling.is_over = True
+            _telling.reset(token)
+
+    async def _told(self, callback: Callback, told: object) -> None:
+        call = contextvars.copy_context().run
+        try:
+            result = await asyncio.get_running_loop().run_in_executor(self.thread, call, callback, told)
+            if inspect.isawaitable(result):
+                await result
+        except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - its conversation goes on
+            self._log(callback, error)
 
     def _log(self, callback: Callback, error: BaseException) -> None:
         name = getattr(callback, "__qualname__", type(callback).__qualname__)

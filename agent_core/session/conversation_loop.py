@@ -126,6 +126,7 @@ class ConversationLoop:
 
     async def write(self, *events: AnyEvent) -> list[AnyEvent]:
         """Store events as they are, all or none."""
+        self.callbacks.check_outside("this", unless=self.is_running)
         session = await self.session()
         stored = await session.stream.add_events(events)
         await self._settled(session)
@@ -142,6 +143,7 @@ class ConversationLoop:
         if self.is_running:
             await (await self.session()).send(wish)
             return
+        self.callbacks.check_outside("this")
         async with self.sandbox.turn:
             session = await self.session()
             await session.send(wish)
@@ -176,12 +178,7 @@ class ConversationLoop:
         self.settings = replace(self.settings, client_tools=tools)
 
     async def step(self) -> None:
-        """Let the agent take one step: what still waits is run, or the model is asked once and its calls are run.
-
-        Raises:
-            ConversationRunError: it failed.
-            RuntimeError: it is running already, or closed.
-        """
+        """`run` for one step: what still waits is run, or the model is asked once and its calls are run."""
         await self.run(max_steps=1)
 
     async def run(self, *, max_steps: int | None = None) -> None:
@@ -191,10 +188,10 @@ class ConversationLoop:
             ConversationRunError: the run failed.
             RuntimeError: it is running already, or closed.
         """
-        if self.is_closed:
-            raise RuntimeError(f"conversation {self.conversation_id} is closed")
-        if self.is_running:
-            raise RuntimeError(f"conversation {self.conversation_id} is running already")
+        if self.is_closed or self.is_running:
+            what = "closed" if self.is_closed else "running already"
+            raise RuntimeError(f"conversation {self.conversation_id} is {what}")
+        self.callbacks.check_outside("a run")
         self.is_running = True
         self._ended.clear()
         cause: Exception | None = None
@@ -252,7 +249,7 @@ class ConversationLoop:
     async def _settled(self, session: AgentSession) -> None:
         """Wait until the callbacks have seen what is in the log now; a run waits for them itself."""
         fold, last = await self.log.present(), session.stream.last_id
-        while not self.is_running and fold.last_id < last and self._follower is not None:
+        while not (self.is_running or self.callbacks.is_inside) and fold.last_id < last and self._follower is not None:
             if not await self._follower.next_move():
                 return
 
@@ -269,15 +266,12 @@ class ConversationLoop:
         session.count(self.side_calls.taken())
         if confirms:
             await session.send(ChangeAgentState(agent_state=AgentState.USER_CONFIRMED))
-        await self._rest()
-
-    async def _rest(self) -> None:
         if self._follower is not None:
             await self._follower.rest()
 
     def _failure(self, problem: str) -> ConversationRunError:
-        kept, own_id = self._persistence_dir, self.conversation_id
-        return ConversationRunError(problem, conversation_id=own_id, persistence_dir=kept)
+        kept = self._persistence_dir
+        return ConversationRunError(problem, conversation_id=self.conversation_id, persistence_dir=kept)
 
     async def _pause_session(self) -> None:
         session = self._session
@@ -285,10 +279,12 @@ class ConversationLoop:
             with contextlib.suppress(DrydockError, TimeoutError):
                 async with asyncio.timeout(5):
                     await session.send(ChangeAgentState(agent_state=AgentState.PAUSED))
-                    await self._rest()
+                    if self._follower is not None:
+                        await self._follower.rest()
 
     async def end_session(self) -> None:
         """End the session that is open; the next one takes up what was changed."""
+        self.callbacks.check_outside("this")
         session, self._session = self._session, None
         follower, self._follower = self._follower, None
         if session is not None:
