@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Body
@@ -23,6 +21,7 @@ from server.routes.making import made_once
 from server.session.imports import import_conversation
 from server.session.settings_merge import choose_model
 from server.session.titles import title_from_message
+from server.wire.breathing import breathing
 from server.wire.errors import WireError
 from server.wire.json_data import json_type
 from server.wire.recorded import recorded_events
@@ -30,8 +29,6 @@ from server.wire.retelling import retold
 from server.wire.trajectory import MAX_VALUES, trajectory_of
 
 MAX_TITLE: Final = 200
-BREATH: Final = 100
-"""After so many events others have their turn: a long recording takes a while to read."""
 
 
 class LongJsonRoute(JsonRoute):
@@ -104,17 +101,8 @@ def _title(body: Any) -> str | None:
 
 
 async def _events(body: Any) -> list[Recorded]:
-    events = await _breathing(recorded_events(trajectory_of(body)))
-    return await _breathing(retold(events))
-
-
-async def _breathing(events: Iterable[Recorded]) -> list[Recorded]:
-    found: list[Recorded] = []
-    for event in events:
-        found.append(event)
-        if len(found) % BREATH == 0:
-            await asyncio.sleep(0)
-    return found
+    events = [event async for event in breathing(recorded_events(await trajectory_of(body)))]
+    return [event async for event in breathing(retold(events))]
 
 
 def _first_words(events: list[Recorded]) -> str | None:

@@ -135,7 +135,7 @@ async def begin_conversation(
     """
     wish = wish.with_card()
     _refuse_what_contradicts(wish)
-    first = _first_events(wish, services.settings.max_message_bytes)
+    first = await _first_events(wish, services.settings.max_message_bytes)
     attempt = attempt or Attempt(uuid.uuid4().hex, is_repeated=False)
     conversation_id = _id_of(services, wish, attempt)
     if attempt.is_repeated and (begun := await find_conversation(services, identity, conversation_id)) is not None:
@@ -207,10 +207,10 @@ async def _provider(services: Services, user: StoredSettings | None, wish: NewCo
     return await accounts.found(wish.git_provider, (wish.repository or "").strip()) or wish.git_provider
 
 
-def _first_events(wish: NewConversation, max_chars: int) -> list[AnyEvent]:
+async def _first_events(wish: NewConversation, max_chars: int) -> list[AnyEvent]:
     if wish.replay_json is not None:
         try:
-            return beginning_of(read_trajectory(wish.replay_json))
+            return beginning_of(await read_trajectory(wish.replay_json))
         except WireError as error:
             raise ReplyError(400, _error(str(error))) from error
     text = wish.initial_user_msg or ""

@@ -11,6 +11,7 @@ from agent_core.events.control import ForeignEvent
 from agent_core.events.event import Event
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import Message, TextContent
+from server.wire.breathing import breathing
 from server.wire.errors import WireError
 from server.wire.incoming import from_wire, modern_args
 from server.wire.json_data import check_json, json_type
@@ -32,7 +33,7 @@ _WITHOUT_EFFECT = frozenset(
 )
 
 
-def trajectory_of(data: object) -> list[dict[str, Any]]:
+async def trajectory_of(data: object) -> list[dict[str, Any]]:
     """The events of an exported trajectory: of the list itself, or of the object around it.
 
     Raises:
@@ -43,7 +44,7 @@ def trajectory_of(data: object) -> list[dict[str, Any]]:
         raise WireError(f"is {json_type(items)}, not a list of events; send an exported trajectory")
     if not items:
         raise WireError("has no events; send an exported trajectory")
-    for place, item in enumerate(items):
+    async for place, item in breathing(enumerate(items)):
         if not isinstance(item, dict):
             raise WireError(f"event {place} is {json_type(item)}; each event is an object")
         try:
@@ -53,20 +54,20 @@ def trajectory_of(data: object) -> list[dict[str, Any]]:
     return items
 
 
-def read_trajectory(text: str) -> list[Message]:
+async def read_trajectory(text: str) -> list[Message]:
     """The turns of a trajectory: what the user said and what the agent answered, without what rewinds have undone.
 
     Raises:
         WireError: it is no list of events, or holds an action that cannot be done here; the message says which.
     """
     try:
-        items = trajectory_of(json.loads(text))
+        items = await trajectory_of(json.loads(text))
     except WireError as error:
         raise WireError(f"replay_json: {error}") from error
     except (ValueError, RecursionError) as error:
         raise WireError(f"replay_json: is no valid JSON ({error}); send an exported trajectory") from error
     turns = Turns()
-    for place, (item, counts) in enumerate(zip(items, counting(items), strict=True)):
+    async for place, (item, counts) in breathing(enumerate(zip(items, counting(items), strict=True))):
         if "action" not in item or item.get("source") == "environment" or not counts:
             continue
         try:

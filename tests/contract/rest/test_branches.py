@@ -278,8 +278,8 @@ RECORDED = [
 ]
 
 
-def test_a_trajectory_of_the_protocol_becomes_turns() -> None:
-    turns = read_trajectory(json.dumps({"trajectory": RECORDED}))
+async def test_a_trajectory_of_the_protocol_becomes_turns() -> None:
+    turns = await read_trajectory(json.dumps({"trajectory": RECORDED}))
     called = [(call.name, json.loads(call.arguments)) for turn in turns for call in turn.tool_calls or []]
     assert [turn.text for turn in turns[:2]] == ["go", "hm"]
     assert [name for name, _ in called] == ["terminal", "think", "finish"]

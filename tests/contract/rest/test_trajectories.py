@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from agent_core.events.serialization import from_payload
 from agent_core.memory.view import View
+from server.wire.breathing import BREATH
 from server.wire.trajectory import read_trajectory
 from tests.contract.rest.conftest import MakeServer, Server
 
@@ -326,7 +328,25 @@ async def test_the_same_import_twice_under_one_key_makes_one_conversation(server
     assert len((await server.get("/api/conversations")).json()["results"]) == 1
 
 
-def test_what_old_versions_wrote_is_done_again_as_far_as_it_is_known() -> None:
+async def test_others_have_their_turn_while_a_long_recording_is_read() -> None:
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(other(), name="other")
+    try:
+        assert len(await read_trajectory(json.dumps([GOOD, *[RUN] * 1000]))) == 1001
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+    assert turns >= 2 * 1000 // BREATH, "while it is checked, and while it is taken in"
+
+
+async def test_what_old_versions_wrote_is_done_again_as_far_as_it_is_known() -> None:
     task = {"id": 1, "title": "Look", "status": "todo", "notes": None}
     old: list[dict[str, Any]] = [
         {"source": "user", "action": "initialize", "args": {"agent": "x"}},
@@ -340,7 +360,7 @@ def test_what_old_versions_wrote_is_done_again_as_far_as_it_is_known() -> None:
         {"source": "agent", "action": "add_task", "args": {"parent": "0", "goal": "x"}},
         {"source": "agent", "action": "task_tracking", "args": {"command": "plan", "task_list": [task]}},
     ]
-    user, *agent = read_trajectory(json.dumps(old))
+    user, *agent = await read_trajectory(json.dumps(old))
     assert user.text == "hi"
     assert len(user.content) == 2, "with its picture"
     calls = [call for message in agent for call in message.tool_calls or []]
