@@ -238,7 +238,9 @@ async def no_repository(call: FakeCall) -> FakeAnswer:
 async def test_what_the_page_asks_when_it_opens_a_conversation(server: Server, conversation_id: str) -> None:
     base = f"/api/conversations/{conversation_id}"
     assert (await server.get(f"{base}/config")).json() == {"runtime_id": None, "session_id": conversation_id}
-    assert (await server.get(f"{base}/vscode-url")).json() == {"vscode_url": f"{server.client.base_url}{base}/workspace"}
+    assert (await server.get(f"{base}/vscode-url")).json() == {
+        "vscode_url": f"{server.client.base_url}{base}/workspace"
+    }
     assert (await server.get(f"{base}/web-hosts")).json() == {"hosts": {}}
     (sandbox,) = server.provider.sandboxes.values()
     sandbox.runner.handlers["git.status"] = no_repository
