@@ -42,6 +42,7 @@ class TerminalAction(Action):
     timeout: float | None = Field(
         default=None,
         ge=0,
+        allow_inf_nan=False,
         description="Hard limit in seconds. With it the call waits that long even while nothing is printed; without it"
         " the call returns when nothing new was printed for a while.",
     )

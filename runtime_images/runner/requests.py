@@ -257,13 +257,24 @@ class Requests:
 
     def _session(self, given: Dict[str, Any]) -> Session:
         name = self._session_name(given)
-        return self._sessions.get(name) or self._open(name, self._workspace)
+        session = self._sessions.pop(name, None) or self._open(name, self._workspace)
+        self._sessions[name] = session  # as the last, so that those not used for longest come first
+        return session
 
     def _open(self, name: str, directory: str) -> Session:
         if len(self._sessions) >= _SESSION_LIMIT:
-            raise BusyError(f"there are {_SESSION_LIMIT} terminals already: close one with shell.kill")
+            self._make_room()
         session = self._sessions[name] = Session(self._loop, f"{self._mark}.{name}", directory, self._outputs)
         return session
+
+    def _make_room(self) -> None:
+        for name, session in self._sessions.items():
+            if name != "default" and session.is_unused:
+                self._close(name)
+                return
+        raise BusyError(
+            f"{_SESSION_LIMIT} terminals are in use: use one of them, or end what runs in one (C-c, or reset)"
+        )
 
     def _session_name(self, given: Dict[str, Any]) -> str:
         name = arguments.text(given, "session", "default")

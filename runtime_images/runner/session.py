@@ -7,7 +7,7 @@ from collections import deque
 from functools import partial
 from typing import Callable, Deque, List, Optional, Tuple
 
-from . import keys, notices
+from . import keys, notices, processes
 from .command import Asker, Command, Order, Result, Wait, make_result
 from .interrupt import Interruption
 from .loop import Loop
@@ -40,8 +40,6 @@ class Session(ShellEvents):
         self._stopped_by: List[Callable[[], None]] = []
         self._idle = IdleOutput(_IDLE_CHARACTERS)
         self._lost = ""
-
-    # Orders
 
     def run(self, order: Order, asker: Asker) -> None:
         """Serve an order, now or when those before it have been answered."""
@@ -112,6 +110,11 @@ class Session(ShellEvents):
         """The shell; its process id is 0 when none runs."""
         return self._shell
 
+    @property
+    def is_unused(self) -> bool:
+        """True when no command runs, waits or has a result that nobody has seen, and nothing that one started runs."""
+        return self._command is None and self._starting is None and not processes.belonging(self._shell.scope())
+
     def child_changed(self) -> None:
         """Look whether the shell has stopped or ended; to be called on SIGCHLD."""
         self._shell.child_changed()
@@ -169,8 +172,6 @@ class Session(ShellEvents):
         if not self._shell.type(named.data if named is not None else keys.typed(text)):
             return [notices.INPUT_NOT_READ]
         return [f"{named.name} was sent."] if named is not None else []
-
-    # Beginning and waiting
 
     def _begin(self, order: Order, asker: Asker, said: List[str]) -> None:
         wait = Wait(self._loop, asker, order)
@@ -271,8 +272,6 @@ class Session(ShellEvents):
         self._command = None
         wait.close()
         self._answer_end(command, ended, wait)
-
-    # Answers
 
     def _answer_end(self, command: Command, ended: Ended, wait: Wait) -> None:
         status = "interrupted" if command.interrupted else "shell_lost" if ended.killed else "completed"

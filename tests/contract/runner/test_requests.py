@@ -266,8 +266,9 @@ def test_a_connection_that_ends_in_the_middle_of_a_frame_is_no_trouble(connect: 
 
 def test_terminals_are_limited_in_number(client: Client) -> None:
     for n in range(64):
-        client.run("", session=f"s{n}")
-    assert client.call("shell.run", command="true", session="one-more").error["code"] == "busy"
+        client.send("shell.run", command="read x", session=f"s{n}")
+    error = client.call("shell.run", command="true", session="one-more").error
+    assert (error["code"], "64 terminals are in use" in error["message"]) == ("busy", True)
     client.call("shell.kill", session="s0")
     assert client.run("true", session="one-more")["status"] == "completed"
 

@@ -196,3 +196,19 @@ def test_killing_a_terminal_ends_its_processes(client: Client) -> None:
 
 def test_the_shells_own_lines_are_in_no_history(client: Client) -> None:
     assert client.output("history") == ""
+
+
+def test_of_many_terminals_the_one_not_used_for_longest_makes_room_unless_something_is_left_in_it(
+    client: Client,
+) -> None:
+    client.run("kept=1")
+    client.run("kept=1; sleep 100 &", session="background")
+    client.run("sleep 100", session="running", soft_timeout=0.05)
+    client.run("kept=1", session="longest")
+    client.run("kept=1", session="next")
+    numbers = [client.send("shell.run", command="true", session=f"many{number}") for number in range(60)]
+    assert {client.wait(number).result["status"] for number in numbers} == {"completed"}
+    kept = {name: client.output("echo ${kept-gone}", session=name) for name in ("default", "background", "next")}
+    assert kept == {"default": "1\n", "background": "1\n", "next": "1\n"}
+    assert client.run("", session="running", soft_timeout=0.05)["running"] is True
+    assert client.output("echo ${kept-gone}", session="longest") == "gone\n"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from agent_core.events.messages import TextContent
 from agent_core.testing.answering_sandbox import AnsweringSandbox, Asked, FakeCall
@@ -124,6 +125,12 @@ async def test_a_command_in_a_shell_of_its_own_disturbs_nobody_and_ends() -> Non
         {"session": None, "fresh": True, "cwd": "/src", "timeout": 120.0},
         {"session": None, "fresh": True, "cwd": None, "timeout": 5.0},
     ]
+
+
+@pytest.mark.parametrize("seconds", [-1, float("inf"), float("nan")])
+def test_a_limit_that_is_no_number_of_seconds_is_refused_by_its_name(seconds: float) -> None:
+    with pytest.raises(ValidationError, match="timeout"):
+        TerminalAction(command="x", timeout=seconds)
 
 
 async def test_a_reset_takes_no_input() -> None:
