@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -15,6 +16,8 @@ _MAX_UTF8_BYTES: Final = 4
 _BINARY: Final = (socketio.packet.BINARY_EVENT, socketio.packet.BINARY_ACK)
 _BINARY_PROBLEM: Final = "the message is binary; send JSON, and binary data as files"
 
+_ASKED: Final = re.compile(r"[25](?:[0-9]{1,9}-)?([0-9]{1,15})\[")
+"""How an event begins whose sender asks for an acknowledgement: with its number."""
 _RESERVED: Final = frozenset({"connect", "disconnect", "*"})
 """Names of handlers: the library would call them for a client's event of the same name."""
 _EMPTY_PROBLEM: Final = "the message is no event; send a list of the event's name and its argument"
@@ -58,25 +61,27 @@ def client_packet_class(max_message_bytes: int) -> type[socketio.packet.Packet]:
 
         def decode(self, encoded_packet: str | bytes) -> int:
             if (problem := _refusal(encoded_packet, max_message_bytes)) is not None:
-                self._set_malformed(problem)
+                self._set_malformed(problem, encoded_packet)
                 return 0
             try:
                 attachments = super().decode(encoded_packet)
             except (ValueError, TypeError, IndexError, RecursionError) as error:
-                self._set_malformed(f"the message cannot be read: {error}; send valid JSON, not nested too deeply")
+                problem = f"the message cannot be read: {error}; send valid JSON, not nested too deeply"
+                self._set_malformed(problem, encoded_packet)
                 return 0
             if attachments or self.packet_type in _BINARY:
-                self._set_malformed(_BINARY_PROBLEM)
+                self._set_malformed(_BINARY_PROBLEM, encoded_packet)
             elif self.packet_type == socketio.packet.EVENT and not _is_event(self.data):
-                self._set_malformed(_EMPTY_PROBLEM)
+                self._set_malformed(_EMPTY_PROBLEM, encoded_packet)
             elif self.packet_type == socketio.packet.EVENT and self.data[0] in _RESERVED:
-                self._set_malformed(f"event {self.data[0]!r} is reserved; send oh_user_action")
+                self._set_malformed(f"event {self.data[0]!r} is reserved; send oh_user_action", encoded_packet)
             return 0
 
-        def _set_malformed(self, problem: str) -> None:
+        def _set_malformed(self, problem: str, encoded_packet: object = "") -> None:
+            asked = _ASKED.match(encoded_packet) if isinstance(encoded_packet, str) else None
             self.packet_type = socketio.packet.EVENT
             self.namespace = None
-            self.id = None
+            self.id = None if asked is None else int(asked[1])
             self.data = ["oh_user_action", Malformed(problem)]
 
     return ClientPacket

@@ -216,6 +216,32 @@ def test_any_text_is_read_or_refused_as_no_json(text: str) -> None:
         return
 
 
+@pytest.mark.parametrize(
+    ("packet", "problem"),
+    [
+        ('427["oh_user_action",{"padding":"' + "x" * 10_000 + '"}]', "the message is larger than the 10000 bytes"),
+        ('427["oh_user_action",{', "the message cannot be read: "),
+        ('427["oh_user_action",' + "[" * 5_000, "the message cannot be read: "),
+        ('427["connect",{}]', "event 'connect' is reserved; send oh_user_action"),
+        ("427[]", "the message is no event; "),
+        ('451-7["oh_user_action",{"_placeholder":true,"num":0}]', "the message is binary; send JSON, "),
+    ],
+)
+async def test_an_acknowledgement_that_is_asked_for_comes_also_for_what_cannot_be_read(
+    packet: str, problem: str
+) -> None:
+    limits = SocketLimits(max_message_bytes=10_000)
+    async with serving(limits) as loopback, loopback.raw("conversation_id=c1") as socket:
+        await socket.send("40")
+        await socket.send(packet)
+        async with asyncio.timeout(LIMIT):
+            while not (answer := str(await socket.recv())).startswith("437["):
+                pass
+        (acknowledged,) = json.loads(answer[3:])
+        assert acknowledged["success"] is False
+        assert acknowledged["error"].startswith(problem)
+
+
 @pytest.mark.parametrize("garbage", ["", "xyz", "b!", "\u00b2"])
 async def test_a_client_that_sends_what_is_no_packet_is_let_go_at_once(garbage: str) -> None:
     async with serving() as loopback, loopback.raw("conversation_id=c1") as socket:
