@@ -19,6 +19,7 @@ from agent_core.llm.calling import run_alone
 from agent_core.llm.llm import LLM, CallContext
 from agent_core.llm.registry import LLMRegistry
 from agent_core.memory.view import View
+from agent_core.tools.execution import called
 
 logger = logging.getLogger(__name__)
 
@@ -121,7 +122,7 @@ class Condenser(Family):
 async def _condensed_in_thread(
     self: Condenser, view: View, agent_llm: LLM | None = None, context: CallContext | None = None
 ) -> View | Condensation:
-    return await asyncio.to_thread(self.condense, view, agent_llm)
+    return await asyncio.to_thread(called, self.condense, view, agent_llm)
 
 
 CondenserBase = Condenser

@@ -17,6 +17,7 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 from pydantic import Field, SecretStr, field_validator
 
 from agent_core.events.messages import Frozen
+from agent_core.tools.execution import called
 
 logger = logging.getLogger(__name__)
 
@@ -97,7 +98,7 @@ class CallableSecret:
         if inspect.iscoroutinefunction(self._function):
             result: object = await self._function()
         else:
-            result = await asyncio.get_running_loop().run_in_executor(_lookups, self._function)
+            result = await asyncio.get_running_loop().run_in_executor(_lookups, called, self._function)
             if inspect.isawaitable(result):
                 result = await result
         if result is not None and not isinstance(result, str):

@@ -14,6 +14,7 @@ from typing import Any
 
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.transient import TextDelta, Transient
+from agent_core.tools.execution import called
 
 logger = logging.getLogger(__name__)
 
@@ -105,10 +106,12 @@ class Callbacks:
     async def _told(self, callback: Callback, told: object) -> None:
         call = contextvars.copy_context().run
         try:
-            result = await asyncio.get_running_loop().run_in_executor(self.thread, call, callback, told)
+            result = await asyncio.get_running_loop().run_in_executor(self.thread, call, called, callback, told)
             if inspect.isawaitable(result):
                 await result
-        except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - its conversation goes on
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever a program's function does, its conversation goes on
             self._log(callback, error)
 
     def _log(self, callback: Callback, error: BaseException) -> None:
@@ -116,6 +119,7 @@ class Callbacks:
         logger.debug("the callback %s failed", name, exc_info=error)
         if id(callback) not in self._failed:
             self._failed.add(id(callback))
-            place = traceback.extract_tb(error.__traceback__)[-1]
+            origin = error.__cause__ if isinstance(error.__cause__, StopIteration) else error
+            place = traceback.extract_tb(origin.__traceback__)[-1]
             text = "the callback %s failed, and is called all the same from now on: %s: %s (%s, line %s)"
             logger.error(text, name, type(error).__name__, error, place.filename, place.lineno)

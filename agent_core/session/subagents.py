@@ -40,7 +40,7 @@ from agent_core.skills.agent_catalog import (
 )
 from agent_core.skills.agent_definition import AgentDefinition, PermissionMode
 from agent_core.tools.agent_types import is_kind_usable, usable_kinds
-from agent_core.tools.execution import ToolExecutor
+from agent_core.tools.execution import ToolExecutor, called
 from agent_core.tools.registry import canonical_name
 from agent_core.tools.subagents import SubAgentError
 
@@ -206,7 +206,7 @@ class SessionHousehold:
         try:
             if inspect.iscoroutinefunction(handler):
                 return bool(await handler(actions))
-            return bool(await asyncio.get_running_loop().run_in_executor(_questions, handler, actions))
+            return bool(await asyncio.get_running_loop().run_in_executor(_questions, called, handler, actions))
         except Exception:
             logger.exception("the program could not decide about a sub-agent's actions, so they are refused")
             return False

@@ -88,8 +88,8 @@ async def execute(executor: Callable[..., Any], action: Action, conversation: To
     """Carry out a call, and return what the executor gave; when cancelled, the executor is told to interrupt it.
 
     Raises:
-        RuntimeError: the executor tried to end the program (`SystemExit`, `KeyboardInterrupt`), which would end the
-            loop of all conversations.
+        RuntimeError: the executor raised what is no `Exception` (`SystemExit`, say), which would end the loop of all
+            conversations.
     """
     asynchronous = getattr(executor, "acall", None)
     try:
@@ -104,7 +104,9 @@ async def execute(executor: Callable[..., Any], action: Action, conversation: To
         if interrupt is not None:
             interrupt()
         raise
-    except (SystemExit, KeyboardInterrupt) as error:
+    except Exception:
+        raise
+    except BaseException as error:
         raise RuntimeError(f"it tried to end the program ({type(error).__name__})") from error
 
 
@@ -123,6 +125,14 @@ def execute_now(executor: Callable[..., Any], action: Action, conversation: Tool
         return alone.submit(asyncio.run, _awaited(result)).result()
 
 
+def called(function: Callable[..., T], *given: Any) -> T:
+    """Call a program's own function in a thread: nobody who waits for a future could be told of a `StopIteration`."""
+    try:
+        return function(*given)
+    except StopIteration as error:
+        raise RuntimeError("it raised StopIteration") from error
+
+
 def _is_asynchronous(executor: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(executor) or inspect.iscoroutinefunction(type(executor).__call__)
 
@@ -137,7 +147,7 @@ async def _in_thread(executor: Callable[..., Any], action: Action, conversation:
     call = None if conversation is None else Call(conversation, loop)
     context.run(_present.set, call)
     try:
-        return await loop.run_in_executor(_threads, context.run, executor, action, conversation)
+        return await loop.run_in_executor(_threads, context.run, called, executor, action, conversation)
     finally:
         if call is not None:
             call.end()

@@ -75,6 +75,7 @@ def told(executor: Dare) -> AgentErrorEvent:
         (ValueError("there is no seat free"), "agent_action", "Error executing tool 'dare': there is no seat free"),
         (KeyError("seat"), "internal", "Error executing tool 'dare': KeyError: 'seat'"),
         (RuntimeError("the boat leaks"), "internal", "Error executing tool 'dare': RuntimeError: the boat leaks"),
+        (StopIteration(), "internal", "Error executing tool 'dare': RuntimeError: it raised StopIteration"),
         (None, "internal", "the executor of 'dare' returned no DareObservation: Input should be a valid dictionary"),
         ("text", "internal", "the executor of 'dare' returned no DareObservation: Input should be a valid dictionary"),
     ],
@@ -87,7 +88,7 @@ def test_the_model_is_told_what_went_wrong_and_whether_it_can_mend_it(does: obje
 
 
 @pytest.mark.parametrize("executor", [Dare, AsynchronousDare])
-@pytest.mark.parametrize("does", [SystemExit(3), KeyboardInterrupt()])
+@pytest.mark.parametrize("does", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
 def test_a_tool_that_would_end_the_program_fails_and_nothing_else(executor: type[Dare], does: BaseException) -> None:
     error = told(executor(does))
     assert error.classification == "internal"

@@ -77,6 +77,13 @@ async def test_a_function_that_is_not_asynchronous_does_not_hold_up_the_loop() -
     assert secrets.descriptions() == {"SLOW": "takes its time"}
 
 
+async def test_a_function_that_has_nothing_more_to_give_does_not_hang() -> None:
+    secrets, _ = registry(KEY=CallableSecret(iter(["the-only-one"]).__next__))
+    async with asyncio.timeout(10):
+        assert await secrets.environment_for("$KEY") == {"KEY": "the-only-one"}
+        assert await secrets.environment_for("$KEY") == {}
+
+
 async def test_all_values_are_known_before_any_command_and_failed_ones_are_tried_again_after_a_minute(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
