@@ -135,6 +135,8 @@ class TerminalContract:
         seen = await terminal.says("echo $kept; cd -", f"1\n{terminal.sandbox.working_dir}\n")
         assert "ulimit -n" in seen.notice
         await terminal.says("cd - 2>&1 || echo $?", "bash: cd: OLDPWD not set\n1\n", reset=True)
+        await terminal("ulimit -u 1; test 1 -eq x", reset=True)
+        await terminal.says("echo $?", "2\n")
         with pytest.raises(SandboxLostError, match="ended while this ran in it"):
             await run(terminal.sandbox, "kill -9 -1", key="first:1")
         await terminal.says("echo again", "again\n")

@@ -74,7 +74,8 @@ def run(command: str, variables: Dict[str, str], ended: str, terminal: str, last
     elif last_status == 1:
         before = "[[ '' ]] ||"
     else:
-        before = f"(exit {last_status}) ||"
+        # No subshell: where no process can be had any more, the command that would end some has to run.
+        before = f"{ended}() {{ \\builtin unset -f {ended}; \\builtin return {last_status}; }}; {ended} ||"
     # Without the word ``command`` bash forgets variables lent to ``builtin`` after the first line of what it evaluates.
     builtin = f"{loans(variables)}\\builtin command" if variables else "\\builtin"
     # A change of the editing mode makes ``eval`` of a shell that does not edit lines crash, but not ``source``.
