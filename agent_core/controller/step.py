@@ -16,6 +16,7 @@ from agent_core.agent.switch_llm import ModelChoice
 from agent_core.agent.vision import renderer
 from agent_core.controller.account import Account
 from agent_core.controller.branch_reader import BranchReader
+from agent_core.controller.failed_calls import error_for, failed_first
 from agent_core.controller.guards import check_progress, nudge
 from agent_core.controller.live import Deltas, Retries, whole
 from agent_core.controller.remarks import blind, rephrase
@@ -28,7 +29,7 @@ from agent_core.errors import (
     LLMMalformedHistoryError,
 )
 from agent_core.events.control import AgentState, AgentStateChanged, CondensationRequest
-from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, MessageEvent, SystemPromptEvent
+from agent_core.events.llm_events import ActionEvent, MessageEvent, SystemPromptEvent
 from agent_core.events.risk import SecurityRisk
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import PAGE, EventStream
@@ -262,14 +263,18 @@ class Step:
             for event in outcome.events
         ]
         before = _back_to_work(was_limited=was_limited)
+        errors = sorted(outcome.errors.items())
         if must_confirm:
-            # The state comes first: clients draw the question when the action arrives (wire-protocol 0, row 6).
-            before.append(AgentStateChanged(agent_state=AgentState.AWAITING_USER_CONFIRMATION))
+            # The state comes first: clients draw the question when the action arrives (wire-protocol 0, row 6), below
+            # the newest event. So no error may come behind what is asked about.
+            failed, events = failed_first(events, [position for position, _ in errors])
+            answered = (await self._stream.add_events([*before, *failed]))[len(before) :]
+            await self._stream.add_events(
+                [error_for(call, text) for call, (_, text) in zip(answered, errors, strict=True)]
+            )
+            before, errors = [AgentStateChanged(agent_state=AgentState.AWAITING_USER_CONFIRMATION)], []
         stored = (await self._stream.add_events([*before, *events]))[len(before) :]
-        errors: list[AnyEvent] = [
-            _error_for(stored[position], text) for position, text in sorted(outcome.errors.items())
-        ]
-        await self._stream.add_events(errors)
+        await self._stream.add_events([error_for(stored[position], text) for position, text in errors])
         return stored[-1].id if stored else seen
 
 
@@ -281,9 +286,3 @@ def _is_shown(event: AnyEvent) -> bool:
 def _back_to_work(*, was_limited: bool) -> list[AnyEvent]:
     """The end of the state `rate_limited`, where it was entered."""
     return [AgentStateChanged(agent_state=AgentState.RUNNING)] if was_limited else []
-
-
-def _error_for(action: AnyEvent, text: str) -> AgentErrorEvent:
-    if not isinstance(action, ActionEvent):
-        raise TypeError(f"only calls are answered by errors, not {action.kind}")
-    return AgentErrorEvent(cause=action.id, error=text, tool_name=action.tool_name, tool_call_id=action.tool_call_id)

@@ -71,12 +71,23 @@ def message_form(event: MessageEvent) -> ActionForm | None:
 
 
 def tool_call_form(event: ActionEvent) -> ActionForm | None:
-    """A tool call in the form of its public type; a type that clients do not know is shown as an MCP call."""
+    """A tool call in the form of its public type; a type that clients do not know is shown as an MCP call.
+
+    A `finish` that waits, since other calls of its answer are asked about, is shown when it is done: clients draw the
+    question below the newest event, and never below this one.
+    """
+    if event.awaits_confirmation and isinstance(event.action, FinishAction):
+        return None
     return _tool_call(event, event.thought_text, "awaiting_confirmation" if event.awaits_confirmation else None)
 
 
 def decision_form(event: ActionDecision) -> ActionForm | None:
-    """The decided action once more: without its thought, with what was decided (wire-protocol 3.7)."""
+    """The decided action once more: without its thought, with what was decided (wire-protocol 3.7).
+
+    A `finish` that was refused is not shown: its words would be the agent's last ones.
+    """
+    if event.decision == "rejected" and isinstance(event.action.action, FinishAction):
+        return None
     return _tool_call(event.action, "", event.decision)
 
 

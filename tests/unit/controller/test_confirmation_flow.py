@@ -14,6 +14,7 @@ from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgent
 from agent_core.events.llm_events import (
     ActionDecision,
     ActionEvent,
+    AgentErrorEvent,
     MessageEvent,
     ObservationEvent,
     UserRejectObservation,
@@ -107,6 +108,29 @@ async def test_one_risky_call_makes_its_whole_batch_wait_and_one_word_lets_all_r
         await wish(stage, AgentState.USER_CONFIRMED)
         events = await until(stage, FINISHED, [REPLIES["finish"]])
     assert ran(events)[:3] == [action.id for action in actions(events)[:3]]
+
+
+async def test_errors_of_other_calls_of_an_answer_come_before_what_the_user_is_asked_about() -> None:
+    _, (risky,) = calls("rm -rf /")
+    reply: Reply = ("I try both.", [risky, ("terminal", "{"), ("no_such_tool", "{}")])
+    async with staged(**RISKY) as stage:
+        await stage.say()
+        events = await until(stage, waits(1), [reply])
+        assert [event.kind for event in events[-6:]] == [
+            *("ActionEvent", "ActionEvent", "AgentErrorEvent", "AgentErrorEvent"),
+            *("AgentStateChanged", "ActionEvent"),
+        ]
+        first, second, asked = actions(events)
+        assert [event.cause for event in events if isinstance(event, AgentErrorEvent)] == [first.id, second.id]
+        assert (first.thought_text, asked.thought_text) == ("I try both.", "")
+        assert (first.reasoning_content, asked.reasoning_content) == ("Hm", None)
+        await wish(stage, AgentState.USER_CONFIRMED)
+        await until(stage, FINISHED, [REPLIES["finish"]])
+    # The model is told one answer with three calls, and what became of each.
+    told = stage.model.prompts[-1][-4:]
+    assert [message["role"] for message in told] == ["assistant", "tool", "tool", "tool"]
+    assert [call["function"]["name"] for call in told[0]["tool_calls"]] == ["terminal", "no_such_tool", "terminal"]
+    assert [call["id"] for call in told[0]["tool_calls"]] == [message["tool_call_id"] for message in told[1:]]
 
 
 async def test_a_rejected_batch_is_answered_call_by_call_and_nothing_of_it_runs() -> None:

@@ -409,6 +409,34 @@ CASES: list[tuple[str, AnyEvent, dict[str, Any] | None]] = [
         head(9, "") | action("edit", EDIT_ARGS | {"confirmation_state": "rejected"}),
     ),
     (
+        "a finish that waits for what is asked about beside it is shown when it is done",
+        tool_event(FinishAction(message="Done."), "finish", awaits_confirmation=True),
+        None,
+    ),
+    (
+        "as it is then",
+        ActionDecision(
+            id=9,
+            timestamp=TIME,
+            cause=7,
+            decision="confirmed",
+            action=tool_event(FinishAction(message="Done."), "finish", awaits_confirmation=True),
+        ),
+        head(9, "All done! What's next on the agenda?")
+        | action("finish", {"final_thought": "Done.", "outputs": {}, "thought": "", "confirmation_state": "confirmed"}),
+    ),
+    (
+        "and never when it was refused",
+        ActionDecision(
+            id=9,
+            timestamp=TIME,
+            cause=7,
+            decision="rejected",
+            action=tool_event(FinishAction(message="Done."), "finish", awaits_confirmation=True),
+        ),
+        None,
+    ),
+    (
         "a file that the user writes",
         tool_event(WriteFileAction(file_path="/a", content="x"), "write_file", source="user"),
         head(7, "Writing file: /a", source="user")
