@@ -12,6 +12,7 @@ from pydantic_core import PydanticUndefined
 from typing_extensions import TypeVar
 
 from agent_core.errors import ToolError
+from agent_core.events.messages import ImageContent, TextContent
 from agent_core.events.schema import Action, Observation, parameters_of
 from agent_core.tools.execution import execute, execute_now
 from agent_core.tools.naming import tool_name_of
@@ -47,6 +48,9 @@ class _ToolClass(ModelMetaclass):
         """What a `Tool` spec calls the tool, and so does the model."""
         given: str = cls.__dict__.get("tool_name", "") or getattr(cls, "tool_name", "")
         return given or tool_name_of(cls.__name__)
+
+
+_CONTENT = (TextContent, ImageContent)
 
 
 class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolClass):
@@ -195,7 +199,15 @@ class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolC
         return executor
 
     def _checked(self, result: Any) -> Observation:
-        """The result as an observation of this tool's type (agent-core 3.2, `__call__`)."""
+        """The result as an observation of this tool's type, which can be put in words (agent-core 3.2, `__call__`)."""
+        observation = self._observation(result)
+        content = observation.to_llm_content
+        if not isinstance(content, Sequence) or not all(isinstance(one, _CONTENT) for one in content):
+            kind = type(observation).__name__
+            raise TypeError(f"{kind}.to_llm_content is no list of TextContent and ImageContent")
+        return observation
+
+    def _observation(self, result: Any) -> Observation:
         wanted = self.observation_type
         if isinstance(result, wanted or Observation):
             return result

@@ -29,6 +29,18 @@ class DareObservation(Observation):
     """What came of it."""
 
 
+class Wordless(DareObservation):
+    """Cannot be put in words."""
+
+    words: Any = None
+
+    @property
+    def to_llm_content(self) -> Any:
+        if self.words is None:
+            raise LookupError("no words")
+        return self.words
+
+
 class Dare(ToolExecutor[DareAction, DareObservation]):
     """Does what it is made for."""
 
@@ -77,6 +89,8 @@ def told(executor: Dare) -> AgentErrorEvent:
         (RuntimeError("the boat leaks"), "internal", "Error executing tool 'dare': RuntimeError: the boat leaks"),
         (StopIteration(), "internal", "Error executing tool 'dare': RuntimeError: it raised StopIteration"),
         (None, "internal", "the executor of 'dare' returned no DareObservation: Input should be a valid dictionary"),
+        (Wordless(), "internal", "Error executing tool 'dare': LookupError: no words"),
+        (Wordless(words="words"), "internal", "TypeError: Wordless.to_llm_content is no list of TextContent"),
         ("text", "internal", "the executor of 'dare' returned no DareObservation: Input should be a valid dictionary"),
     ],
 )
