@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
-from agent_core.errors import DrydockError
+from agent_core.errors import DrydockError, LLMBadRequestError
 from agent_core.events.serialization import from_payload
 from server.dependencies import OwnConversation, ServicesDependency
 from server.errors import ReplyError
@@ -41,4 +41,6 @@ async def propose_remembering(
         return RememberPrompt(prompt=await remember_prompt(events, event_id, llm, context))
     except DrydockError as error:
         text = f"Failed to propose what to remember: {error}"
-        raise ReplyError(500, {"status": "error", "message": text, "detail": text}) from error
+        # A model that takes no request at all as it is set up is not the server's fault.
+        status = 400 if isinstance(error, LLMBadRequestError) else 500
+        raise ReplyError(status, {"status": "error", "message": text, "detail": text}) from error

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from agent_core.testing.fake_runner import FakeAnswer, FakeCall
 from agent_core.testing.fake_sandbox import SLOW, FakeProvider
-from tests.contract.rest.conftest import MakeServer, facts, kill, shell
+from tests.contract.rest.conftest import MakeServer, Server, facts, kill, shell
 
 BOATS = """---
 name: boats
@@ -46,3 +46,12 @@ async def test_while_the_conversation_starts_its_memory_is_not_there_yet(make_se
         response = await server.get(f"/api/conversations/{conversation_id}/microagents")
         assert response.status_code == 404
         assert response.json() == {"error": "Memory is not yet initialized for this conversation"}
+
+
+async def test_what_to_remember_is_no_fault_of_the_servers_where_the_models_address_is_none(server: Server) -> None:
+    settings = {"llm_model": "openai/x", "llm_base_url": "nowhere", "llm_api_key": "k"}
+    assert (await server.post("/api/settings", json=settings)).status_code == 200
+    conversation_id = await server.create()
+    response = await server.get(f"/api/conversations/{conversation_id}/remember-prompt?event_id=0")
+    assert (response.status_code, response.json()["status"]) == (400, "error")
+    assert "The base URL 'nowhere' is not an address like http" in response.json()["message"]
