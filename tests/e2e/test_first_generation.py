@@ -18,7 +18,7 @@ from playwright.async_api import Page, expect
 
 from agent_core.testing.model_request import ModelRequest
 from agent_core.testing.model_server import ModelServer
-from agent_core.testing.model_turns import Turn, call, finish, say
+from agent_core.testing.model_turns import Call, Turn, call, calls, finish, say
 from tests.e2e.conftest import ROOT, Visit
 from tests.integration.server.conftest import ServerProcess
 
@@ -72,7 +72,10 @@ def answer(request: ModelRequest) -> Turn:
         return call("terminal", {"command": "echo begun; sleep 600", **SAFE}) if done == 0 else finish("Stopped early.")
     if "dangerous" in wish:
         return (
-            call("terminal", {"command": "rm -rf ./nothing", "security_risk": "HIGH"})
+            calls(
+                Call("terminal", {"command": "rm -rf ./nothing", "security_risk": "HIGH"}),
+                Call("terminal", {"comand": ""}),
+            )
             if done == 0
             else finish("Asked.")
         )

@@ -301,7 +301,8 @@ function draw() {
   if (events.length !== drawn.length) {
     // Only now: the list is drawn anew when its length changes, not when the state does (0, row 6).
     const last = events.at(-1);
-    drawn = { length: events.length, isAsking: last?.source === "agent" && state === "awaiting_user_confirmation" };
+    const canAsk = last?.source === "agent" && !["error", "user_rejected", "finish"].includes(last.observation ?? last.action);
+    drawn = { length: events.length, isAsking: canAsk && state === "awaiting_user_confirmation" };
     const lines = linesOf(events);
     if (walk.optimistic !== null) lines.push(Object.assign(document.createElement("li"), { textContent: walk.optimistic }));
     at("chat").replaceChildren(...lines);
