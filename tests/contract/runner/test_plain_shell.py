@@ -52,7 +52,7 @@ def test_a_command_arrives_byte_for_byte(client: Client, workspace: Path) -> Non
         "set -u; echo $NOPE",
         "${x?bad}",
         "readonly RO=1; RO=2",
-        ". /nonexistent",
+        ". ./none-such",
         "shift 5",
         "kill -INT $$",
         "exec >/dev/null 2>&1; false",
