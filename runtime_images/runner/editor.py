@@ -177,7 +177,7 @@ class Editor:
             )
         added = (edit.new_str or "").replace("\r\n", "\n") + "\n"
         if number == count and file.text and not file.text.endswith("\n"):
-            added = "\n" + added[:-1]  # the last line had no end: the new one has none either, instead
+            added = "\n" + added  # the last line had no end, and is none any more
         position = file.line_start(number)
         new = file.replaced(position, position, added)
         self._write(edit.path, data, new)

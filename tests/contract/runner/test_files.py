@@ -289,7 +289,7 @@ def test_text_is_removed_by_an_empty_replacement(client: Client, workspace: Path
         ("a\nb\n", 1, "x\ny", "a\nx\ny\nb\n"),
         ("a\nb\n", 2, "x", "a\nb\nx\n"),
         ("a\nb", 1, "x", "a\nx\nb"),
-        ("a\nb", 2, "x", "a\nb\nx"),
+        ("a\nb", 2, "x", "a\nb\nx\n"),
         ("", 0, "x", "x\n"),
         ("a\r\nb\r\n", 1, "x\ny", "a\r\nx\r\ny\r\nb\r\n"),
     ],
