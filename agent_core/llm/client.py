@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import gc
 import importlib
 import os
@@ -32,7 +33,7 @@ from agent_core.llm.http_requests import (
     responses_request,
 )
 from agent_core.llm.library_forms import chunk_of_library, copied, keys_of_environment, plain
-from agent_core.llm.mending import decide_by_call, mending
+from agent_core.llm.mending import decide_by_call, forget, mending
 from agent_core.llm.routes import Route, route_of
 
 _ENVIRONMENT = {
@@ -133,6 +134,7 @@ def _import(result: concurrent.futures.Future[_Library]) -> None:
         gc.freeze()
         result.set_result(library)
     except BaseException as error:  # noqa: BLE001 (handed to whoever waits)
+        forget("litellm")
         with _import_lock:
             _import_result = None
         result.set_exception(error)
@@ -143,10 +145,8 @@ def _import(result: concurrent.futures.Future[_Library]) -> None:
 
 def _load_parts(modules: tuple[str, ...], result: concurrent.futures.Future[None]) -> None:
     for module in modules:
-        try:
+        with contextlib.suppress(ImportError):  # another release, or not installed: the call itself will say so
             importlib.import_module(module)
-        except ImportError:  # another release, or a part that is not installed: the call itself will say so
-            continue
     result.set_result(None)
 
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import ModuleType
 
 _may_mend: ContextVar[bool] = ContextVar("may_mend", default=True)
+
+
+def forget(package: str) -> None:
+    """Forget a package whose import broke off: the parts that are there would make every later attempt fail."""
+    for name in [one for one in sys.modules if one.partition(".")[0] == package]:
+        del sys.modules[name]
 
 
 def decide_by_call(library: ModuleType) -> None:
