@@ -137,15 +137,16 @@ class Sandboxes:
     async def may_have_browser(self, record: ConversationRecord) -> bool:
         """Whether this conversation's agent gets a browser: a tool that cannot work there is better left out.
 
-        Waits a moment for the choice of the provider, which is still being made when the server has just started.
+        Waits a moment for the choice of the provider where the server makes it, which has just started then.
         """
         if self._settings.enable_browsing != "auto":
             return self._settings.enable_browsing == "always"
-        if self._choice is None:
+        name: str = self._settings.sandbox
+        if name == "auto":
             with suppress(TimeoutError):
                 async with asyncio.timeout(CHOICE_SECONDS):
-                    await self.chosen()
-        if self._choice is not None and self._choice.name in LOCAL_PROVIDERS:
+                    name = (await self.chosen()).name
+        if name in LOCAL_PROVIDERS:
             return host_has_browser()
         return bool(self.spec(record).image != Settings.model_fields["sandbox_image"].default)
 

@@ -119,6 +119,19 @@ async def test_agents_get_a_browser_where_their_sandbox_may_have_one(
         assert await sandboxes.may_have_browser(record) is expected
 
 
+async def test_where_a_local_sandbox_was_asked_for_nobody_waits_for_the_choice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server.session.sandboxes.host_has_browser", lambda: True)
+
+    async def never() -> Choice:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with make(never, tmp_path, sandbox="local") as sandboxes:
+        assert await sandboxes.may_have_browser(ConversationRecord(id="a"))
+
+
 async def test_an_unloaded_conversations_sandbox_is_stopped_and_removed(
     sandboxes: Sandboxes, provider: FakeProvider
 ) -> None:
