@@ -56,7 +56,8 @@ PAGES = {
             made.document.write('<p>By hand.</p>'); made.document.close()">Write</button>
         <button onclick="for (let count = 0; count < 30; count++) window.open('/boats?' + count)">Storm</button>""",
     "/who": """<title>Who are you</title>
-        <button onclick="opener.document.title = 'Hello Ann'; window.close()">Ann</button>""",
+        <button onclick="opener.document.title = 'Hello Ann'; window.close()">Ann</button>
+        <button onmousedown="opener.document.title = 'Hello nobody'; window.close()">Leave</button>""",
     "/outward": """<title>Outward</title><a href="tel:+123">Call</a><button onclick="document.title='Still here'">Next
         </button><button onclick="document.open()">Wipe</button><label><input type="radio">One</label>""",
     "/crowded": "<title>Crowded</title><p>So many.</p>" + "<i></i>" * 31_000,

@@ -107,12 +107,13 @@ class TabsContract:
         opener = (await web.tabs()).active
         await web.done(BrowserNavigateAction(url=f"{web.site}/boats", new_tab=True))
         await web.done(BrowserSwitchTabAction(tab_id=opener))
-        assert "new tab" in await web.click('button "Sign in"')
-        assert "Title: Who are you" in await web.look()
-        await web.click('button "Ann"')
-        state = await web.look()
-        assert "Title: Hello Ann" in state, "the window closed itself, so it is the page again that opened it"
-        assert (await web.tabs()).active == opener
+        for button, title in (("Ann", "Hello Ann"), ("Leave", "Hello nobody")):
+            assert "new tab" in await web.click('button "Sign in"')
+            assert "Title: Who are you" in await web.look()
+            await web.click(f'button "{button}"')
+            state = await web.look()
+            assert f"Title: {title}" in state, "the window closed itself, so it is the page again that opened it"
+            assert (await web.tabs()).active == opener
 
     async def test_a_window_without_an_address_shows_what_is_written_into_it(self, web: BrowserKit) -> None:
         await web.close_others()

@@ -7,7 +7,7 @@ from typing import Any
 
 from playwright.async_api import Error, Locator
 
-from .errors import ActionError
+from .errors import ActionError, has_closed
 from .places import Places
 from .tabs import Tabs
 
@@ -69,8 +69,13 @@ class Elements:
             return f"Option {number} is {became}."
         leads_out = await element.evaluate(_OTHER_PROGRAM)
         held = [*modifiers, *(["ControlOrMeta"] if new_tab else [])]
-        await element.click(button=button, modifiers=held, click_count=times, timeout=LIMIT_MS, no_wait_after=True)
         clicked = f"{'Double-clicked' if times > 1 else 'Clicked'} element {number}."
+        try:
+            await element.click(button=button, modifiers=held, click_count=times, timeout=LIMIT_MS, no_wait_after=True)
+        except Error as error:
+            if not has_closed(error):
+                raise
+            return f"{clicked} Its page has closed."  # a window that ends itself is faster than the answer at times
         if leads_out:
             clicked += f" It leads to {leads_out}, which is for another program; there is none here."
         return clicked

@@ -54,6 +54,11 @@ def _in_seconds(found: re.Match[str]) -> str:
     return f"it was not possible within {int(found.group(1)) / 1000:g} s"
 
 
+def has_closed(error: Error) -> bool:
+    """Whether the page, or the browser with it, closed in the middle of it; it did not crash."""
+    return "has been closed" in error.message
+
+
 def is_gone(error: Error) -> bool:
     """Whether the page or the browser ended in the middle of it."""
     words = ("has been closed", "Target crashed", "Page crashed", "Connection closed", "browser has been closed")

@@ -8,6 +8,7 @@ It can be signalled and killed like any other; where starting itself is what a t
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import gc
 import json
@@ -84,7 +85,13 @@ def _mould() -> tuple[subprocess.Popen[bytes], socket.socket]:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
         )
+    atexit.register(_end, process, ours)
     return process, ours
+
+
+def _end(process: subprocess.Popen[bytes], line: socket.socket) -> None:
+    line.close()
+    process.wait(10)
 
 
 def _serve_forks(line: socket.socket) -> dict[str, Any]:
