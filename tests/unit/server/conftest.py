@@ -153,6 +153,12 @@ class House:
         await self.database.conversations.create(ConversationRecord(id=conversation_id, **facts))
         return conversation_id
 
+    async def start_sandbox(self, conversation_id: str) -> None:
+        """Start its sandbox without a session; the server's first clearing of leftovers, which it is not, is over."""
+        sandboxes = self.manager.parts.sandboxes
+        provider = await sandboxes.provider()
+        await provider.create(sandboxes.spec(ConversationRecord(id=conversation_id))).start(lambda *_: None)
+
     async def state_of(self, conversation_id: str) -> str | None:
         record = await self.database.conversations.get(conversation_id)
         return record.agent_state if record is not None else None

@@ -18,7 +18,6 @@ from server.conversation_manager.conversation_manager import (
     LiveConversation,
 )
 from server.conversation_manager.standalone import StandaloneConversationManager
-from server.db.conversations import ConversationRecord
 from server.db.errors import DatabaseError
 from server.dotted_path import class_at
 from server.errors import ConfigurationError, ConversationNotFoundError, SessionError
@@ -353,8 +352,7 @@ async def test_leftover_sandboxes_of_deleted_conversations_are_removed_before_an
     async with make_house() as house:
         await house.new("kept")
         for name in ("kept", "gone"):
-            spec = house.manager.parts.sandboxes.spec(ConversationRecord(id=name))
-            await house.provider.create(spec).start(lambda *_: None)
+            await house.start_sandbox(name)
         provider = house.provider
     async with make_house(provider):
         await until(lambda: len(provider.sandboxes) == 1)
@@ -368,8 +366,7 @@ async def test_a_sandbox_that_a_killed_process_left_running_is_stopped_when_nobo
         await house.new("left", sandbox={"provider": "fake"})
         await house.new("used", sandbox={"provider": "fake"})
         for name in ("left", "used"):
-            spec = house.manager.parts.sandboxes.spec(ConversationRecord(id=name))
-            await house.provider.create(spec).start(lambda *_: None)
+            await house.start_sandbox(name)
         provider = house.provider
     async with make_house(provider, sandbox_stop_seconds=0.1) as house:
         await house.manager.join("used", "c", ME)
@@ -384,8 +381,7 @@ async def test_left_sandboxes_are_found_however_many_conversations_came_after(
     monkeypatch.setattr("server.session.recovery.PAGE", 2)
     async with make_house() as house:
         await house.new("left", sandbox={"provider": "fake"})
-        spec = house.manager.parts.sandboxes.spec(ConversationRecord(id="left"))
-        await house.provider.create(spec).start(lambda *_: None)
+        await house.start_sandbox("left")
         for number in range(5):
             await house.new(f"later{number}")
         provider = house.provider
