@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -73,6 +73,13 @@ def observation(name: str, content: str, extras: dict[str, Any], **more: Any) ->
 
 def tool_event(act: Action | None, tool: str, **fields: Any) -> ActionEvent:
     return ActionEvent(id=7, timestamp=TIME, action=act, tool_name=tool, **fields)
+
+
+def decided(decision: Literal["confirmed", "rejected"], action: ActionEvent) -> ActionDecision:
+    return ActionDecision(id=9, timestamp=TIME, cause=7, decision=decision, action=action)
+
+
+WAITING_FINISH = tool_event(FinishAction(message="Done."), "finish", awaits_confirmation=True)
 
 
 def result_event(result: Observation, tool: str = "terminal", **fields: Any) -> ObservationEvent:
@@ -410,30 +417,18 @@ CASES: list[tuple[str, AnyEvent, dict[str, Any] | None]] = [
     ),
     (
         "a finish that waits for what is asked about beside it is shown when it is done",
-        tool_event(FinishAction(message="Done."), "finish", awaits_confirmation=True),
+        WAITING_FINISH,
         None,
     ),
     (
         "as it is then",
-        ActionDecision(
-            id=9,
-            timestamp=TIME,
-            cause=7,
-            decision="confirmed",
-            action=tool_event(FinishAction(message="Done."), "finish", awaits_confirmation=True),
-        ),
+        decided("confirmed", WAITING_FINISH),
         head(9, "All done! What's next on the agenda?")
         | action("finish", {"final_thought": "Done.", "outputs": {}, "thought": "", "confirmation_state": "confirmed"}),
     ),
     (
         "and never when it was refused",
-        ActionDecision(
-            id=9,
-            timestamp=TIME,
-            cause=7,
-            decision="rejected",
-            action=tool_event(FinishAction(message="Done."), "finish", awaits_confirmation=True),
-        ),
+        decided("rejected", WAITING_FINISH),
         None,
     ),
     (
