@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 import uuid
 from collections.abc import Callable
@@ -25,6 +26,8 @@ from agent_core.llm.render import mark_cache
 from agent_core.llm.response import LLMResponse, RetryNotice
 from agent_core.llm.retry import RetryPolicy
 
+logger = logging.getLogger(__name__)
+
 SILENT_TIMEOUTS = 3
 """How many times the timeout a server may go on with signs of life alone."""
 
@@ -35,11 +38,17 @@ RetryListener = Callable[[RetryNotice], None]
 
 
 def heard_by(listener: Callable[[int, int, Exception], object] | None, on_retry: RetryListener | None) -> RetryListener:
-    """Who tells of a retry the listener of a configuration, then the one of a call."""
+    """Who tells of a retry the listener of a configuration, then the one of a call.
+
+    The former is a program's own: that it fails is logged, and the call goes on.
+    """
 
     def tell(notice: RetryNotice) -> None:
         if listener is not None:
-            listener(notice.attempt, notice.max_attempts, notice.error)
+            try:
+                listener(notice.attempt, notice.max_attempts, notice.error)
+            except Exception as error:  # noqa: BLE001 - whatever it raises says nothing about the call
+                logger.warning("a retry listener failed: %s", type(error).__name__)
         if on_retry is not None:
             on_retry(notice)
 
