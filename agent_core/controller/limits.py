@@ -22,6 +22,11 @@ class Limits:
         self.iteration_limit = self.max_iterations
         self.budget_limit = self.max_budget
 
+    def begin_run(self, iterations: int) -> None:
+        """A run begins: where responses are counted per run, they are counted anew."""
+        if self.per_run:
+            self.iteration_limit = iterations + self.max_iterations
+
     def extend(self, iterations: int, cost: float) -> None:
         """The agent begins to work: a limit that was hit is raised by its initial amount (agent-core 8.6)."""
         if self.per_run or iterations >= self.iteration_limit:

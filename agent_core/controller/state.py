@@ -290,6 +290,8 @@ class ConversationState:
         before, self.agent_state = self.agent_state, event.agent_state
         asked, self._asked = self._asked, None  # one that was not heeded before a crash is heeded after it
         if event.agent_state is AgentState.LOADING and before is not AgentState.LOADING:
+            if before is AgentState.AWAITING_USER_CONFIRMATION:
+                self.limits.begin_run(self.iterations)  # the one that came to wait has ended
             self.resumable = (asked or AgentState.RUNNING) if before in _AT_WORK else before
         elif event.agent_state is AgentState.RUNNING:
             self.loop = None

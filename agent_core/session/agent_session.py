@@ -160,9 +160,9 @@ class AgentSession(SessionFacts):
             # One line: what a program said last may be many.
             await self._report.start_failed(type(error).__name__, " ".join(str(error).split()))
             raise
-        except Exception:
+        except Exception as error:
             text = "The conversation could not be started; the server's log says why."
-            await self._report.start_failed("RuntimeError", text)
+            await self._report.start_failed(type(error).__name__, text)
             raise
         self._report.ready()
         self.is_ready = True

@@ -202,8 +202,11 @@ class ConversationLoop:
         except asyncio.CancelledError:
             await self._pause_session()
             raise
-        except DrydockError as error:
-            raise self._failure(str(error)) from error
+        except Exception as error:
+            if self._session is None and not isinstance(error, DrydockError):
+                raise  # it did not begin: what was given is not what it may be
+            problem = str(error) if isinstance(error, DrydockError) else f"{type(error).__name__}: {error}"
+            raise self._failure(problem) from error
         finally:
             await self.end_session()
             self.is_running = False

@@ -8,8 +8,10 @@ from agent_core.agent.base import AgentBase
 from agent_core.errors import ToolError
 from agent_core.events.control import Condensation, CondensationRequest
 from agent_core.events.llm_events import ActionEvent, ObservationEvent
+from agent_core.events.masking import SecretMasker
 from agent_core.events.schema import Action, Observation
 from agent_core.llm.llm import LLM, CallContext
+from agent_core.security.secrets import SecretRegistry
 from agent_core.session import questions
 from agent_core.session.conversation_loop import ConversationLoop
 from agent_core.session.direct_call import DirectContext, call_directly, tool_named
@@ -97,7 +99,7 @@ async def answer(work: ConversationLoop, question: str) -> str:
         ValueError: the question is empty.
         LLMError: the model cannot be asked, or says nothing.
     """
-    return await questions.answer(work.log, work.agent.llm, question, _call_context(work))
+    return await questions.answer(work.log, work.agent.llm, _hidden(work, question), _call_context(work))
 
 
 async def title(work: ConversationLoop, llm: LLM, max_length: int) -> str:
@@ -115,7 +117,7 @@ async def judge_goal(work: ConversationLoop, objective: str, llm: LLM) -> GoalVe
     Raises:
         LLMError: the model could not be asked.
     """
-    return await judged(await work.log.view(), objective, llm, _call_context(work))
+    return await judged(await work.log.view(), _hidden(work, objective), llm, _call_context(work))
 
 
 async def use_agent(work: ConversationLoop, agent: AgentBase) -> None:
@@ -133,3 +135,12 @@ async def use_agent(work: ConversationLoop, agent: AgentBase) -> None:
 def _call_context(work: ConversationLoop) -> CallContext:
     session = work.session_at_work
     return work.side_calls.context if session is None else session.call_context
+
+
+def _hidden(work: ConversationLoop, text: str) -> str:
+    """The text as the log would have it: without the secrets."""
+    if (session := work.session_at_work) is not None:
+        return session.stream.secrets.text(text)
+    masker = SecretMasker(work.settings.secrets)
+    SecretRegistry(masker.add).update(work.settings.named_secrets)
+    return masker.text(text)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final, Literal
 
 from agent_core.errors import EventStoreError, StreamClosedError
-from agent_core.events.control import AgentState, AgentStateChanged
+from agent_core.events.control import AgentState, AgentStateChanged, ConversationError
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
 
@@ -64,7 +64,7 @@ class StatusReport:
         if self._stream is None:
             return
         try:
-            await self._stream.add_event(failed)
+            await self._stream.add_events([ConversationError(code=kind, detail=problem), failed])
         except (EventStoreError, StreamClosedError) as unwritten:
             where = self._stream.conversation_id
             logger.error("conversation %s: its failure was not stored: %s", where, unwritten)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import pytest
 from pydantic import SecretStr
 
-from agent_core import Conversation, Event, ExecutionStatus, Tool
+from agent_core import Conversation, ConversationErrorEvent, Event, ExecutionStatus, Tool
 from agent_core.agent.agent import Agent
 from agent_core.errors import ConversationRunError, LLMBadRequestError, LLMError, LLMRateLimitError
 from agent_core.events.control import Condensation
@@ -23,6 +23,7 @@ from agent_core.events.llm_events import (
     ObservationEvent,
     UserRejectObservation,
 )
+from agent_core.events.masking import MASK
 from agent_core.events.transient import TextDelta
 from agent_core.llm.profiles import ProfileStore
 from agent_core.memory.condenser import NoCondensationError
@@ -32,11 +33,14 @@ from agent_core.security.confirmation import AlwaysConfirm, ConfirmRisky, NeverC
 from agent_core.security.hooks import HookConfig
 from agent_core.security.secrets import CallableSecret
 from agent_core.skills.context import AgentContext
+from agent_core.testing.fake_sandbox import BROKEN, FakeBehaviour
+from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.execution import ToolExecutor
 from agent_core.tools.registry import register_tool
+from agent_core.tools.spec import SandboxAccess
 from agent_core.tools.task_tracker import TaskItem, TaskTrackerAction, TaskTrackerObservation, TaskTrackerTool
 from agent_core.tools.terminal import TerminalAction, TerminalTool
-from agent_core.tools.think import ThinkAction
+from agent_core.tools.think import ThinkAction, ThinkObservation
 from tests.unit.library.playing import DONE, Said, Sandbox, Script, agent, conversation, model, run
 
 IDLE, FINISHED = ExecutionStatus.IDLE, ExecutionStatus.FINISHED
@@ -215,6 +219,17 @@ def test_a_question_is_answered_from_the_history_and_leaves_no_trace_but_its_cos
         assert combined.accumulated_cost == pytest.approx(3 * 0.15)
         with pytest.raises(ValueError, match="question is empty"):
             one.ask_agent("  ")
+
+
+def test_no_question_tells_a_model_a_secret(sandbox: Sandbox) -> None:
+    script = Script(DONE, verdict(complete=True), ("It was used.", ()))
+    with conversation(agent(script), workspace=sandbox, secrets={"TOKEN": "tok-987654"}) as one:
+        one.pursue("Use tok-987654.")
+        one.ask_agent("What did you do with tok-987654?")
+        assert len(script.requests) == 3
+        for place in range(3):
+            assert "tok-987654" not in script.prompt(place)
+            assert MASK in script.prompt(place)
 
 
 def test_a_question_is_answered_while_the_agent_works() -> None:
@@ -684,6 +699,66 @@ def test_each_run_may_take_as_many_iterations_as_are_allowed_for_one(sandbox: Sa
         assert status(one) is ExecutionStatus.ERROR
         assert len(script.requests) == 9
         assert one.state.max_iterations == 3
+
+
+def test_a_run_that_begins_with_the_users_word_may_take_as_many_iterations_too(sandbox: Sandbox) -> None:
+    script = Script(*[run(str(number)) for number in range(5)], DONE)
+    with conversation(agent(script), workspace=sandbox, max_iteration_per_run=2) as one:
+        one.set_confirmation_policy(AlwaysConfirm())
+        one.send_message("Go.")
+        for _ in range(5):
+            one.run()
+            assert status(one) is WAITING
+        one.run()
+        assert status(one) is FINISHED
+
+
+def test_a_run_that_cannot_begin_is_an_error_with_its_class_in_the_log() -> None:
+    sandbox, script = Sandbox(), Script(DONE)
+    with conversation(agent(script), workspace=sandbox) as one:
+        one.send_message("Go.")
+        sandbox.behaviour = BROKEN
+        with pytest.raises(ConversationRunError, match="on fire") as caught:
+            one.run()
+        assert (caught.value.conversation_id, status(one)) == (one.id, ExecutionStatus.ERROR)
+        assert [event.code for event in one.state.events if isinstance(event, ConversationErrorEvent)] == [
+            "SandboxError"
+        ]
+        sandbox.behaviour = FakeBehaviour()
+        one.run()
+        assert status(one) is FINISHED
+
+
+class Unready(ToolExecutor[ThinkAction, ThinkObservation]):
+    """Cannot get ready."""
+
+    async def prepare(self, sandbox: SandboxAccess) -> None:
+        raise ZeroDivisionError("nothing is there")
+
+    def __call__(self, action: ThinkAction, conversation: Any = None) -> ThinkObservation:
+        return ThinkObservation.from_text(action.thought)
+
+
+class UnreadyTool(ToolDefinition[ThinkAction, ThinkObservation]):
+    """A tool that cannot be made ready."""
+
+    description: str = "Think, some day."
+
+    @classmethod
+    def make_executor(cls) -> Unready:
+        return Unready()
+
+
+def test_whatever_keeps_a_run_from_beginning_is_the_cause_of_its_error() -> None:
+    register_tool("UnreadyTool", UnreadyTool)
+    with conversation(Agent(llm=model(Script(DONE)), tools=[Tool(name="UnreadyTool")])) as one:
+        one.send_message("Go.")
+        with pytest.raises(ConversationRunError, match="ZeroDivisionError: nothing is there") as caught:
+            one.run()
+        assert isinstance(caught.value.__cause__, ZeroDivisionError)
+        assert [event.code for event in one.state.events if isinstance(event, ConversationErrorEvent)] == [
+            "ZeroDivisionError"
+        ]
 
 
 def test_the_state_tells_what_is_in_the_log() -> None:
