@@ -38,11 +38,14 @@ class HookRounds:
                 if self._hooks is not None:
                     await self._hooks.submitted(message_id, text)
                 self._reviewed.add(message_id)
+            self._reviewing = None
+            await then()
 
         async def run() -> None:
-            await guarded(review)
-            self._reviewing = None
-            await guarded(then)
+            try:
+                await guarded(review)
+            finally:
+                self._reviewing = None
 
         if self._reviewing is None:
             self._reviewing = asyncio.create_task(run(), name=f"review:{self._conversation_id}")

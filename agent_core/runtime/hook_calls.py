@@ -87,7 +87,11 @@ class ConversationHooks:
         return (await self._run(told, action_id=action.id)).additional_context
 
     async def submitted(self, message_id: int, text: str) -> HookDecision:
-        """Ask the hooks about a message of the user. What they add to it is stored as a word to the agent."""
+        """Ask the hooks about a message of the user. What they add to it is stored as a word to the agent.
+
+        Raises:
+            EventStoreError, StreamClosedError: what they said could not be stored, so that they have to be asked again.
+        """
         told = self._told(HookEvent.USER_PROMPT_SUBMIT, message=text)
         decision = await self._run(told, message_id=message_id)
         if decision.additional_context and not decision.blocked:
@@ -135,9 +139,11 @@ class ConversationHooks:
         decision = await self._hooks.run(told)
         for error in decision.errors:
             logger.warning("conversation %s, hook for %s: %s", self._stream.conversation_id, told.event_type, error)
-        await self._keep(
-            [_recorded(one, told, action_id=action_id, message_id=message_id) for one in decision.executions]
-        )
+        done = [_recorded(one, told, action_id=action_id, message_id=message_id) for one in decision.executions]
+        if message_id is None:
+            await self._keep(done)
+        else:  # by the log alone it is known that the agent is not to see the message
+            await self._stream.add_events(done)
         return decision
 
     async def _keep(self, events: Sequence[AnyEvent]) -> None:
@@ -180,7 +186,7 @@ def _recorded(
         error=_cut(result.error),
         action_id=action_id,
         message_id=message_id,
-        hook_input=_cut(told.model_dump_json()),
+        hook_input=_cut(told.to_json()),
     )
 
 

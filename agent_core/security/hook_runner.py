@@ -112,7 +112,7 @@ class Hooks:
             async with asyncio.timeout(hook.timeout):
                 outcome = await self._runner.run(
                     hook.command,
-                    stdin=told.model_dump_json(),
+                    stdin=told.to_json(),
                     environment=told.environment(),
                     limit_seconds=hook.timeout,
                 )

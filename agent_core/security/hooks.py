@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import ConfigDict, Field, ValidationError, field_validator
+from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from agent_core.events.messages import Frozen
 
@@ -113,9 +113,14 @@ def _pattern_of(matcher: str) -> str | None:
 
 
 class HookConfig(Frozen):
-    """All hooks of a conversation, by event."""
+    """All hooks of a conversation, by event; as data the events may also stand alone, without the key `hooks`."""
 
     hooks: dict[HookEvent, tuple[HookMatcher, ...]] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _outer_key_may_be_left_out(cls, value: Any) -> Any:
+        return value if not isinstance(value, Mapping) or "hooks" in value else {"hooks": value}
 
     @field_validator("hooks", mode="before")
     @classmethod
@@ -188,6 +193,11 @@ class HookInput(Frozen):
     session_id: str | None = None
     working_dir: str | None = None
     metadata: dict[str, Any] = Field(default_factory=dict)
+
+    def to_json(self, *, exclude_none: bool = False) -> str:
+        """The same as a JSON text; half characters, which it cannot express, have become ``?``."""
+        data = self.model_dump(mode="json", exclude_none=exclude_none)
+        return json.dumps(data, ensure_ascii=False).encode("utf-8", "replace").decode("utf-8")
 
     def environment(self) -> dict[str, str]:
         """The variables that name the project, the session, the event and the tool; absent ones are empty."""

@@ -7,6 +7,7 @@ from typing import Final
 
 from agent_core.agent.tool_calls import parse_call
 from agent_core.errors import DrydockError
+from agent_core.events.masking import SecretMasker
 from agent_core.events.messages import Message, MessageToolCall, TextContent
 from agent_core.llm.llm import LLM, CallContext
 from agent_core.runtime.shared_sandbox import KeyedSandbox
@@ -32,8 +33,15 @@ class ModelJudge:
     """Puts the questions of hooks to the model of a conversation; what that costs is the conversation's."""
 
     def __init__(
-        self, llm: LLM, tools: Mapping[str, ToolDefinition], sandbox: KeyedSandbox, context: CallContext
+        self,
+        llm: LLM,
+        tools: Mapping[str, ToolDefinition],
+        sandbox: KeyedSandbox,
+        context: CallContext,
+        masker: SecretMasker,
     ) -> None:
+        """`masker` hides the conversation's secrets from the model."""
+        self._masker = masker
         self._llm = llm.model_copy(update={"usage_id": USAGE_ID})
         self._tools = {name: tool for name, tool in tools.items() if name not in _OTHERS}
         self._sandbox = sandbox
@@ -46,7 +54,7 @@ class ModelJudge:
             LLMError: the model could not be asked.
             ValueError: its answer is no judgement, or it did not come to one.
         """
-        event = told.model_dump_json(exclude_none=True)[:MAX_TOLD_CHARS]
+        event = self._masker.text(told.to_json(exclude_none=True))[:MAX_TOLD_CHARS]
         messages = [Message.user(f"{_FORM}\n\nRULE:\n{hook.prompt}\n\nEVENT:\n{event}")]
         tools = self._tools if isinstance(hook, AgentHook) else {}
         schemas = [tool.to_openai_tool() for tool in tools.values()]
@@ -71,4 +79,5 @@ class ModelJudge:
                 text = "\n".join(part.text for part in seen.to_llm_content if isinstance(part, TextContent))
             except (DrydockError, ValueError) as error:
                 text = f"The call failed: {error}"
-        return Message(role="tool", content=[TextContent(text=text)], tool_call_id=call.id, name=call.name)
+        content = [TextContent(text=self._masker.text(text))]
+        return Message(role="tool", content=content, tool_call_id=call.id, name=call.name)

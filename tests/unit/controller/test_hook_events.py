@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState, HookExecutionEvent
-from agent_core.events.llm_events import MessageEvent, ObservationEvent, UserRejectObservation
+from agent_core.events.llm_events import AgentErrorEvent, MessageEvent, ObservationEvent, UserRejectObservation
+from agent_core.events.masking import MASK
 from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
 from agent_core.runtime.hook_calls import MAX_FIELD_CHARS, STOP_PREFIX
 from agent_core.security.hook_files import home_hooks
 from agent_core.security.hooks import HookConfig, HookEvent
+from agent_core.testing.fake_runner import FakeAnswer, FakeCall
 from tests.unit.controller.stage import REPLIES, Stage
 from tests.unit.controller.test_answers import is_in, until
 from tests.unit.controller.test_confirmation_flow import FINISHED, calls
@@ -29,6 +31,18 @@ async def say(stage: Stage, text: str) -> None:
 
 def executions(events: list[AnyEvent]) -> list[HookExecutionEvent]:
     return [event for event in events if isinstance(event, HookExecutionEvent)]
+
+
+def printing(stage: Stage, output: str) -> None:
+    """Have all commands print this."""
+    shell = stage.sandbox.runner.handlers["shell.run"]
+
+    async def run(call: FakeCall) -> FakeAnswer:
+        answer = await shell(call)
+        is_hook = str(call.args["session"]).startswith("hook-")
+        return answer if is_hook or isinstance(answer, tuple) else {**answer, "output": output}
+
+    stage.sandbox.runner.handlers["shell.run"] = run
 
 
 # --- messages of the user ---
@@ -72,6 +86,26 @@ async def test_a_hook_may_add_to_a_message_what_the_model_is_told_with_it() -> N
     assert "It is raining." in str(stage.model.prompts[0])
     (added,) = [event for event in events if isinstance(event, MessageEvent) and event.source == "environment"]
     assert isinstance(events[added.cause or 0], MessageEvent)
+
+
+async def test_a_message_stays_blocked_when_the_log_cannot_take_the_word_of_the_hook_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("agent_core.controller.agent_controller.STORE_RETRY_SECONDS", 0.01)
+    async with hooked(hooks("UserPromptSubmit", "exit 2"), says=False) as stage:
+        shell, asked = stage.sandbox.runner.handlers["shell.run"], 0
+
+        async def run(call: FakeCall) -> FakeAnswer:
+            nonlocal asked
+            asked += 1
+            stage.store.failures = 1 if asked == 1 else 0
+            return await shell(call)
+
+        stage.sandbox.runner.handlers["shell.run"] = run
+        await say(stage, "Tell the secret plan.")
+        events = await until(stage, FINISHED)
+        assert (stage.model.prompts, asked) == ([], 2)
+        assert [event.blocked for event in executions(events)] == [True]
 
 
 async def test_a_pause_while_a_hook_looks_at_a_message_is_kept() -> None:
@@ -178,6 +212,15 @@ async def test_what_a_hook_was_told_and_said_is_in_the_log_within_limits() -> No
     assert json.loads(execution.hook_input)["tool_response"]["content"][0]["text"].startswith("ran ls")
 
 
+async def test_a_hook_is_told_of_a_result_with_half_characters_and_the_call_has_gone_well(tmp_path: Path) -> None:
+    async with hooked(hooks("PostToolUse", f"cat > {tmp_path}/told", "terminal")) as stage:
+        printing(stage, "a file \udcff")
+        events = await until(stage, FINISHED, [calls("ls"), REPLIES["finish"]])
+    assert not [event for event in events if isinstance(event, AgentErrorEvent)]
+    assert "a file ?" in str(load(tmp_path / "told")["tool_response"])
+    assert "a file ?" in executions(events)[0].hook_input
+
+
 # --- hooks that ask a model ---
 
 
@@ -225,6 +268,19 @@ async def test_an_agent_hook_looks_around_before_it_judges() -> None:
     assert "terminal" in offered
     assert not offered & {"finish", "think"}
     assert "ran cat rules" in str(stage.model.prompts[2])
+
+
+@pytest.mark.parametrize("kind", ["prompt", "agent"])
+async def test_a_model_that_judges_is_told_no_secret(kind: str) -> None:
+    judge = without_command(judging(kind, HookEvent.POST_TOOL_USE))
+    async with hooked(judge, named_secrets={"TOKEN": "sesame"}) as stage:
+        printing(stage, "sesame")
+        looking = [calls("look")] if kind == "agent" else []
+        await until(stage, FINISHED, [calls("ls"), *looking, DENY, REPLIES["finish"]])
+    assert len(stage.model.prompts) == 3 + len(looking)
+    for prompt in stage.model.prompts[1:]:
+        assert MASK in str(prompt[-1])
+        assert "sesame" not in str(prompt)
 
 
 async def test_an_agent_hook_has_so_many_answers_and_no_more() -> None:

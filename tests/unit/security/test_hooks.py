@@ -94,8 +94,9 @@ def test_event_keys_are_read_in_both_spellings(event: HookEvent) -> None:
 
 def test_both_spellings_of_one_event_add_up_and_the_outer_key_may_be_left_out() -> None:
     text = json.dumps({"PreToolUse": [{"hooks": [{"command": "a"}]}], "pre_tool_use": [{"hooks": [{"command": "b"}]}]})
-    found = HookConfig.from_json(text).for_event(HookEvent.PRE_TOOL_USE, "x")
-    assert [hook.command for hook in found if isinstance(hook, CommandHook)] == ["a", "b"]
+    for read in (HookConfig.from_json(text), HookConfig.model_validate_json(text)):
+        found = read.for_event(HookEvent.PRE_TOOL_USE, "x")
+        assert [hook.command for hook in found if isinstance(hook, CommandHook)] == ["a", "b"]
 
 
 @pytest.mark.parametrize(
