@@ -14,7 +14,7 @@ from typing import IO, Protocol
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import ConfigDict, Field, SecretStr, field_validator
 
 from agent_core.events.messages import Frozen
 from agent_core.tools.execution import called
@@ -47,6 +47,8 @@ class SecretSource(Protocol):
 class StaticSecret(Frozen):
     """A value that is known from the start; it is left out when this is stored as JSON."""
 
+    model_config = ConfigDict(hide_input_in_errors=True)
+
     secret: SecretStr = Field(exclude=True)
     description: str = ""
 
@@ -59,6 +61,8 @@ class LookupSecret(Frozen):
 
     Redirects are not followed: the headers, which are secret themselves, go to this server only.
     """
+
+    model_config = ConfigDict(hide_input_in_errors=True)
 
     url: str
     headers: dict[str, SecretStr] = Field(default_factory=dict, exclude=True)

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, SecretStr, field_serializer, field_validator
+from pydantic import ConfigDict, Field, SecretStr, field_serializer, field_validator
 
 from agent_core.events.control import RecalledKnowledge
 from agent_core.events.event import utc_now
@@ -40,9 +40,12 @@ class AgentContext(Frozen):
         load_memory: whether the conversation adds the notes that stand in the user's home and in the workspace.
         memory_context: notes from earlier conversations.
         disabled_skills: names that are left out, wherever they come from.
-        secrets: values by name for the registry of the conversation; the model is told the names only.
+        secrets: values by name, or sources of values, for the registry of the conversation; the model is told the names
+            and the sources' descriptions only. Neither is stored: a conversation that is resumed is given them again.
         current_datetime: told to the minute; None tells none. By default the time at which the context was made.
     """
+
+    model_config = ConfigDict(hide_input_in_errors=True)
 
     skills: list[Skill] = Field(default_factory=list)
     system_message_suffix: str | None = None
@@ -55,7 +58,7 @@ class AgentContext(Frozen):
     load_memory: bool = False
     memory_context: str | None = None
     disabled_skills: list[str] = Field(default_factory=list)
-    secrets: dict[str, SecretStr] | None = None
+    secrets: dict[str, Any] | None = None
     current_datetime: datetime | str | None = Field(default_factory=utc_now)
 
     @field_validator("system_message_suffix", "user_message_suffix", "memory_context")
@@ -73,6 +76,11 @@ class AgentContext(Frozen):
             seen.add(skill.name)
         return value
 
+    @field_validator("secrets")
+    @classmethod
+    def _values_are_hidden(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
+        return None if value is None else {name: _secret(name, given) for name, given in value.items()}
+
     @field_validator("current_datetime", mode="before")
     @classmethod
     def _as_it_was_stored(cls, value: Any) -> Any:
@@ -85,7 +93,7 @@ class AgentContext(Frozen):
             return value
 
     @field_serializer("secrets", when_used="json")
-    def _values_are_not_stored(self, secrets: dict[str, SecretStr] | None) -> dict[str, str] | None:
+    def _values_are_not_stored(self, secrets: dict[str, Any] | None) -> dict[str, str] | None:
         return None if secrets is None else dict.fromkeys(secrets, "")
 
     @property
@@ -115,7 +123,8 @@ class AgentContext(Frozen):
         In this order: the always-on skills, notes, the list of skills at hand, the suffix, the names of the secrets
         (those of this context and the given ones, with their descriptions), and last the date, which changes most.
         """
-        secrets = dict.fromkeys(self.secrets or {}, "") | dict(secret_descriptions or {})
+        own = {name: getattr(source, "description", "") for name, source in (self.secrets or {}).items()}
+        secrets = own | dict(secret_descriptions or {})
         variables: dict[str, Any] = {
             "repo_skills": [skill for skill in self.active_skills if skill.is_always_on],
             "memory_context": self.memory_context,
@@ -180,6 +189,19 @@ def available_skills(skills: Iterable[Skill], *, can_invoke: bool) -> str:
         if skill.is_listed
     ]
     return rendered(PROMPT_DIR, "available_skills.j2", {"skills": listed, "can_invoke": can_invoke}) if listed else ""
+
+
+def _secret(name: str, given: Any) -> Any:
+    """A value, hidden from whoever prints it, or what gives one when it is needed (`agent_core.SecretSource`).
+
+    Raises:
+        ValueError: it is neither; the message does not show it.
+    """
+    if isinstance(given, str):
+        return SecretStr(given)
+    if isinstance(given, SecretStr) or callable(given) or callable(getattr(given, "value", None)):
+        return given
+    raise ValueError(f"secret {name!r} is a {type(given).__name__}: give a text, a function, or a source of secrets")
 
 
 def _shortened(text: str) -> str:

@@ -12,11 +12,12 @@ from typing import Any
 from agent_core.errors import SkillValidationError
 from agent_core.skills.files import SKILL_FILE, THIRD_PARTY, skill_from_text, third_party_skill
 from agent_core.skills.skill import Skill, SkillResources
+from agent_core.skills.trigger import PathTrigger
 
 logger = logging.getLogger(__name__)
 
 PROJECT_FOLDERS = (".agents/skills", ".openhands/skills", ".openhands/microagents")
-USER_FOLDERS = (*PROJECT_FOLDERS, ".openhands/skills/installed")
+INSTALLED = ".openhands/skills/installed"
 MCP_FILE = ".mcp.json"
 """Says the MCP servers of an AgentSkills skill, beside its ``SKILL.md``."""
 MAX_FILE_BYTES = 256 * 1024
@@ -60,7 +61,10 @@ def load_skills_from_folder(folder: str | Path) -> dict[str, Skill]:
 def load_user_skills(home: str | Path | None = None) -> list[Skill]:
     """The skills in the folders of a user's home, the first one of each name; none where there are none."""
     root = Path(home) if home is not None else Path.home()
-    return _first_of_each(load_skills_from_folder(root / folder).values() for folder in USER_FOLDERS)
+    own = [skill for folder in PROJECT_FOLDERS for skill in load_skills_from_folder(root / folder).values()]
+    installed = f"{(root / INSTALLED).absolute()}/"  # it lies in another one of the folders
+    own = [skill for skill in own if not (skill.source or "").startswith(installed)]
+    return _first_of_each([own, load_skills_from_folder(root / INSTALLED).values()])
 
 
 def load_project_skills(working_dir: str | Path, *, git_root: str | Path | None = None, model: str = "") -> list[Skill]:
@@ -85,8 +89,18 @@ def project_skills(files: Mapping[str, str], roots: Iterable[str], *, model: str
         by_root.append(_third_party({path: files[path] for path in files if not path.startswith(inner)}, root, model))
         by_root.extend(skills_in_folder(files, f"{root.rstrip('/')}/{folder}").values() for folder in PROJECT_FOLDERS)
     found = _first_of_each(by_root)
-    told: dict[str, Skill] = {}
-    return [skill for skill in found if not skill.is_always_on or told.setdefault(skill.content, skill) is skill]
+    told: dict[tuple[str, ...], Skill] = {}
+    return [skill for skill in found if _waits(skill) or told.setdefault(_words_of(skill), skill) is skill]
+
+
+def _waits(skill: Skill) -> bool:
+    """Whether somebody has to bring it up."""
+    return not (skill.is_always_on or isinstance(skill.trigger, PathTrigger))
+
+
+def _words_of(skill: Skill) -> tuple[str, ...]:
+    """What is told of itself, and of which files."""
+    return (skill.content, *(skill.trigger.paths if isinstance(skill.trigger, PathTrigger) else ()))
 
 
 def skills_in_folder(files: Mapping[str, str], folder: str) -> dict[str, Skill]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
@@ -14,7 +14,14 @@ from pydantic import SecretStr, ValidationError
 
 from agent_core.events.masking import MASK, SecretMasker
 from agent_core.security import secrets as module
-from agent_core.security.secrets import CallableSecret, GivenSecret, LookupSecret, SecretRegistry, StaticSecret
+from agent_core.security.secrets import (
+    CallableSecret,
+    GivenSecret,
+    LookupSecret,
+    SecretRegistry,
+    SecretSource,
+    StaticSecret,
+)
 
 
 def registry(**given: GivenSecret) -> tuple[SecretRegistry, SecretMasker]:
@@ -37,6 +44,19 @@ def test_exactly_those_whose_names_are_in_the_command_are_given(names: set[str],
     found = asyncio.run(secrets.environment_for(command))
     assert found == {name: f"value-of-{name}" for name in names if name.lower() in command.lower()}
     assert all(masker.text(f"value-of-{name}") == MASK for name in names)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: StaticSecret(secret=271828),
+        lambda: LookupSecret(url="https://vault/x", headers={"Key": 271828}),
+    ],
+)
+def test_a_source_that_cannot_be_made_shows_no_value_in_its_error(make: Callable[[], SecretSource]) -> None:
+    with pytest.raises(ValidationError) as caught:
+        make()
+    assert "271828" not in str(caught.value)
 
 
 async def test_values_that_no_variable_can_hold_are_hidden_but_not_given() -> None:

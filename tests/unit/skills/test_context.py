@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pydantic import SecretStr, ValidationError
 
 from agent_core.events.messages import ImageContent, Message, TextContent
+from agent_core.security.secrets import StaticSecret
 from agent_core.skills.context import AgentContext
 from agent_core.skills.skill import Skill
 from agent_core.skills.trigger import KeywordTrigger, PathTrigger, TaskTrigger
@@ -155,3 +156,18 @@ def test_a_context_can_be_stored_and_made_again_without_its_secret_values() -> N
     assert again.skills == context.skills
     assert again.current_datetime == context.current_datetime
     assert again.secrets == {"TOKEN": SecretStr("")}
+
+
+def test_secrets_may_be_sources_whose_descriptions_are_told_and_values_given_to_commands() -> None:
+    described = StaticSecret(secret=SecretStr("abcdefgh"), description="opens the shop")
+    context = AgentContext(secrets={"SHOP": described, "PLAIN": "ijklmnop"}, current_datetime=None)
+    told = context.get_system_message_suffix() or ""
+    assert "- $SHOP: opens the shop\n" in told
+    assert "- $PLAIN\n" in told
+    assert context.secrets == {"SHOP": described, "PLAIN": SecretStr("ijklmnop")}
+    for shown in (told, repr(context), context.model_dump_json()):
+        assert "abcdefgh" not in shown
+        assert "ijklmnop" not in shown
+    with pytest.raises(ValueError, match="secret 'PIN' is a int: give a text") as caught:
+        AgentContext(secrets={"PIN": 271828})
+    assert "271828" not in str(caught.value)

@@ -131,6 +131,10 @@ def test_a_text_in_two_files_is_told_once_and_nested_ones_become_rules() -> None
     files = {"/w/AGENTS.md": "same", "/w/CLAUDE.md": "same\n", "/w/lib/AGENTS.md": "same", "/w/AGENT.md": "other"}
     found = project_skills(files, ["/w"])
     assert [(skill.name, skill.get_skill_type()) for skill in found] == [("agents", "repo"), ("agents:lib", "path")]
+    links = {"/w/lib/AGENTS.md": "L", "/w/lib/CLAUDE.md": "L", "/w/bin/AGENTS.md": "L"}
+    assert [skill.name for skill in project_skills(links, ["/w"])] == ["agents:bin", "agents:lib"]
+    brought_up = {f"/w/.agents/skills/{name}.md": f"---\ntriggers: [{name}]\n---\nK" for name in ("a", "b")}
+    assert [skill.name for skill in project_skills(brought_up, ["/w"])] == ["a", "b"], "each by its own word"
 
 
 def test_what_stands_in_one_root_is_no_rule_for_a_folder_of_the_other() -> None:
@@ -153,8 +157,9 @@ def test_a_project_on_disk_is_read_the_same_way(tmp_path: Path) -> None:
 def test_a_users_skills_come_from_the_folders_of_the_home_in_their_order(tmp_path: Path) -> None:
     write(tmp_path, {".openhands/skills/a.md": "later", ".agents/skills/a.md": "first"})
     write(tmp_path, {".openhands/skills/installed/b/SKILL.md": "---\nname: b\n---\nB"})
+    write(tmp_path, {".openhands/skills/installed/c.md": "C", ".openhands/microagents/c.md": "own"})
     found = {skill.name: skill.content for skill in load_user_skills(tmp_path)}
-    assert found == {"a": "first", "b": "B"}
+    assert found == {"a": "first", "c": "own", "b": "B"}
     assert load_user_skills(tmp_path / "nobody") == []
 
 

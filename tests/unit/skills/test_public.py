@@ -100,6 +100,18 @@ def test_a_context_gets_what_it_asks_for_and_what_was_given_wins(
     assert completed(full) == full, "nothing is added twice"
 
 
+def test_a_user_without_a_home_has_no_skills_and_no_notes(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def nowhere() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", nowhere)
+    wanted = AgentContext(load_user_skills=True, load_memory=True, load_public_skills=True)
+    assert completed(wanted) == wanted
+    assert "the user's skills are left out" in caplog.text
+
+
 def test_notes_are_cut_at_their_limit(tmp_path: Path) -> None:
     assert user_notes(tmp_path) == ""
     write(tmp_path / NOTES_FILE, "n" * (MAX_NOTES_CHARS + 1))
