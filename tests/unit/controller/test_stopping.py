@@ -9,7 +9,9 @@ import pytest
 from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState
 from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, ObservationEvent
 from agent_core.events.serialization import AnyEvent, from_payload
-from tests.unit.controller.stage import Reply, Stage, ticks
+from tests.unit.controller.stage import REPLIES, Reply, Stage, ticks
+from tests.unit.controller.test_answers import is_in, until
+from tests.unit.controller.test_confirmation_flow import calls
 
 THREE_THOUGHTS: Reply = ("", [("think", '{"thought": "b"}')] * 3)
 
@@ -52,5 +54,29 @@ async def test_a_conversation_that_is_stopped_already_does_not_say_it_again() ->
         log = [from_payload(one.payload, one.id) for one in await stage.store.read("c", limit=1000)]
         states = [event.agent_state for event in log if isinstance(event, AgentStateChanged)]
         assert states.count(AgentState.STOPPED) == 1
+    finally:
+        await stage.end()
+
+
+async def test_an_agent_whose_stopped_command_nobody_can_tell_of_goes_on() -> None:
+    stage = Stage()
+    try:
+        await stage.begin()
+        await stage.say()
+        async with asyncio.timeout(20):
+            while not len(stage.shell):
+                stage.model.gate.open(calls("wait"))
+                await ticks(1)
+        # What a cancelled command of the fake sandbox answers is not what the terminal expects.
+        await stage.session.send(ChangeAgentState(agent_state=AgentState.PAUSED))
+        async with asyncio.timeout(20):
+            while not any(isinstance(event, AgentErrorEvent) for event in await stage.log()):
+                await ticks(1)
+        await stage.session.send(ChangeAgentState(agent_state=AgentState.RUNNING))
+        events = await until(stage, is_in(AgentState.FINISHED), [calls("ls"), REPLIES["finish"]])
+        stopped, ran, _ = [event for event in events if isinstance(event, AgentErrorEvent | ObservationEvent)]
+        assert isinstance(stopped, AgentErrorEvent)
+        assert stopped.error == "Stopped by the user while it ran."
+        assert isinstance(ran, ObservationEvent)
     finally:
         await stage.end()
