@@ -49,10 +49,17 @@ class Follower:
         return True
 
     async def rest(self) -> None:
-        """Wait until the agent does nothing more by itself, and the callbacks have seen all that it did."""
+        """Wait until the agent does nothing more by itself, and the callbacks have seen all that it did.
+
+        Raises:
+            EventStoreError: the log could not be read on.
+        """
         fold = self._fold
         while True:
             self._moved.clear()
+            if self._task.done():
+                self._task.result()
+                return
             if fold.state not in AT_REST or fold.awaits_change or fold.last_id < self._session.stream.last_id:
                 await self._moved.wait()
             elif self._session.is_at_rest:

@@ -52,6 +52,9 @@ async def resume_interrupted(
                 await start(record.id)
             except DrydockError as error:
                 logger.warning("conversation %s could not be resumed: %s", record.id, error)
+            except Exception:
+                # A bug, or a record that cannot be read: of this one alone, the others go on.
+                logger.exception("conversation %s could not be resumed", record.id)
 
     records = await conversations.in_states({state.value for state in BUSY_STATES})
     if not records:

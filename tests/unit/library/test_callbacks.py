@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from agent_core import Conversation, Event, ExecutionStatus
+import threading
+
+import pytest
+
+from agent_core import Conversation, ConversationRunError, Event, ExecutionStatus
+from agent_core.errors import EventStoreError
 from agent_core.events.llm_events import ActionEvent, MessageEvent
-from tests.unit.library.playing import DONE, Script, agent, conversation, model, run
+from agent_core.events.store import InMemoryEventStore, StoredEvent
+from tests.unit.library.playing import DONE, Sandbox, Script, agent, conversation, model, run
 
 WAITS = "would wait for itself"
 
@@ -60,3 +66,40 @@ def test_the_same_goes_for_one_that_is_awaited_and_not_for_what_it_leaves_behind
         one.run()
         assert one.state.execution_status is ExecutionStatus.FINISHED
     assert "And one thing more." in script.prompt()
+
+
+def test_a_run_whose_log_cannot_be_read_on_for_the_callbacks_ends_with_that_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sandbox, script = Sandbox(), Script(*[run(str(number)) for number in range(8)], DONE)
+    sandbox.answer = lambda command: command * 30_000  # more than the stream keeps in memory for slow readers
+    looks_on = threading.Event()
+    failed: list[ConversationRunError] = []
+
+    def slow(event: Event) -> None:
+        if isinstance(event, ActionEvent):
+            looks_on.wait(20)
+
+    def work() -> None:
+        try:
+            one.run()
+        except ConversationRunError as error:
+            failed.append(error)
+
+    with conversation(agent(script), workspace=sandbox, callbacks=[slow]) as one:
+        one.send_message("Go.")
+        running = threading.Thread(target=work)
+        running.start()
+        while len(script.requests) < 9:
+            script.asked.wait(20)
+            script.asked.clear()
+        monkeypatch.setattr(InMemoryEventStore, "read", unreadable)
+        looks_on.set()
+        running.join(20)
+        assert [str(error).partition(": ")[2] for error in failed] == ["the disk is gone"]
+        monkeypatch.undo()
+
+
+async def unreadable(*_given: object, **_options: object) -> list[StoredEvent]:
+    """What a store does that lost its disk."""
+    raise EventStoreError("the disk is gone")

@@ -22,7 +22,7 @@ from server.db.errors import DatabaseError
 from server.dotted_path import class_at
 from server.errors import ConfigurationError, ConversationNotFoundError, SessionError
 from server.session.agents import UserSecrets
-from server.session.recovery import MAX_RESUMES, RESUMES
+from server.session.recovery import MAX_RESUMES, RESUMES, resume_interrupted
 from tests.unit.server.conftest import FakeAgent, House, MakeHouse, hello, until
 
 ME = Identity()
@@ -332,6 +332,25 @@ async def test_a_conversation_that_ends_the_process_each_time_is_left_alone_afte
         await until(counted_anew)
         assert not house.agents.of("poison")
         await house.manager.maybe_start_agent_loop("poison")
+
+
+async def test_one_that_cannot_be_resumed_whatever_the_reason_leaves_the_others_alone(
+    make_house: MakeHouse, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with make_house(resume_on_start=False) as house:
+        for number, name in enumerate(("good", "bad")):
+            moment = datetime(2026, 1, 1 + number, tzinfo=UTC)
+            await house.new(name, agent_state="running", last_updated_at=moment)
+        resumed: list[str] = []
+
+        async def start(conversation_id: str) -> None:
+            if conversation_id == "bad":
+                raise ZeroDivisionError("nobody foresaw this")
+            resumed.append(conversation_id)
+
+        await resume_interrupted(house.database.conversations, start, concurrency=1, limit=9)
+        assert resumed == ["good"]
+    assert "conversation bad could not be resumed" in caplog.text
 
 
 async def test_no_more_are_resumed_than_may_run_and_those_last_active_come_first(make_house: MakeHouse) -> None:
