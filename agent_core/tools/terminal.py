@@ -107,10 +107,10 @@ class TerminalObservation(Observation):
         return "\n".join(lines)
 
     @property
-    def to_llm_content(self) -> list[TextContent | ImageContent]:
+    def to_llm_content(self) -> Sequence[TextContent | ImageContent]:
         text = self.prefix + self.text.removesuffix("\n")
         joined = f"{text}\n{self.suffix}" if text and self.suffix else text or self.suffix
-        return [TextContent(text=joined)]
+        return Observation.from_text(joined, is_error=self.is_error).to_llm_content
 
 
 class TerminalExecutor(SandboxExecutor[TerminalAction, TerminalObservation]):

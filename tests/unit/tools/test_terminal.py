@@ -49,7 +49,7 @@ async def observe(action: TerminalAction, **changes: Any) -> TerminalObservation
 
 
 def told(observation: TerminalObservation) -> str:
-    (content,) = observation.to_llm_content
+    *_, content = observation.to_llm_content
     assert isinstance(content, TextContent)
     return content.text
 
@@ -89,8 +89,12 @@ async def test_a_bare_reset_is_shown_as_such() -> None:
 
 
 @pytest.mark.parametrize("status", ["not_executed", "shell_lost"])
-async def test_a_command_that_did_not_run_to_its_end_is_an_error(status: str) -> None:
-    assert (await observe(TerminalAction(command="x"), status=status, exit_code=-1)).is_error
+async def test_a_command_that_did_not_run_to_its_end_is_an_error_and_said_to_be_one_first(status: str) -> None:
+    observation = await observe(TerminalAction(command="x"), status=status, exit_code=-1, notice="Why.", output="a\n")
+    assert observation.is_error
+    header, text = (part.text for part in observation.to_llm_content if isinstance(part, TextContent))
+    assert header == "[An error occurred during execution.]"
+    assert text == "a\n[Why.]\n[Current working directory: /workspace]"
 
 
 async def test_a_command_is_given_the_secrets_that_it_names_and_input_is_not() -> None:
