@@ -40,6 +40,7 @@ REFUSED_VIEWS = (
     ("none/x", "does not exist"),
     ("file/x", "does not exist"),
     ("file/", "does not exist"),
+    ("a\0b", "NUL"),
     ("x" * 300, "name too long"),
     ("x/" * 3000, "name too long"),
 )

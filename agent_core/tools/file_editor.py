@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
+from agent_core.errors import ToolError
 from agent_core.events.messages import ImageContent, TextContent
 from agent_core.events.schema import Action, Observation
 from agent_core.tools.file_keys import FileTool
@@ -69,12 +70,16 @@ async def edit(
 
     Of `bounds`, ``only`` names the files that may be changed, and ``blank`` is a content that `create` may replace.
     """
-    reply = await context.sandbox.request(
-        "file.edit",
-        {**action.model_dump(exclude={"kind"}, exclude_none=True), **bounds},
-        key=None if action.command == "view" else key,
-        limit_seconds=LIMIT_SECONDS,
-    )
+    try:
+        reply = await context.sandbox.request(
+            "file.edit",
+            {**action.model_dump(exclude={"kind"}, exclude_none=True), **bounds},
+            key=None if action.command == "view" else key,
+            limit_seconds=LIMIT_SECONDS,
+        )
+    except ToolError as error:  # arguments that no file can have, such as NUL in a path
+        refused = [TextContent(text=str(error))]
+        return {"content": refused, "is_error": True, "command": action.command, "path": action.path}
     result = reply.result
     content: list[TextContent | ImageContent] = [TextContent(text=result["text"])]
     if result.get("image"):
