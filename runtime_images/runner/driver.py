@@ -18,7 +18,8 @@ from . import shell_state
 _LIMIT = 1024 * 1024
 _FIELDS = 6
 _SETS = re.compile(r"\b(?:set|shopt)\b")
-_EDITING = re.compile(r"\b(?:vi|emacs)\b")
+_EDITING = re.compile(r"\b(?:vi|emacs)\b|[-+]\w{0,8}o\s{1,8}[\w\"']{0,8}[$`]")
+"""The names of the modes of editing, or an option whose name is only known when the command runs."""
 _ONLY_THEN = "promptvars expand_aliases"
 """Options that are on only while a command runs."""
 _FACTS = '"${!-}" "${PWD+${PWD:0:32768}}" "${PATH+${PATH:0:32768}}" "$-"'

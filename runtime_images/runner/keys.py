@@ -27,7 +27,7 @@ _NAMED = {
     "PGUP": b"\x1b[5~",
     "PGDN": b"\x1b[6~",
 }
-_CONTROL = re.compile(r"(?:C-|CTRL-|CTRL\+|Ctrl-|Ctrl\+)([A-Za-z])\Z")
+_CONTROL = re.compile(r"(?:C-|CTRL[-+])([A-Z])\Z", re.IGNORECASE)
 
 
 def key(text: str) -> Optional[Key]:

@@ -163,7 +163,7 @@ class Session(ShellEvents):
 
     def _refuse_without_command(self, order: Order, asker: Asker) -> None:
         idle = self._idle.take()
-        said = [notices.NOTHING_TO_INTERACT_WITH if order.is_input else notices.NOTHING_TO_WAIT_FOR]
+        said = [notices.NOTHING_TO_INTERACT_WITH if order.command else notices.NOTHING_TO_WAIT_FOR]
         said += [notices.FROM_BACKGROUND] if idle else []
         self._answer(asker, self._result("not_executed", -1, Cut(idle, 0), said))
 

@@ -47,6 +47,7 @@ KEEPS_THE_SHELL = {
     "interrupted itself": "kill -INT $$",
     "own environment": "export BASH_ENV=/nonexistent ENV=/nonexistent POSIXLY_CORRECT=1",
     "mode of editing": "set -o vi\ntrue; set -o emacs; set +o emacs",
+    "mode of editing that a variable names": 'mode=vi\nset -o $mode; set -eo "$mode"; shopt -uo ${mode}; set +e',
     "shell options": "shopt -u expand_aliases; shopt -s extdebug failglob nocasematch execfail",
     "terminal control": r"printf '\e]0;title\a\e[?1049h\e[2J\e[8;1;1t\ec'",
     "output stopped": r"printf '\023'",
@@ -261,8 +262,8 @@ def test_a_shell_that_may_open_too_few_files_for_a_command_is_replaced_before_it
 
 
 def test_a_mode_of_editing_that_costs_the_shell_does_not_cost_the_next(client: Client) -> None:
-    client.run("kept=1; f() { echo f; }")
-    assert client.run("mode=vi\nset -o $mode")["status"] == "shell_lost"
+    client.run("kept=1; f() { echo f; }; edit() { set -o vi; }")
+    assert client.run("edit")["status"] == "shell_lost"
     assert client.output("echo $kept; f") == "1\nf\n"
 
 

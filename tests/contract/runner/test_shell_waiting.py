@@ -53,9 +53,12 @@ def test_another_command_is_not_executed_while_one_runs(client: Client, workspac
     assert not (workspace / "executed").exists()
 
 
-@pytest.mark.parametrize(("args", "words"), [({}, "retrieve logs from"), ({"is_input": True}, "interact with")])
-def test_nothing_runs_and_nothing_is_asked(client: Client, args: dict[str, bool], words: str) -> None:
-    result = client.run("" if not args else "text", **args)
+@pytest.mark.parametrize(
+    ("command", "is_input", "words"),
+    [("", False, "retrieve logs from"), ("", True, "retrieve logs from"), ("text", True, "interact with")],
+)
+def test_nothing_runs_and_nothing_is_asked(client: Client, command: str, is_input: bool, words: str) -> None:
+    result = client.run(command, is_input=is_input)
     assert (result["status"], result["exit_code"]) == ("not_executed", -1)
     assert "no previous running command" in result["notice"]
     assert words in result["notice"]
@@ -107,7 +110,7 @@ def test_an_interactive_python_is_talked_to(client: Client) -> None:
     assert (result["status"], result["exit_code"]) == ("completed", 0)
 
 
-@pytest.mark.parametrize("name", ["C-c", "CTRL-c", "CTRL+C"])
+@pytest.mark.parametrize("name", ["C-c", "CTRL-c", "CTRL+C", "c-C", "ctrl+c"])
 def test_an_interrupt_key_ends_a_command_with_130(client: Client, name: str) -> None:
     client.run("sleep 60\necho not reached", soft_timeout=0.1)
     result = client.run(name, is_input=True)
