@@ -53,7 +53,7 @@ def sandbox_config(spec: SandboxSpec, volume: str, network: str, making: str) ->
         "Env": [f"{name}={value}" for name, value in spec.environment.items()],
         "Labels": labels,
         "Healthcheck": {"Test": ["NONE"]},
-        "StopSignal": "SIGTERM",
+        "StopSignal": "SIGINT",  # programs inside send the runner SIGTERM by mistake, see its watch_signals
         "AttachStdin": False,
         "AttachStdout": False,
         "AttachStderr": False,

@@ -35,7 +35,7 @@ def main(order: dict[str, Any]) -> None:
     record = _record(order)
     runner, init = _process(record, "runner"), _process(record, "init")
     if _lives(runner):  # it ends its shells, and what they have started
-        _send(runner[0], signal.SIGTERM)
+        _send(runner[0], signal.SIGINT)
         deadline = time.monotonic() + _GRACE_SECONDS
         while _lives(init) and time.monotonic() < deadline:
             time.sleep(_LOOK_SECONDS)

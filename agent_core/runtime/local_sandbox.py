@@ -111,7 +111,7 @@ class LocalSandbox:
         await self.resume()
         runner = await self._blocking(lambda: self._folder.process("runner"))
         if runner is not None and runner.alive:
-            processes.send(runner.pid, signal.SIGTERM)
+            processes.send(runner.pid, signal.SIGINT)
             await processes.wait_gone(runner, self.spec.limits.stop_seconds)
         await self._end()
 

@@ -72,10 +72,11 @@ class SandboxLifecycleContract:
             await asked
 
     async def test_a_stopped_sandbox_keeps_its_workspace_and_starts_again(self, kit: SandboxKit) -> None:
-        sandbox = kit.connect()
+        sandbox = kit.connect(limits=replace(LIMITS, stop_seconds=600.0))
         await output(sandbox, "mkdir -p a/b && echo kept > a/b/file && chmod 500 a; sleep 1000 &")
         await output(sandbox, "cat a/b/file")
-        await sandbox.stop()
+        async with asyncio.timeout(60):  # what is asked to end does so, and need not be killed
+            await sandbox.stop()
         assert await sandbox.sandbox.poll() is SandboxStatus.STOPPED
         assert kit.statuses()[-1] == "STATUS$STOPPED"
         assert await output(sandbox, "cat a/b/file; stat -c %a a; echo more > more; cat more") == "kept\n500\nmore"

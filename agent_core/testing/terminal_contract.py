@@ -141,6 +141,11 @@ class TerminalContract:
             await run(terminal.sandbox, "kill -9 -1", key="first:1")
         await terminal.says("echo again", "again\n")
 
+    async def test_ending_every_python_there_is_costs_nothing(self, kit: SandboxKit) -> None:
+        terminal = _Terminal(kit.connect())
+        await terminal.says("kept=1; kill -TERM $PPID", "")  # the runner, which ``pkill python3`` means as well
+        await terminal.says("echo $kept", "1\n")
+
     async def test_programs_are_talked_to_waited_for_and_interrupted(self, kit: SandboxKit) -> None:
         terminal = _Terminal(kit.connect())
         asked = await terminal(

@@ -168,8 +168,17 @@ class Server:
 
 
 def watch_signals(loop: Loop, requests: Requests) -> None:
-    """Let SIGTERM and SIGINT end the runner and SIGCHLD reach the shells."""
-    loop.on_signal(signal.SIGTERM, loop.stop)
+    """Let SIGINT end the runner and SIGCHLD reach the shells; SIGTERM ends it only where others share its processes.
+
+    In a sandbox of its own whoever owns that sends SIGINT. SIGTERM comes from a program inside there, which meant some
+    other Python (``pkill python3``).
+    """
+    has_own_init = os.getppid() == 1
+    loop.on_signal(signal.SIGTERM, _spared if has_own_init else loop.stop)
     loop.on_signal(signal.SIGINT, loop.stop)
     loop.on_signal(signal.SIGCHLD, requests.child_changed)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+
+def _spared() -> None:
+    """Go on. A handler and not SIG_IGN, which programs would inherit."""
