@@ -237,7 +237,7 @@ class AgentController:
                     await self._enter(AgentState.FINISHED)
             case Move.AWAIT_INPUT:
                 await self._enter(AgentState.AWAITING_USER_INPUT)
-            case Move.RESUME_CONFIRMED:
+            case Move.RESUME:
                 await self._enter(AgentState.RUNNING)
 
     async def _decide(self, wanted: AgentState, *, reason: str, remember: bool = False) -> None:

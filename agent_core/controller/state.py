@@ -76,7 +76,7 @@ class Move(Enum):
     STEP = auto()
     FINISH = auto()
     AWAIT_INPUT = auto()
-    RESUME_CONFIRMED = auto()
+    RESUME = auto()
 
 
 @dataclass(slots=True)
@@ -180,9 +180,10 @@ class ConversationState:
         """What has to happen now that every event up to the end of the log is folded."""
         answered = not self.unanswered and not self.undecided
         if self.agent_state is AgentState.USER_CONFIRMED and answered:
-            return Move.RESUME_CONFIRMED
+            return Move.RESUME
         if self.agent_state is AgentState.USER_REJECTED and answered:
-            return Move.AWAIT_INPUT
+            # Refused with a message: the agent never rests, so that nobody takes that for the message's answer.
+            return Move.RESUME if self.wants_attention else Move.AWAIT_INPUT
         if self.agent_state is not AgentState.RUNNING:
             return Move.WAIT
         if self.unrecalled:

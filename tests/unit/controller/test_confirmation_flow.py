@@ -152,6 +152,9 @@ async def test_a_message_while_calls_wait_refuses_them_with_that_message_as_the_
         events = await until(stage, FINISHED, [REPLIES["finish"]])
     (refused,) = [event for event in events if isinstance(event, UserRejectObservation)]
     assert "Only below /tmp, please." in refused.rejection_reason
+    states = [event.agent_state for event in events if isinstance(event, AgentStateChanged)]
+    rest_of_it = states[states.index(AgentState.USER_REJECTED) :]
+    assert rest_of_it == [AgentState.USER_REJECTED, AgentState.RUNNING, AgentState.FINISHED], "it never rests meanwhile"
     told = [message for message in stage.model.prompts[-1] if message["role"] == "tool"]
     assert "Only below /tmp, please." in str(told)
 

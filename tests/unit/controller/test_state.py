@@ -140,7 +140,7 @@ def test_an_action_that_awaits_confirmation_holds_everything_until_it_is_decided
     log.enter(AgentState.USER_CONFIRMED)
     assert log.move() is Move.WAIT
     log.answer(action_id)
-    assert log.move() is Move.RESUME_CONFIRMED
+    assert log.move() is Move.RESUME
 
 
 def test_a_command_of_the_user_makes_no_step() -> None:
