@@ -36,8 +36,9 @@ class ImageUrl(BaseModel):
 class Part(BaseModel):
     """A part of a message's content."""
 
-    type: Literal["text", "image_url"]
+    type: Literal["text", "image_url", "refusal"]
     text: str = ""
+    refusal: str = ""
     image_url: ImageUrl | None = None
 
     @model_validator(mode="after")
@@ -57,7 +58,7 @@ class ChatMessage(BaseModel):
     def text(self) -> str:
         """Its text, without surrounding space: clients trim what they send back."""
         if isinstance(self.content, list):
-            return "\n".join(part.text for part in self.content if part.text).strip()
+            return "\n".join(filter(None, (part.text or part.refusal for part in self.content))).strip()
         return (self.content or "").strip()
 
     @property

@@ -33,9 +33,12 @@ _AT_REST = frozenset(
     }
 )
 _WAITING = frozenset({AgentState.LOADING, AgentState.AWAITING_USER_INPUT, AgentState.FINISHED})
+_BROKEN_OFF = frozenset({AgentState.PAUSED, AgentState.STOPPED, AgentState.REJECTED})
+"""What an agent is brought to from elsewhere: what it has said by then is no answer."""
 
 APPROVE, REJECT = "approve", "reject"
 """With these words the user answers the question whether an action may run."""
+REJECTED = "Rejected: nothing of it was done. What shall I do instead?"
 
 
 class ChatFailedError(DrydockError):
@@ -69,7 +72,8 @@ class Turn:
         self._streamed: dict[str, str] = {}
         self._asked: list[str] = []
         self._speaker = ""
-        self._is_sent = self._is_heard = self._is_at_work = self._is_asking = self._is_over = False
+        self._is_sent = self._is_heard = self._is_at_work = self._is_over = False
+        self._is_asking = self._is_rejected = False
 
     async def run(self, said: AnyEvent) -> AsyncGenerator[Piece, None]:
         """Say it, and give the answer as it comes; whoever leaves before its end has the agent paused.
@@ -135,11 +139,19 @@ class Turn:
                 return []
             case AgentStateChanged() if self._is_at_work and item.agent_state in _AT_REST:
                 self._is_over, self.last_event_id = True, item.id
-                if item.agent_state is AgentState.ERROR:
-                    raise ChatFailedError(item.detail or item.reason or "the agent failed")
+                return self._rest(item)
+            case AgentStateChanged(agent_state=AgentState.USER_REJECTED):
+                self._is_rejected = True
                 return []
             case _:
                 return []
+
+    def _rest(self, item: AgentStateChanged) -> list[Piece]:
+        if item.agent_state is AgentState.ERROR:
+            raise ChatFailedError(item.detail or item.reason or "the agent failed")
+        if item.agent_state in _BROKEN_OFF:
+            raise ChatFailedError(f"the agent was {item.agent_state} from elsewhere; say something to let it go on")
+        return self._spoken("rejected", REJECTED) if self._is_rejected and not self.text else []
 
     def _follow(self, item: AnyEvent | Transient) -> None:
         """A state of rest that comes before the agent has set to work is of something before."""

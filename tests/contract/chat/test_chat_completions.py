@@ -233,20 +233,78 @@ async def test_a_server_that_ends_says_so_and_leaves_the_agent_paused(door: Door
     await door.until(page.results[0].id, AgentState.PAUSED)
 
 
-async def test_a_question_before_an_action_is_answered_in_the_chat(door: Door) -> None:
+async def asked_about(door: Door, then: Turn) -> str:
+    """The agent's question whether it may remove a file; what the model says `then`."""
     save: dict[str, Any] = {"confirmation_mode": True, "llm_model": "openai/scripted", "llm_api_key": "sk-x"}
     save["llm_base_url"] = door.model.url
-    turns = iter([call("terminal", {"command": "rm x", "security_risk": "HIGH"}), finish("Gone.")])
+    turns = iter([call("terminal", {"command": "rm x", "security_risk": "HIGH"}), then])
     door.answer = lambda request: next(turns)
     saved = await door.client.post("/../api/settings", cast_to=object, body=save)
     assert saved is not None
     question = await door.ask(("user", "Remove x"))
-    text = question.choices[0].message.content
+    return str(question.choices[0].message.content)
+
+
+async def test_a_question_before_an_action_is_answered_in_the_chat(door: Door) -> None:
+    text = await asked_about(door, finish("Gone."))
     assert "May I do this?" in text
     assert "rm x" in text
     done = await door.ask(("user", "Remove x"), ("assistant", text), ("user", "Approve."))
-    assert done.conversation_id == question.conversation_id
+    page = await door.app.services.database.conversations.list_page(limit=5)
+    assert [record.id for record in page.results] == [done.conversation_id]
     assert done.choices[0].message.content == "Gone."
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_question_that_is_rejected_is_answered_in_words(door: Door, stream: bool) -> None:
+    question = await asked_about(door, say("Never told."))
+    opening = [("user", "Remove x"), ("assistant", question)]
+    answer = await door.ask(*opening, ("user", "reject"), stream=stream)
+    if stream:
+        text = "".join([one.delta.content or "" async for chunk in answer for one in chunk.choices])
+    else:
+        text = answer.choices[0].message.content
+    assert text == "Rejected: nothing of it was done. What shall I do instead?"
+
+
+async def test_other_words_reject_it_and_are_what_the_answer_is_to(door: Door) -> None:
+    question = await asked_about(door, say("Because it is old."))
+    answer = await door.ask(("user", "Remove x"), ("assistant", question), ("user", "Why?"))
+    assert answer.choices[0].message.content == "Because it is old."
+    assert "Why?" in str(door.model.last_request.messages)
+
+
+@pytest.mark.parametrize("end", ["paused", "stopped", "deleted"])
+async def test_an_answer_that_is_broken_off_from_elsewhere_is_none(door: Door, end: str) -> None:
+    thinking, loop = asyncio.Event(), asyncio.get_running_loop()
+
+    def slow(request: ModelRequest) -> Turn:
+        loop.call_soon_threadsafe(thinking.set)
+        return say("one two three four", token_delay=5)
+
+    door.answer = slow
+    asking = asyncio.create_task(door.ask(("user", "Hi")))
+    async with asyncio.timeout(LIMIT):
+        await thinking.wait()
+        page = await door.app.services.database.conversations.list_page(limit=1)
+        path = f"/../api/conversations/{page.results[0].id}"
+        if end == "paused":
+            event = {"action": "change_agent_state", "args": {"agent_state": "paused"}}
+            await door.client.post(f"{path}/events", cast_to=object, body=event)
+        elif end == "stopped":
+            await door.client.post(f"{path}/stop", cast_to=object)
+        else:
+            await door.client.delete(path, cast_to=object)
+        with pytest.raises(openai.InternalServerError, match=r"from elsewhere|has ended|not found") as caught:
+            await asking
+    assert caught.value.code == "agent_failed"
+
+
+async def test_a_history_may_have_refusals(door: Door) -> None:
+    refusal: Any = {"role": "assistant", "content": [{"type": "refusal", "refusal": "I must not."}]}
+    said: Any = [{"role": "user", "content": "Hi"}, refusal, {"role": "user", "content": "Why?"}]
+    await door.client.chat.completions.create(model="drydock", messages=said)
+    assert "I must not." in last_words(door.model.last_request)
 
 
 @pytest.mark.parametrize(
