@@ -32,7 +32,7 @@ from server.running_server import words_of
 MAX_ANSWER: Final = 30_000
 PAGE: Final = 50
 BEAT_SECONDS: Final = 10.0
-"""How often whoever waits is told that the agent is still at work."""
+"""How often whoever waits is told that the agent is still at work; an agent that rests for so long does rest."""
 
 _PASSING: Final = (UnreachableError, BusyError)
 """What happens while a server restarts."""
@@ -197,6 +197,8 @@ class Conversations:
                 if item is None or _may_be_rest(item, standing):
                     with suppress(*_PASSING):  # the line is made again, or says that it cannot be
                         standing = await self._standing(ident)
+                        if item is None:
+                            standing.settle()
         return _outcome(ident, standing)
 
     async def read(self, conversation_id: str, *, after: int, limit: int, max_chars: int, entry_chars: int) -> ReadPage:

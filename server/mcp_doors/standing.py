@@ -47,6 +47,13 @@ class Standing:
             return False  # what it asks about comes behind the state
         return self._is_at_work or not self._is_heard
 
+    def settle(self) -> None:
+        """Nothing has happened for a while: a state of rest counts, whatever was said before it.
+
+        An agent sets to work on what it hears at once, but never on what is in a log that was recorded elsewhere.
+        """
+        self._is_at_work = True
+
     def take(self, event: Event) -> None:
         """The next event of the log."""
         if event.id is not None:

@@ -159,6 +159,22 @@ async def test_a_wait_survives_a_server_that_is_away_for_a_while(monkeypatch: py
     assert client.failures == []
 
 
+async def test_a_message_that_nobody_takes_up_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as the last one of an imported log."""
+    monkeypatch.setattr(conversations_module, "BEAT_SECONDS", 0.01)
+    client = MemoryClient(("user", "Hi"), ("loading", ""))
+    told: list[str] = []
+
+    async def tell(message: str) -> None:
+        told.append(message)
+        if len(told) == 3:
+            client.add("awaiting_user_input")
+
+    found = await Conversations(real(client)).wait("c", 20, tell)
+    assert (found.at_rest, found.state) == (True, "awaiting_user_input")
+    assert len(told) == 3, "a start is waited for, however long it takes"
+
+
 async def test_a_conversation_that_rests_is_not_started_by_a_wait() -> None:
     client = MemoryClient(("user", "Hi"), ("say", "x"), ("awaiting_user_input", ""))
 
