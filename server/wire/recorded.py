@@ -164,7 +164,8 @@ def _mended(model: type[Fields], given: dict[str, Any], *, name: str, where: str
         try:
             return model.model_validate(known), kept
         except ValidationError as error:
-            mended = [_mend(known, kept, one) for one in error.errors(include_url=False)]
+            # From behind: what is left out of a list moves what stands behind it there.
+            mended = [_mend(known, kept, one) for one in reversed(error.errors(include_url=False))]
             if not any(mended):
                 raise WireError(problem_of(error, name=name, where=where)) from error
 
@@ -176,12 +177,12 @@ def _mend(known: Any, kept: Any, problem: Any) -> bool:
     in the place of a text deeper inside becomes one: models wrote it that way, and other versions let it be.
     """
     kind, value, path = problem["type"], problem["input"], problem["loc"]
-    if kind == "extra_forbidden" or (kind == "literal_error" and isinstance(value, str)):
-        del _holder(known, path)[path[-1]]
-        return True
     if kind == "missing":
         return False
     try:
+        if kind == "extra_forbidden" or (kind == "literal_error" and isinstance(value, str)):
+            del _holder(known, path)[path[-1]]
+            return True
         for one in (known, kept):
             if value is None:
                 del _holder(one, path)[path[-1]]

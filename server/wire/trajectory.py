@@ -23,13 +23,12 @@ MAX_VALUES: Final = 1_000_000
 _MAX_CHARS: Final = 64 * 1024 * 1024
 """More than any request has: its size is the gate's business."""
 
-_UNDECIDED = frozenset({"awaiting_confirmation", "rejected"})
-_WITHOUT_EFFECT = frozenset(
-    {
-        *("system", "change_agent_state", "recall", "loop_recovery", "null", "rewind"),
-        *("condensation", "condensation_request"),
-        *("initialize", "start", "pause", "resume", "stop", "summarize", "add_task", "modify_task"),  # once there were
-    }
+# No sets: what is looked for in them may be a list or an object.
+_UNDECIDED: Final = ("awaiting_confirmation", "rejected")
+_WITHOUT_EFFECT: Final = (
+    *("system", "change_agent_state", "recall", "loop_recovery", "null", "rewind"),
+    *("condensation", "condensation_request"),
+    *("initialize", "start", "pause", "resume", "stop", "summarize", "add_task", "modify_task"),  # once there were
 )
 
 

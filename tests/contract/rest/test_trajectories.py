@@ -153,6 +153,16 @@ async def test_nulls_and_numbers_that_other_versions_let_be_do_not_keep_a_record
     assert await exported(server, await imported(server, found)) == found
 
 
+async def test_entries_that_are_left_out_of_a_list_confuse_none_of_the_others(server: Server) -> None:
+    tasks = [None, {"id": 1, "title": "Look"}, None, {"id": 2, "title": "Act", "status": "blocked"}]
+    plan = {"source": "agent", "action": "task_tracking", "args": {"command": "plan", "task_list": tasks}}
+    (found,) = await exported(server, await imported(server, [plan]))
+    assert found["args"]["task_list"] == [
+        {"id": "1", "title": "Look"},
+        {"id": "2", "title": "Act", "status": "blocked"},
+    ]
+
+
 async def test_an_imported_conversation_goes_on_with_what_was_said_and_done(make_server: MakeServer) -> None:
     async with make_server() as server:
         conversation_id = await imported(server, recording())
@@ -284,6 +294,16 @@ GARBAGE: list[tuple[Any, str]] = [
         ],
         "event 0: args.task_list.0.status: ",
     ),
+    (
+        [
+            {
+                "source": "user",
+                "action": "client_tool_result",
+                "args": {"call_id": 1, "content": [{"type": "text", "text": "x", "size": 1}]},
+            }
+        ],
+        "event 0: args.content.",
+    ),
 ]
 
 
@@ -379,6 +399,11 @@ NEVER_REPLAYED: list[tuple[Any, str]] = [
     (json.dumps([GOOD, {**RUN, "args": {"command": "a\0"}}]), "replay_json: event 1: args.command contains a NUL"),
     (json.dumps([RUN]), "replay_json: does not begin with a message of the user"),
     (json.dumps([GOOD, {"source": "agent", "action": "dance"}]), "replay_json: event 1: action 'dance' is unknown"),
+    (json.dumps([GOOD, {"source": "agent", "action": ["run"]}]), "replay_json: event 1: action is a list"),
+    (
+        json.dumps([GOOD, {**RUN, "args": {"command": "ls", "confirmation_state": {}}}]),
+        "replay_json: event 1: args.confirmation_state: ",
+    ),
 ]
 
 
