@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from server.wire.encoding import to_json
 from server.wire.envelope import wire_time
@@ -23,7 +23,16 @@ def _iso(value: object) -> object:
     return value
 
 
-Moment = Annotated[datetime, BeforeValidator(_iso), Field(strict=False)]
+def _in_utc(moment: datetime) -> datetime:
+    if moment.tzinfo is None:
+        return moment.replace(tzinfo=UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("send a time that UTC has in the years 1 to 9999, too") from None
+
+
+Moment = Annotated[datetime, BeforeValidator(_iso), AfterValidator(_in_utc), Field(strict=False)]
 
 
 class EventFilter(BaseModel):
@@ -50,12 +59,8 @@ class EventFilter(BaseModel):
         if self.source is not None and wire["source"] != self.source:
             return False
         # Public times have one form and one zone: their texts order as they do.
-        if self.start_date is not None and wire["timestamp"] < _bound(self.start_date):
+        if self.start_date is not None and wire["timestamp"] < wire_time(self.start_date):
             return False
-        if self.end_date is not None and wire["timestamp"] > _bound(self.end_date):
+        if self.end_date is not None and wire["timestamp"] > wire_time(self.end_date):
             return False
         return not self.query or self.query.lower() in to_json(wire).decode().lower()
-
-
-def _bound(moment: datetime) -> str:
-    return wire_time(moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC))

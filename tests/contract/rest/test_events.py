@@ -196,7 +196,18 @@ async def test_a_body_says_which_events_are_wanted(server: Server, conversation_
     assert await found(end_date=middle.removesuffix("Z")) == everything[:4]
 
 
-@pytest.mark.parametrize("wanted", [{"source": "sky"}, {"start_date": "soon"}, {"colour": 1}, [], 5])
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"source": "sky"},
+        {"start_date": "soon"},
+        {"start_date": "0001-01-01T00:00:00+14:00"},
+        {"end_date": "9999-12-31T23:59:59-14:00"},
+        {"colour": 1},
+        [],
+        5,
+    ],
+)
 async def test_a_filter_that_makes_no_sense_is_refused(server: Server, conversation_id: str, wanted: Any) -> None:
     path = f"/api/conversations/{conversation_id}/events"
     assert (await server.client.request("GET", path, json=wanted)).status_code == 422
