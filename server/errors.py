@@ -97,18 +97,22 @@ async def _not_found(request: Request, error: Exception) -> Response:
 async def _http(request: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
-    return JSONResponse({"detail": error.detail}, error.status_code, headers=error.headers)
+    detail: Any = error.detail  # the library takes more than the text that it declares
+    body = problems_body(detail) if isinstance(detail, list) else {"detail": detail}
+    return JSONResponse(body, error.status_code, headers=error.headers)
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
-    """422: where the problem is and what it is; the input is left out, since it may hold a secret.
-
-    `message` says the same in words, since it is what the protocol's clients show.
-    """
+    """422: where the problem is and what it is; the input is left out, since it may hold a secret."""
     if not isinstance(error, RequestValidationError):
         raise error
     problems = [{"type": e["type"], "loc": e["loc"], "msg": problem_text(e)} for e in error.errors()]
-    return JSONResponse({"detail": jsonable_encoder(problems), "message": _in_words(problems)}, 422)
+    return JSONResponse(problems_body(jsonable_encoder(problems)), 422)
+
+
+def problems_body(problems: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The body of a 422. `message` has the list in words, since that is what the protocol's clients show."""
+    return {"detail": problems, "message": _in_words(problems)}
 
 
 def _in_words(problems: Sequence[Mapping[str, Any]]) -> str:

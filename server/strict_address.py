@@ -10,6 +10,8 @@ from urllib.parse import unquote_to_bytes
 
 from starlette.types import Scope
 
+from server.errors import problems_body
+
 _MAX_NAME = 80
 
 
@@ -28,7 +30,7 @@ def address_problem(scope: Scope) -> tuple[int, dict[str, Any]] | None:
         problem = _problem(name) or _problem(value)
         if problem is not None:
             shown = (_text(name) or "").replace("\0", "")[:_MAX_NAME]
-            return 422, {"detail": [{"type": "value_error", "loc": ["query", shown], "msg": problem}]}
+            return 422, problems_body([{"type": "value_error", "loc": ["query", shown], "msg": problem}])
     return None
 
 

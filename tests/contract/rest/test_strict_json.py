@@ -35,7 +35,8 @@ async def test_a_body_that_is_no_sane_json_is_a_422_that_says_why(make_server: M
                 content = body.replace(b"%s", field)
                 response = await server.client.request(method, path, content=content, headers=JSON)
                 assert response.status_code == 422, (path, body[:40])
-                assert problem.replace("%s", field.decode()) in str(response.json()["detail"]), (path, body[:40])
+                for shown in ("detail", "message"):
+                    assert problem.replace("%s", field.decode()) in str(response.json()[shown]), (path, body[:40])
         assert (await server.get("/api/settings")).status_code == 404
         assert len((await server.get("/api/conversations")).json()["results"]) == 1
 
@@ -46,6 +47,12 @@ async def test_json_under_another_name_is_told_the_right_one(server: Server) -> 
         response = await server.post("/api/conversations", content=b'{"initial_user_msg": "x"}', headers=headers)
         assert response.status_code == 422
         assert "Content-Type: application/json" in response.text
+
+
+async def test_an_address_that_is_no_text_is_told_in_words_that_clients_show(server: Server) -> None:
+    response = await server.get("/api/conversations?page_id=%FF")
+    assert response.status_code == 422
+    assert response.json()["message"] == "page_id: holds bytes that are no UTF-8; percent-encode text as UTF-8"
 
 
 async def test_a_wrong_field_is_named_with_its_problem_and_what_to_do(make_server: MakeServer) -> None:
