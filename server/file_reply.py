@@ -21,7 +21,8 @@ from server.broken_off import broke_off
 
 logger = logging.getLogger(__name__)
 
-_RANGE = re.compile(r"bytes=(\d*)-(\d*)", re.ASCII)
+_RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})", re.ASCII)
+"""With more digits than the size of any file it is no form that is known."""
 
 
 class Span(NamedTuple):

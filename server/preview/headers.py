@@ -30,7 +30,7 @@ _NOT_FOR_BROWSER = frozenset(
     | {b"date"}  # the server adds its own
 )
 _NOT_UNDER_A_PATH = frozenset({b"set-cookie", b"service-worker-allowed", b"referrer-policy"})
-_OWN_ADDRESS = re.compile(rb"https?://(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1?\])(?::(\d+))?(?=/|\?|#|$)", re.I)
+_OWN_ADDRESS = re.compile(rb"https?://(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1?\])(?::(\d{1,5}))?(?=/|\?|#|$)", re.I)
 
 SANDBOXED = b"sandbox allow-scripts allow-forms allow-popups allow-modals allow-downloads"
 

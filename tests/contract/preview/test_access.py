@@ -157,6 +157,7 @@ async def test_an_answer_reaches_no_further_than_the_preview(site: Site) -> None
         ("http://127.0.0.1:{port}", "/"),
         ("http://0.0.0.0:{port}/x", "/x"),
         ("http://localhost:1/x", "http://localhost:1/x"),
+        (f"/a?next=http://localhost:{'9' * 5000}/x", f"/a?next=http://localhost:{'9' * 5000}/x"),
         ("https://elsewhere.example/x", "https://elsewhere.example/x"),
         ("/a", "/a"),
     ],
