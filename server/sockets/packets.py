@@ -15,6 +15,9 @@ from server.wire.json_data import read_json, too_large
 _MAX_UTF8_BYTES: Final = 4
 _BINARY: Final = (socketio.packet.BINARY_EVENT, socketio.packet.BINARY_ACK)
 _BINARY_PROBLEM: Final = "the message is binary; send JSON, and binary data as files"
+_TAKEN: Final = (socketio.packet.CONNECT, socketio.packet.DISCONNECT, socketio.packet.EVENT)
+_TYPE_PROBLEM: Final = "the packet is of no type that clients send here; send an event"
+"""The library would raise, or warn of an acknowledgement that nobody has asked for."""
 
 _ASKED: Final = re.compile(r"[25](?:[0-9]{1,9}-)?([0-9]{1,15})\[")
 """How an event begins whose sender asks for an acknowledgement: with its number."""
@@ -71,6 +74,8 @@ def client_packet_class(max_message_bytes: int) -> type[socketio.packet.Packet]:
                 return 0
             if attachments or self.packet_type in _BINARY:
                 self._set_malformed(_BINARY_PROBLEM, encoded_packet)
+            elif self.packet_type not in _TAKEN:
+                self._set_malformed(_TYPE_PROBLEM, encoded_packet)
             elif self.packet_type == socketio.packet.EVENT and not _is_event(self.data):
                 self._set_malformed(_EMPTY_PROBLEM, encoded_packet)
             elif self.packet_type == socketio.packet.EVENT and self.data[0] in _RESERVED:
