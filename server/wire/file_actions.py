@@ -14,6 +14,11 @@ from server.wire.forms import RISK_NUMBERS, ActionForm
 GeminiFileAction = ReadFileAction | WriteFileAction | EditAction | ListDirectoryAction
 
 
+def read_by(source: str) -> str:
+    """`impl_source` of a read: the agent reads by a command of its editor, the user by the protocol's own default."""
+    return "default" if source == "user" else "oh_aci"
+
+
 def edit_or_read_form(action: FileEditorAction, event: ActionEvent, thought: str) -> ActionForm:
     """A command of the editor: what only looks is a read, all else an edit."""
     risk = RISK_NUMBERS[event.security_risk]
@@ -24,7 +29,7 @@ def edit_or_read_form(action: FileEditorAction, event: ActionEvent, thought: str
             "end": -1,
             "thought": thought,
             "security_risk": risk,
-            "impl_source": "oh_aci",
+            "impl_source": read_by(event.source),
             "view_range": action.view_range,
         }
         return ActionForm("read", args, event.hard_timeout)

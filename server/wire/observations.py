@@ -34,6 +34,7 @@ from agent_core.tools.task_tracker import TaskTrackerObservation
 from agent_core.tools.terminal import TerminalObservation
 from agent_core.tools.think import ThinkObservation
 from server.wire.browsing import browser_result_form
+from server.wire.file_actions import read_by
 from server.wire.forms import ObservationForm, task_list_form
 from server.wire.ipython import cell_result_form
 
@@ -136,8 +137,10 @@ def _edit_or_read(observation: FileEditorObservation, event: ObservationEvent) -
         content = f"ERROR:\n{content}"
     if observation.command == "view":
         images = [url for part in observation.content if isinstance(part, ImageContent) for url in part.image_urls]
-        shown = {"image_urls": images} if images else {}  # an addition to the protocol
-        return ObservationForm("read", content, {"path": observation.path, "impl_source": "oh_aci", **shown})
+        shown: dict[str, Any] = {"path": observation.path, "impl_source": read_by(event.source)}
+        if images:
+            shown["image_urls"] = images  # an addition to the protocol
+        return ObservationForm("read", content, shown)
     extras = {
         "path": observation.path,
         "prev_exist": observation.prev_exist,

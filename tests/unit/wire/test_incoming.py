@@ -18,10 +18,10 @@ from agent_core.events.control import (
     LoopRecovery,
     RecallAction,
 )
-from agent_core.events.llm_events import ActionEvent, MessageEvent
+from agent_core.events.llm_events import ActionEvent, MessageEvent, ObservationEvent
 from agent_core.events.messages import Message, TextContent
 from agent_core.events.serialization import AnyEvent, from_payload, to_payload
-from agent_core.tools.file_editor import FileEditorAction
+from agent_core.tools.file_editor import FileEditorAction, FileEditorObservation
 from agent_core.tools.gemini_files import WriteFileAction
 from agent_core.tools.llm_edit import LLMEditAction
 from agent_core.tools.task_tracker import TaskItem, TaskTrackerAction
@@ -333,6 +333,42 @@ def test_a_message_comes_back_as_it_was_sent(content: str, images: list[str], fi
         "wait_for_response": False,
         "security_risk": -1,
     }
+
+
+NEEDED: dict[str, dict[str, Any]] = {
+    "message": {"content": "hi"},
+    "system": {"content": "x"},
+    "run": {"command": "ls"},
+    "run_ipython": {"code": "1"},
+    "read": {"path": "/a"},
+    "write": {"path": "/a", "content": "x"},
+    "edit": {"path": "/a", "command": "create", "file_text": "x"},
+    "browse": {"url": "http://x/"},
+    "browse_interactive": {"browser_actions": "noop()"},
+    "recall": {"recall_type": "knowledge"},
+    "change_agent_state": {"agent_state": "paused"},
+    "condensation": {"forgotten_event_ids": [1]},
+}
+"""What each type has to be sent with, where that is anything."""
+
+
+@pytest.mark.parametrize("name", sorted(ACTIONS.keys() - {"null", "call_tool_mcp", "delegate"}))
+def test_what_is_left_out_comes_back_as_the_protocol_has_it_by_default(name: str) -> None:
+    needed = NEEDED.get(name, {})
+    frame = to_wire(from_wire({"action": name, "args": needed}).stored_as(3), live=True)
+    assert frame is not None
+    # The protocol's clients send lists, also empty ones.
+    lists: dict[str, Any] = {"file_urls": [], "image_urls": []} if name == "message" else {}
+    assert (frame["action"], frame["source"]) == (name, "user")
+    assert frame["args"] == ACTIONS[name].model_validate(needed).model_dump(by_alias=True) | lists
+
+
+def test_a_read_of_the_users_is_answered_as_one_of_the_protocols_own() -> None:
+    observation = FileEditorObservation.from_text("1 a", command="view", path="/a")
+    event = ObservationEvent(source="user", cause=3, observation=observation, tool_name="file_editor")
+    frame = to_wire(event.stored_as(4), live=True)
+    assert frame is not None
+    assert frame["extras"] == {"path": "/a", "impl_source": "default"}
 
 
 @pytest.mark.parametrize("remember", [True, False])
