@@ -175,11 +175,7 @@ def _all_same(rounds: Sequence[_Round], wanted: int) -> bool:
 
 def _alternate(rounds: Sequence[_Round]) -> bool:
     pairs = [(one.action, one.answer) for one in rounds]
-    return (
-        len(pairs) == ALTERNATING
-        and pairs[0] != pairs[1]
-        and all(pairs[index] == pairs[index - 2] for index in range(2, ALTERNATING))
-    )
+    return len(pairs) == ALTERNATING and all(pairs[index] == pairs[index - 2] for index in range(2, ALTERNATING))
 
 
 def _digest_of_action(event: ActionEvent) -> bytes:
@@ -191,7 +187,7 @@ def _digest_of_answer(event: AnswerEvent) -> bytes:
     if isinstance(event, ObservationEvent):
         seen = event.observation
         content = [part.model_dump(mode="json") for part in seen.to_llm_content]  # where it is put in words of its own
-        return _digest([seen.kind, content, seen.is_error, getattr(seen, "exit_code", None)])
+        return _digest([seen.kind, content])
     return _digest([event.kind, event.to_llm_message().text])
 
 

@@ -180,6 +180,25 @@ def test_a_message_of_the_user_begins_a_new_count() -> None:
     assert detector.pattern() is Pattern.SAME_RESULT
 
 
+@pytest.mark.parametrize(
+    ("same", "times", "between", "is_loop"),
+    [
+        (says("hm"), 3, says("go on", "user"), False),
+        (says("hm"), 3, does("ls"), False),
+        (condenses, 10, says("go on", "user"), False),
+        (condenses, 10, says("hm"), False),
+        (condenses, 10, does("ls"), False),
+        (condenses, 10, says("mind the limit", "environment"), True),
+    ],
+)
+def test_only_what_is_done_in_a_row_counts(same: Round, times: int, between: Round, is_loop: bool) -> None:
+    assert (after([same] * (times - 1), between, same).pattern() is not None) == is_loop
+
+
+def test_replies_without_words_are_no_monologue() -> None:
+    assert after([says("  \n")] * 9).pattern() is None
+
+
 def test_results_of_parallel_calls_are_matched_to_their_calls() -> None:
     detector = StuckDetector()
     for base in range(0, 40, 10):
