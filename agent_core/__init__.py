@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from agent_core.agent.specialists import LocAgent as LocAgent
     from agent_core.agent.specialists import ReadOnlyAgent as ReadOnlyAgent
     from agent_core.agent.specialists import VisualBrowsingAgent as VisualBrowsingAgent
+    from agent_core.agent.step_form import StepInput as StepInput
+    from agent_core.agent.step_form import StepOutcome as StepOutcome
     from agent_core.agent.switch_llm import SwitchLLMTool as SwitchLLMTool
     from agent_core.controller.agent_controller import AgentController as AgentController
     from agent_core.controller.replay import ReplayManager as ReplayManager
@@ -48,11 +50,14 @@ if TYPE_CHECKING:
     from agent_core.errors import SkillValidationError as SkillValidationError
     from agent_core.errors import ToolError as ToolError
     from agent_core.errors import ToolNotFoundError as ToolNotFoundError
+    from agent_core.events.classification import ErrorClassification as ErrorClassification
     from agent_core.events.control import AgentState as AgentState
     from agent_core.events.control import Condensation as Condensation
     from agent_core.events.control import CondensationRequest as CondensationRequest
     from agent_core.events.control import ConversationErrorEvent as ConversationErrorEvent
     from agent_core.events.control import HookExecutionEvent as HookExecutionEvent
+    from agent_core.events.control import InterruptEvent as InterruptEvent
+    from agent_core.events.control import PauseEvent as PauseEvent
     from agent_core.events.control import RecallAction as RecallAction
     from agent_core.events.control import RecallObservation as RecallObservation
     from agent_core.events.event import Event as Event
@@ -77,6 +82,7 @@ if TYPE_CHECKING:
     from agent_core.events.schema import Observation as Observation
     from agent_core.events.stream import EventStream as EventStream
     from agent_core.events.transient import TextDelta as TextDelta
+    from agent_core.events.unmatched import get_unmatched_actions as get_unmatched_actions
     from agent_core.llm.exchange import CallContext as CallContext
     from agent_core.llm.fallback import FallbackStrategy as FallbackStrategy
     from agent_core.llm.llm import LLM as LLM
@@ -173,6 +179,7 @@ _MODULES = {
     "agent.presets": "get_default_agent",
     "agent.prompt_manager": "PromptManager",
     "agent.specialists": "BrowsingAgent LocAgent ReadOnlyAgent VisualBrowsingAgent",
+    "agent.step_form": "StepInput StepOutcome",
     "agent.switch_llm": "SwitchLLMTool",
     "controller.agent_controller": "AgentController",
     "controller.replay": "ReplayManager",
@@ -184,9 +191,10 @@ _MODULES = {
         "LLMMalformedHistoryError LLMNoResponseError LLMRateLimitError LLMTimeoutError LLMUnavailableError "
         "SkillValidationError ToolError ToolNotFoundError "
     ),
+    "events.classification": "ErrorClassification",
     "events.control": (
-        "AgentState Condensation CondensationRequest ConversationErrorEvent HookExecutionEvent RecallAction "
-        "RecallObservation "
+        "AgentState Condensation CondensationRequest ConversationErrorEvent HookExecutionEvent InterruptEvent "
+        "PauseEvent RecallAction RecallObservation "
     ),
     "events.event": "Event LLMConvertibleEvent",
     "events.llm_events": (
@@ -198,6 +206,7 @@ _MODULES = {
     "events.schema": "Action Observation",
     "events.stream": "EventStream",
     "events.transient": "TextDelta",
+    "events.unmatched": "get_unmatched_actions",
     "llm.exchange": "CallContext",
     "llm.fallback": "FallbackStrategy",
     "llm.llm": "LLM",
@@ -255,6 +264,7 @@ _OTHER_NAMES = {
     "MicroagentValidationError": "SkillValidationError",
     "NoCondensationAvailable": "NoCondensationError",
     "SecurityAnalyzerBase": "SecurityAnalyzer",
+    "StreamingDeltaEvent": "TextDelta",
 }
 """Names by which other programs know the same; new programs use the ones they stand for."""
 

@@ -171,8 +171,8 @@ class Conversation(Acting, Carrying, Reaching, Extending, Stepping, Branching, A
         self._do(self._work.pause())
 
     def interrupt(self) -> None:
-        """The same as `pause`, which waits for nothing either."""
-        self.pause()
+        """`pause` with a marker of its own in the log; pausing waits for nothing either."""
+        self._do(self._work.interrupt())
 
     def add_callback(self, callback: Callback) -> None:
         """Call this one too, from the next event on."""

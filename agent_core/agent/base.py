@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import inspect
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
@@ -15,6 +16,7 @@ from agent_core.agent.models_in import llms_in
 from agent_core.agent.prompted import Prompted
 from agent_core.agent.resume import AgentMark
 from agent_core.agent.step_form import StepInput, StepOutcome, SteppingConversation
+from agent_core.agent.synchronous import bridged
 from agent_core.agent.vision import vision_tools
 from agent_core.events.serialization import AnyEvent
 from agent_core.llm.llm import LLM
@@ -51,6 +53,9 @@ class AgentBase(AgentAbilities, Prompted):
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         super().__pydantic_init_subclass__(**kwargs)
+        if (astep := bridged(cls)) is not None:
+            cls.astep = astep  # type: ignore[assignment, method-assign] # the class has said in `step` what it does
+            abc.update_abstractmethods(cls)
         if not inspect.isabstract(cls):
             AgentBase.agents[cls.__name__] = cls
 
@@ -165,6 +170,10 @@ class AgentBase(AgentAbilities, Prompted):
     ) -> None:
         """Take one step in a conversation of this agent's (see `Conversation.step`), and wait for it.
 
+        A class of agents may define it in place of `astep`: it is called in a thread for each step, with a
+        `SteppedConversation`, and hands `on_event` what it did; ``super().step(…)`` is the step of the class it comes
+        from.
+
         Raises:
             ValueError: the conversation is another agent's.
             ConversationRunError: the step failed.
@@ -178,6 +187,8 @@ class AgentBase(AgentAbilities, Prompted):
     @abstractmethod
     async def astep(self, step: StepInput) -> StepOutcome:
         """Ask the model once and turn its answer into events.
+
+        A class of agents defines it, or else `step`.
 
         Raises:
             LLMError: the call failed for good.

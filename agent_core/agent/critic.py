@@ -6,20 +6,24 @@ import asyncio
 import logging
 from abc import abstractmethod
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from pydantic import BeforeValidator, Field, SerializeAsAny
 
-from agent_core.events.event import Event
+from agent_core.events.event import Event, LLMConvertibleEvent
 from agent_core.events.llm_events import ActionEvent, CriticResult, MessageEvent
 from agent_core.events.messages import Frozen
 from agent_core.events.schema import Family
 from agent_core.events.serialization import AnyEvent
+from agent_core.tools.execution import called
 from agent_core.tools.finish import FinishAction
 
 CRITIC_SECONDS: Final = 60.0
 
 logger = logging.getLogger(__name__)
+
+_threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="critic")
 
 
 class IterativeRefinementConfig(Frozen):
@@ -32,7 +36,7 @@ class IterativeRefinementConfig(Frozen):
 class CriticBase(Family):
     """Judges an agent's work. Frozen and serialisable; subclasses are found again by their `kind`.
 
-    A subclass defines `evaluate`, or, if it has to ask somebody else, overrides `aevaluate` too.
+    A subclass defines `evaluate`, which may block; one that waits for somebody else better overrides `aevaluate` too.
 
     Attributes:
         mode: what is judged: the finish and messages to the user, or every action as well.
@@ -47,8 +51,9 @@ class CriticBase(Family):
         """The judgement of the last of `events`, which are those that the model knows."""
 
     async def aevaluate(self, events: Sequence[Event], git_patch: str | None = None) -> CriticResult:
-        """The same, for critics that call out; the others answer at once."""
-        return self.evaluate(events, git_patch)
+        """The same, for programs that are asynchronous: `evaluate` in a thread, unless a critic does better."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(_threads, called, self.evaluate, events, git_patch)
 
     def judges(self, event: AnyEvent) -> bool:
         """Whether this event, which is not in the log yet, is to be judged."""
@@ -60,18 +65,20 @@ class CriticBase(Family):
 
 
 async def criticised(critic: CriticBase, known: Sequence[Event], events: Sequence[AnyEvent]) -> list[AnyEvent]:
-    """The new `events` with the critic's result in those that it judges, after the `known` ones.
+    """The new `events` with the critic's result in those that it judges, after what models see of the `known`.
 
     A critic that fails or is late is logged; it judges nothing.
     """
     judged: list[AnyEvent] = []
+    shown: list[Event] | None = None
     for event in events:
         if not critic.judges(event) or not isinstance(event, ActionEvent | MessageEvent):
             judged.append(event)
             continue
+        shown = [one for one in known if isinstance(one, LLMConvertibleEvent)] if shown is None else shown
         try:
             async with asyncio.timeout(CRITIC_SECONDS):
-                result = await critic.aevaluate([*known, *judged, event])
+                result = await critic.aevaluate([*shown, *judged, event])
         except Exception:
             logger.exception("%s failed; the work goes on unjudged", critic.kind)
             judged.append(event)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import Field, field_validator
 
@@ -22,6 +22,15 @@ from agent_core.tools.registry import canonical_name
 
 FIRST_EVENTS = 3
 """Among so many events from its beginning a log has its system prompt."""
+
+
+class BeginningState(Protocol):
+    """What `Prompted.init_state` looks at: a conversation's events, and its `secret_registry` if it has one."""
+
+    @property
+    def events(self) -> Sequence[Any]:
+        """The events, from the first one."""
+        ...
 
 
 class Prompted(ToolUser):
@@ -96,7 +105,21 @@ class Prompted(ToolUser):
         warnings.warn(text, DeprecationWarning, stacklevel=2)
         return "\n\n".join(part for part in (self.static_system_message, self.dynamic_context) if part)
 
-    def init_state(
+    def init_state(self, state: BeginningState, on_event: Callable[[Any], object]) -> None:
+        """Get ready for a conversation: make the tools, and hand `on_event` the system prompt if its log has none.
+
+        A `Conversation` does so itself, before its agent works. Doing it again does nothing.
+
+        Raises:
+            AssertionError: the user has spoken before there was a system prompt (agent-core 1.4).
+        """
+        schemas = [self.shown_tool(tool) for tool in self.initialize(state).values()]
+        registry = getattr(state, "secret_registry", None)
+        secrets = registry.descriptions() if registry is not None else {}
+        if (prompt := self.missing_prompt(state.events[:FIRST_EVENTS], schemas, secrets=secrets)) is not None:
+            on_event(prompt)
+
+    def missing_prompt(
         self,
         first_events: Sequence[AnyEvent],
         tool_schemas: Sequence[dict[str, Any]],
@@ -125,7 +148,7 @@ class Prompted(ToolUser):
         version: str | None = None,
         secrets: Mapping[str, str] | None = None,
     ) -> SystemPromptEvent:
-        """The first event of a conversation with this agent; `secrets` as for `init_state`."""
+        """The first event of a conversation with this agent; `secrets` as for `missing_prompt`."""
         context = self._dynamic_context(secrets or {})
         return SystemPromptEvent(
             system_prompt=TextContent(text=self.static_system_message),

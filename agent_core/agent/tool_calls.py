@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
@@ -14,8 +15,9 @@ from pydantic import ValidationError
 
 from agent_core.errors import ToolError
 from agent_core.events.messages import MessageToolCall
+from agent_core.events.problems import problems_in
 from agent_core.events.risk import SecurityRisk
-from agent_core.events.schema import Action
+from agent_core.events.schema import Action, types_of
 from agent_core.tools.definition import ToolDefinition
 
 TERMINAL_ALIASES = frozenset({"bash", "command", "execute", "execute_bash", "git", "reset"})
@@ -65,10 +67,9 @@ def parse_call(call: MessageToolCall, tools: Mapping[str, ToolDefinition], *, pr
         return ParsedCall(_stored(call, shown, arguments), shown, error=text)
     try:
         risk, summary, own = _without_extras(definition, arguments, predicts_risk=predicts_risk)
-        own = _repaired(own, definition)
-        action = definition.action_from_arguments(own)
+        action, own = _action_of(own, definition)
     except ValidationError as error:
-        return _refused(call, name, _explain(error), keys=sorted(arguments))
+        return _refused(call, name, problems_in(error), keys=sorted(arguments))
     except ValueError as error:
         return _refused(call, name, str(error), keys=sorted(arguments))
     return ParsedCall(
@@ -91,7 +92,7 @@ def _arguments_of(text: str) -> dict[str, Any]:
         return {}
     for wrong in MISSPELLED_RISK:
         if wrong in value:
-            value["security_risk"] = value.pop(wrong)
+            value.setdefault("security_risk", value.pop(wrong))
     return {key: _without_surrogates(item) for key, item in value.items() if item is not None}
 
 
@@ -185,29 +186,33 @@ def _without_extras(
     return risk, str(summary), own
 
 
+def _action_of(arguments: dict[str, Any], definition: ToolDefinition) -> tuple[Action, dict[str, Any]]:
+    """The action for the arguments, and these as they were understood: what fits as it is is left as it is."""
+    try:
+        return definition.action_from_arguments(arguments), arguments
+    except ValueError:
+        if (repaired := _repaired(arguments, definition)) == arguments:
+            raise
+    return definition.action_from_arguments(repaired), repaired
+
+
 def _repaired(arguments: dict[str, Any], definition: ToolDefinition) -> dict[str, Any]:
     """Lists given for a text are joined; JSON text given for a list or object is read."""
-    properties = definition.parameters["properties"]
+    schema = definition.parameters
     out = dict(arguments)
     for key, value in arguments.items():
-        schema = properties.get(key)
-        wanted = schema.get("type") if isinstance(schema, Mapping) else None
-        if wanted == "string" and isinstance(value, list) and all(isinstance(item, str) for item in value):
-            out[key] = "\n".join(value)
-        elif wanted in ("array", "object") and isinstance(value, str):
-            try:
+        wanted = types_of(schema["properties"].get(key), schema)
+        if isinstance(value, list):
+            if "string" in wanted and all(isinstance(item, str) for item in value):
+                out[key] = "\n".join(value)
+        elif not isinstance(value, str):
+            continue
+        elif wanted & {"array", "object"}:
+            with contextlib.suppress(ValueError, RecursionError):
                 out[key] = _first_value(value)
-            except (ValueError, RecursionError):
-                continue
-        elif wanted in ("boolean", "integer", "number") and isinstance(value, str):
-            out[key] = value.strip().lower() if wanted == "boolean" else value.strip()
+        elif wanted & {"boolean", "integer", "number"}:
+            out[key] = value.strip().lower() if "boolean" in wanted else value.strip()
     return out
-
-
-def _explain(error: ValidationError) -> str:
-    # Values are never repeated: they may be long, or secret.
-    problems = error.errors(include_url=False, include_context=False, include_input=False)
-    return "; ".join(f"{'.'.join(map(str, problem['loc'])) or 'arguments'}: {problem['msg']}" for problem in problems)
 
 
 def _refused(call: MessageToolCall, name: str, cause: str, *, keys: list[str] | None) -> ParsedCall:

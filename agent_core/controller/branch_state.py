@@ -5,6 +5,7 @@ from __future__ import annotations
 from agent_core.controller.limits import Limits
 from agent_core.controller.state import ConversationState
 from agent_core.events.branches import Branches, Pages, Rewind, read_branch
+from agent_core.events.classification import ErrorClassification
 from agent_core.events.control import AgentState, AgentStateChanged
 from agent_core.events.llm_events import AgentErrorEvent, SystemPromptEvent
 from agent_core.events.serialization import AnyEvent
@@ -36,7 +37,7 @@ def opening_of(rewind: Rewind, state: ConversationState, prompt: SystemPromptEve
             error=UNDONE,
             tool_name=action.tool_name,
             tool_call_id=action.tool_call_id,
-            classification="interrupted",
+            classification=ErrorClassification.INTERRUPTED,
         )
         for action in state.unanswered.values()
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from agent_core.events.classification import ErrorClassification
 from agent_core.events.llm_events import ActionEvent, AgentErrorEvent
 from agent_core.events.serialization import AnyEvent
 
@@ -20,7 +21,13 @@ def error_for(call: AnyEvent, text: str) -> AgentErrorEvent:
     """
     if not isinstance(call, ActionEvent):
         raise TypeError(f"only calls are answered by errors, not {call.kind}")
-    return AgentErrorEvent(cause=call.id, error=text, tool_name=call.tool_name, tool_call_id=call.tool_call_id)
+    return AgentErrorEvent(
+        cause=call.id,
+        error=text,
+        tool_name=call.tool_name,
+        tool_call_id=call.tool_call_id,
+        classification=ErrorClassification.AGENT_ACTION,
+    )
 
 
 def failed_first(events: Sequence[AnyEvent], places: Sequence[int]) -> tuple[list[AnyEvent], list[AnyEvent]]:

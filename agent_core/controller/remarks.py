@@ -10,6 +10,7 @@ from agent_core.agent.vision import is_blind
 from agent_core.controller.guards import MAX_EMPTY_REPLIES
 from agent_core.controller.state import CRITIC, ConversationState
 from agent_core.errors import LLMContentPolicyError
+from agent_core.events.classification import ErrorClassification
 from agent_core.events.llm_events import AgentErrorEvent, MessageEvent
 from agent_core.events.messages import Message, TextContent
 from agent_core.events.serialization import AnyEvent
@@ -75,6 +76,7 @@ def answers_to_invalid_calls(state: ConversationState) -> list[AnyEvent]:
             error="The call could not be validated; check its name and arguments and try again.",
             tool_name=event.tool_name,
             tool_call_id=event.tool_call_id,
+            classification=ErrorClassification.AGENT_ACTION,
         )
         for event in state.unanswered.values()
         if event.action is None

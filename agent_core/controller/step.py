@@ -19,6 +19,7 @@ from agent_core.controller.branch_reader import BranchReader
 from agent_core.controller.failed_calls import error_for, failed_first
 from agent_core.controller.guards import check_progress, nudge
 from agent_core.controller.live import Deltas, Retries, whole
+from agent_core.controller.outcomes import completed
 from agent_core.controller.remarks import blind, rephrase
 from agent_core.controller.replay import ReplayManager
 from agent_core.controller.state import ConversationState
@@ -103,7 +104,7 @@ class Step:
 
         `secrets` are descriptions by name.
         """
-        return self._agent.init_state(first_events, self._schemas, version=self._version, secrets=secrets)
+        return self._agent.missing_prompt(first_events, self._schemas, version=self._version, secrets=secrets)
 
     def set_analyzer(self, analyzer: SecurityAnalyzer | None) -> None:
         """From the next answer of the model on, have this analyzer judge its calls."""
@@ -145,7 +146,8 @@ class Step:
         retries = Retries(self._stream)
         try:
             step = self._input(tools, self._prompts.prompt(view))
-            outcome = await self._agent.astep(replace(step, on_delta=deltas.offer, on_retry=retries.note))
+            step = replace(step, on_delta=deltas.offer, on_retry=retries.note, view=view)
+            outcome = completed(await self._agent.astep(step))
             await retries.settle()
             if (critic := self._agent.critic) is not None:
                 outcome = replace(outcome, events=await criticised(critic, self._view.events, outcome.events))

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from agent_core.events.classification import ErrorClassification, classified
 from agent_core.events.event import Event, Source
 from agent_core.events.llm_events import MetricsSnapshot, UsageFigures
 from agent_core.events.messages import Frozen, ImageContent, Message, TextContent
@@ -52,6 +53,22 @@ class ChangeAgentState(Event):
     kind: Literal["ChangeAgentState"] = "ChangeAgentState"
     agent_state: AgentState
     remember: bool = False
+
+
+class PauseEvent(ChangeAgentState):
+    """A program's request to pause, which is the marker of it in the log as well (agent-core 1.2)."""
+
+    kind: Literal["PauseEvent"] = "PauseEvent"  # type: ignore[assignment] # another event of the same meaning
+    source: Source = "user"
+    agent_state: AgentState = AgentState.PAUSED
+
+
+class InterruptEvent(ChangeAgentState):
+    """A program's request to end what is going on at once, its run included; the agent is paused then."""
+
+    kind: Literal["InterruptEvent"] = "InterruptEvent"  # type: ignore[assignment] # as above
+    source: Source = "user"
+    agent_state: AgentState = AgentState.PAUSED
 
 
 class ConfirmationPolicyChanged(Event):
@@ -118,7 +135,7 @@ class Condensation(Event):
     source: Source = "agent"
     forgotten_event_ids: list[int]
     summary: str | None = None
-    summary_offset: int | None = None
+    summary_offset: int | None = Field(default=None, ge=0)
     llm_response_id: str | None = None
     metrics: MetricsSnapshot | None = None
     metadata: dict[str, Any] = Field(default_factory=dict)
@@ -234,6 +251,11 @@ class ConversationError(Event):
     kind: Literal["ConversationError"] = "ConversationError"
     code: str
     detail: str
+
+    @property
+    def classification(self) -> ErrorClassification:
+        """What kind of failure it is."""
+        return classified(self.code, self.detail)
 
 
 ConversationErrorEvent = ConversationError

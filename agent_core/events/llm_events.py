@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, BeforeValidator, Field
 
+from agent_core.events.classification import ErrorClassification, classification_of
 from agent_core.events.event import Event, LLMConvertibleEvent, Source
 from agent_core.events.messages import Frozen, Message, MessageToolCall, TextContent
 from agent_core.events.risk import SecurityRisk
@@ -239,7 +240,7 @@ class AgentErrorEvent(LLMConvertibleEvent):
 
     Attributes:
         error: what happened and what to do about it, for model and user alike.
-        classification: ``agent_action`` when the model can mend its call, ``interrupted``, or ``internal``.
+        classification: what kind of failure; ``agent_action`` when the model can mend its call. None means unknown.
         error_id: public id (wire-protocol section 5), empty when there is none.
     """
 
@@ -248,7 +249,7 @@ class AgentErrorEvent(LLMConvertibleEvent):
     error: str
     tool_name: str = ""
     tool_call_id: str = ""
-    classification: Literal["agent_action", "interrupted", "sandbox", "internal"] = "agent_action"
+    classification: Annotated[ErrorClassification, BeforeValidator(classification_of)] = ErrorClassification.UNKNOWN
     error_id: str = ""
     reissued_as: int | None = None
 

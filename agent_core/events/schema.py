@@ -180,6 +180,28 @@ def reduced(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": found.get("properties", {}), "required": found.get("required", [])}
 
 
+MAX_TYPE_DEPTH = 20
+
+
+def types_of(schema: Any, root: Mapping[str, Any], depth: int = MAX_TYPE_DEPTH) -> frozenset[str]:
+    """The types that a value may have by its JSON schema, which is a part of `root`; none where it does not say."""
+    if not isinstance(schema, Mapping) or not depth:
+        return frozenset()
+    place = schema.get("$ref")
+    if isinstance(place, str):
+        family, _, name = place.removeprefix("#/").partition("/")
+        known = root.get(family) if family in ("$defs", "definitions") else None
+        return types_of(known.get(name), root, depth - 1) if isinstance(known, Mapping) else frozenset()
+    options = [option for union in ("anyOf", "oneOf") for option in _listed(schema.get(union))]
+    named = _listed(schema.get("type"))
+    found = frozenset(name for name in named if isinstance(name, str))
+    return found.union(*(types_of(option, root, depth - 1) for option in options))
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
 MAX_NODES = 10_000
 _KEPT = ("type", "description", "enum")
 
@@ -206,7 +228,8 @@ def _reduce(node: Any, definitions: Mapping[str, Any], seen: tuple[str, ...], le
     if "const" in node:
         out["enum"] = [node["const"]]
     if isinstance(node.get("properties"), Mapping):
-        out["properties"] = {k: _reduce(v, definitions, seen, left) for k, v in node["properties"].items()}
+        shown = {k: v for k, v in node["properties"].items() if not (k == "kind" and _is_own_kind(v, node))}
+        out["properties"] = {k: _reduce(v, definitions, seen, left) for k, v in shown.items()}
         required = node.get("required", [])
         out["required"] = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
     if out.get("type") == "array" or "items" in node:
@@ -214,3 +237,8 @@ def _reduce(node: Any, definitions: Mapping[str, Any], seen: tuple[str, ...], le
         of_what = first[0] if "items" not in node and isinstance(first, list) and first else node.get("items")
         out["items"] = _reduce(of_what, definitions, seen, left)
     return out
+
+
+def _is_own_kind(field: Any, node: Mapping[str, Any]) -> bool:
+    """Whether the field ``kind`` of an object says only which class of ours it is."""
+    return isinstance(field, Mapping) and "default" in field and field["default"] == node.get("title")

@@ -19,9 +19,11 @@ from agent_core.events.control import (
     ConversationError,
     ForeignEvent,
     HookExecutionEvent,
+    InterruptEvent,
     LoopDetected,
     LoopRecovery,
     MetricsUpdated,
+    PauseEvent,
     RecallAction,
     RecallObservation,
     ToolServerFailed,
@@ -48,6 +50,8 @@ AnyEvent = (
     | ActionDecision
     | AgentStateChanged
     | ChangeAgentState
+    | PauseEvent
+    | InterruptEvent
     | ConfirmationPolicyChanged
     | RecallAction
     | RecallObservation

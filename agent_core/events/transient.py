@@ -16,6 +16,16 @@ class TextDelta:
     text: str
     channel: Literal["message", "reasoning"] = "message"
 
+    @property
+    def content(self) -> str | None:
+        """What is more of the message, by the name that other programs know (agent-core 1.2)."""
+        return self.text if self.channel == "message" else None
+
+    @property
+    def reasoning_content(self) -> str | None:
+        """What is more of the reasoning, likewise."""
+        return self.text if self.channel == "reasoning" else None
+
 
 @dataclass(frozen=True, slots=True)
 class TextDiscarded:

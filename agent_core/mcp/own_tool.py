@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
 
 from agent_core.errors import DrydockError, ToolError
 from agent_core.events.messages import TextContent
+from agent_core.events.problems import problems_in as problems_in
 from agent_core.mcp.results import MCPToolObservation, failed_observation
 from agent_core.mcp.tool import McpTool, MCPToolAction
 from agent_core.tools.spec import ToolAnnotations, ToolContext
+
+MOST_PROBLEMS: Final = 5
 
 
 class OwnTool(McpTool):
@@ -27,7 +30,7 @@ class OwnTool(McpTool):
         try:
             self.arguments_type.model_validate(dict(arguments))
         except ValidationError as error:
-            raise ToolError(problems_in(error)) from error
+            raise ToolError(problems_in(error, MOST_PROBLEMS)) from error
         return MCPToolAction(data=dict(arguments))
 
 
@@ -61,16 +64,10 @@ def own_tool(
         try:
             text = await run(arguments_type.model_validate(action.data))
         except ValidationError as error:
-            return failed_observation(name, action.data, problems_in(error))
+            return failed_observation(name, action.data, problems_in(error, MOST_PROBLEMS))
         except DrydockError as error:
             return failed_observation(name, action.data, str(error))
         content = [TextContent(text=f"[Tool '{name}' executed.]"), TextContent(text=text)]
         return MCPToolObservation(content=list(content), name=name, arguments=dict(action.data))
 
     return tool.set_executor(execute)
-
-
-def problems_in(error: ValidationError) -> str:
-    """What is wrong with arguments, each problem with its place; values are not repeated."""
-    problems = error.errors(include_url=False, include_input=False, include_context=False)
-    return "; ".join(f"{'.'.join(map(str, one['loc'])) or 'arguments'}: {one['msg']}" for one in problems[:5])

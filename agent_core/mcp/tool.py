@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from pydantic import Field
 
 from agent_core.errors import ToolError
-from agent_core.events.schema import Action
+from agent_core.events.schema import Action, types_of
 from agent_core.mcp.expansion import expanded, names_in
 from agent_core.mcp.results import MCPToolObservation
 from agent_core.mcp.schema import parameters_from, problems_of
@@ -63,10 +63,11 @@ class McpTool(ToolDefinition[MCPToolAction, MCPToolObservation]):
 
     def _read(self, name: str, value: Any) -> Any:
         """A number or a truth value that a model wrote as text, as what it is; anything else as it is."""
-        schema = self.tool_parameters["properties"].get(name)
-        wanted = schema.get("type") if isinstance(schema, Mapping) else None
-        types = _TYPES.get(wanted, ()) if isinstance(wanted, str) else ()
-        if not types or not isinstance(value, str):
+        if not isinstance(value, str):
+            return value
+        wanted = types_of(self.tool_parameters["properties"].get(name), self.tool_parameters)
+        types = [kind for each in wanted for kind in _TYPES.get(each, ())]
+        if not types or "string" in wanted:
             return value
         try:
             found = json.loads(value.strip().lower())

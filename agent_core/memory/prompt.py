@@ -8,7 +8,7 @@ from typing import Any, overload
 
 from agent_core.events.messages import Message
 from agent_core.memory.sharing import shared_text
-from agent_core.memory.transcript import Transcript, join_user_messages
+from agent_core.memory.transcript import Transcript, is_plain, join_user_messages
 from agent_core.memory.view import View
 
 
@@ -64,7 +64,7 @@ class PromptCache:
         if not transcript.held:
             return Prefix(self._rendered)
         prompt, tail = list(self._rendered), list(transcript.held)
-        if self._last is not None and self._last.role == "user":
+        if self._last is not None and is_plain(self._last):
             tail.insert(0, self._last)
             prompt.pop()
         prompt.extend(self._render(message) for message in join_user_messages(tail))
@@ -81,7 +81,7 @@ class PromptCache:
         self._seen = len(transcript.settled)
 
     def _take(self, message: Message) -> None:
-        if message.role == "user" and self._last is not None and self._last.role == "user":
+        if self._last is not None and is_plain(message) and is_plain(self._last):
             self._rendered = self._rendered[:-1]  # a list of its own: prompts that were given out stay as they are
             (message,) = join_user_messages([self._last, message])
         rendered = self._render(message)

@@ -105,11 +105,16 @@ def join_user_messages(messages: Sequence[Message]) -> list[Message]:
     """`messages` with neighbouring plain messages of the user made one (agent-core 1.5, rule 3)."""
     out: list[Message] = []
     for message in messages:
-        if message.role == "user" and out and out[-1].role == "user":
+        if out and is_plain(message) and is_plain(out[-1]):
             out[-1] = out[-1].model_copy(update={"content": [*out[-1].content, *message.content]})
         else:
             out.append(message)
     return out
+
+
+def is_plain(message: Message) -> bool:
+    """Whether it is a message of the user with nothing but content."""
+    return message.role == "user" and not (message.tool_calls or message.tool_call_id or message.name)
 
 
 def _system_message(event: SystemPromptEvent) -> Message:

@@ -10,8 +10,10 @@ from typing import Literal, Protocol
 from pydantic import ValidationError
 
 from agent_core.errors import SandboxError, SandboxLostError, ToolError
+from agent_core.events.classification import ErrorClassification
 from agent_core.events.llm_events import ActionEvent, ObservationEvent
 from agent_core.events.messages import TextContent
+from agent_core.events.problems import problems_in
 from agent_core.events.schema import Observation, UnknownAction
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
@@ -102,17 +104,18 @@ class ActionRunner:
             if hooks is not None and (words := await hooks.after(action, observation)):
                 said = [TextContent(text=f"[A hook says] {text}") for text in words]
                 observation = observation.model_copy(update={"content": [*observation.content, *said]})
-        except (ToolError, ValidationError, ValueError) as error:
-            return failure(action, f"Error executing tool {action.tool_name!r}: {error}")
+        except ValueError as error:
+            reason = problems_in(error) if isinstance(error, ValidationError) else str(error)
+            return failure(action, f"Error executing tool {action.tool_name!r}: {reason}")
         except SandboxLostError as error:
             text = f"The sandbox was lost while this ran, so it is unknown whether it took effect. {error}"
-            return failure(action, text, classification="sandbox", error_id=FAILED_ID)
+            return failure(action, text, classification=ErrorClassification.SANDBOX, error_id=FAILED_ID)
         except SandboxError as error:
-            return failure(action, str(error), classification="sandbox", error_id=FAILED_ID)
+            return failure(action, str(error), classification=ErrorClassification.SANDBOX, error_id=FAILED_ID)
         except Exception as error:
             logger.exception("tool %s failed in %s", action.tool_name, self._key(action))
             text = f"Error executing tool {action.tool_name!r}: {type(error).__name__}: {error}"[:MAX_ERROR_CHARS]
-            return failure(action, text, classification="internal", error_id=FAILED_ID)
+            return failure(action, text, classification=ErrorClassification.INTERNAL, error_id=FAILED_ID)
         finally:
             if turn is not None:
                 turn.leave()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
+from agent_core.events.classification import ErrorClassification
 from agent_core.events.llm_events import ActionDecision, ActionEvent, AgentErrorEvent, UserRejectObservation
+from agent_core.tools.truncation import maybe_truncate
 
 STOPPED_ID = "AGENT_ERROR$ERROR_ACTION_NOT_EXECUTED_STOPPED"
+MAX_ERROR_CHARS = 30_000
 FAILED_ID = "AGENT_ERROR$ERROR_ACTION_NOT_EXECUTED_ERROR"
 
 LOST = (
@@ -29,21 +30,21 @@ def rejection(action: ActionEvent, decision: ActionDecision) -> UserRejectObserv
 
 def interrupted(action: ActionEvent, text: str) -> AgentErrorEvent:
     """The answer to an action that was stopped, before it ran or while it did."""
-    return failure(action, text, classification="interrupted", error_id=STOPPED_ID)
+    return failure(action, text, classification=ErrorClassification.INTERRUPTED, error_id=STOPPED_ID)
 
 
 def failure(
     action: ActionEvent,
     text: str,
     *,
-    classification: Literal["agent_action", "interrupted", "sandbox", "internal"] = "agent_action",
+    classification: ErrorClassification = ErrorClassification.AGENT_ACTION,
     error_id: str = "",
 ) -> AgentErrorEvent:
     """The answer to an action that could not be done."""
     return AgentErrorEvent(
         source=action.source,
         cause=action.id,
-        error=text,
+        error=maybe_truncate(text, MAX_ERROR_CHARS),
         tool_name=action.tool_name,
         tool_call_id=action.tool_call_id,
         classification=classification,

@@ -16,6 +16,7 @@ from typing import Literal
 
 from agent_core.errors import EventStoreError, SandboxError, StreamClosedError
 from agent_core.events.branches import Rewind
+from agent_core.events.classification import ErrorClassification
 from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState
 from agent_core.events.llm_events import (
     ActionDecision,
@@ -140,7 +141,8 @@ class Runtime:
                 continue
             found = "unknown" if action.id > opened_at else await self._what_became_of(action)
             if found == "lost":
-                await self._answer(action, failure(action, LOST, classification="sandbox", error_id=FAILED_ID))
+                lost = ErrorClassification.SANDBOX
+                await self._answer(action, failure(action, LOST, classification=lost, error_id=FAILED_ID))
             elif found == "unknown" and not resumes and action.id <= opened_at:
                 tool = self._callable.of(action)
                 text = BROKEN_OFF if tool is not None and tool.resumable else NOT_BEGUN
@@ -169,6 +171,11 @@ class Runtime:
                     self._progress.set()
         finally:
             await self._abandon()
+
+    @property
+    def dealt_with(self) -> int:
+        """Everything up to the event of this id is read, and begun, stopped or answered."""
+        return self._dealt_with
 
     async def has_dealt_with(self, event_id: int) -> None:
         """Wait until everything up to this event is read, and begun, stopped or answered."""

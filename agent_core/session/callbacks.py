@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from agent_core.events.event import Event
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.transient import TextDelta, Transient
 from agent_core.tools.execution import called
@@ -68,7 +69,10 @@ class Callbacks:
         return bool(self._for_tokens)
 
     async def tell(self, event: AnyEvent | Transient) -> None:
-        """Tell of an event that is stored, or of more text; of other notices nobody is told."""
+        """Tell of an event that is stored, or of more text; of other notices nobody is told.
+
+        Each callback has an event of its own: what it does with it changes nothing that the agent is told.
+        """
         if isinstance(event, TextDelta):
             await self._call(self._for_tokens, event)
         elif not isinstance(event, Transient):
@@ -106,7 +110,7 @@ class Callbacks:
     async def _told(self, callback: Callback, told: object) -> None:
         call = contextvars.copy_context().run
         try:
-            result = await asyncio.get_running_loop().run_in_executor(self.thread, call, called, callback, told)
+            result = await asyncio.get_running_loop().run_in_executor(self.thread, call, _tell, callback, told)
             if inspect.isawaitable(result):
                 await result
         except asyncio.CancelledError:
@@ -123,3 +127,7 @@ class Callbacks:
             place = traceback.extract_tb(origin.__traceback__)[-1]
             text = "the callback %s failed, and is called all the same from now on: %s: %s (%s, line %s)"
             logger.error(text, name, type(error).__name__, error, place.filename, place.lineno)
+
+
+def _tell(callback: Callback, told: object) -> object:
+    return called(callback, told.model_copy(deep=True) if isinstance(told, Event) else told)

@@ -14,7 +14,9 @@ from agent_core.events.control import (
     AgentState,
     AgentStateChanged,
     ChangeAgentState,
+    InterruptEvent,
     MetricsUpdated,
+    PauseEvent,
 )
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import EventStore
@@ -26,6 +28,7 @@ from agent_core.session.conversation_log import ConversationLog
 from agent_core.session.following import Follower
 from agent_core.session.kept_agent import check_kept_agent
 from agent_core.session.sandbox_use import SandboxUse
+from agent_core.session.session_facts import AT_REST
 from agent_core.session.settings import SessionSettings
 from agent_core.session.side_calls import SideCalls
 from agent_core.session.status import ExecutionStatus
@@ -152,12 +155,22 @@ class ConversationLoop:
 
     async def pause(self) -> None:
         """Pause an agent that works or may work; one that waits for a word of its user, or is done, stays so."""
-        fold = await self.log.present()
         if self.is_running:
-            await (await self.session()).send(ChangeAgentState(agent_state=AgentState.PAUSED))
-        elif fold.status in (ExecutionStatus.IDLE, ExecutionStatus.RUNNING):
-            asked = ChangeAgentState(agent_state=AgentState.PAUSED, source="user")
-            await self.write(asked, AgentStateChanged(agent_state=AgentState.PAUSED))
+            await self._stop(PauseEvent())
+        elif (await self.log.present()).status in (ExecutionStatus.IDLE, ExecutionStatus.RUNNING):
+            await self.write(PauseEvent(), AgentStateChanged(agent_state=AgentState.PAUSED))
+
+    async def interrupt(self) -> None:
+        """End a run that is under way; without one it is a pause."""
+        if self.is_running:
+            await self._stop(InterruptEvent())
+        else:
+            await self.pause()
+
+    async def _stop(self, asked: ChangeAgentState) -> None:
+        session = await self.session()
+        if await session.settled_state() not in AT_REST:
+            await session.send(asked)
 
     async def set_analyzer(self, analyzer: SecurityAnalyzer | None) -> None:
         """Have this analyzer judge what comes."""
@@ -281,7 +294,7 @@ class ConversationLoop:
         if session is not None and session.is_ready:
             with contextlib.suppress(DrydockError, TimeoutError):
                 async with asyncio.timeout(5):
-                    await session.send(ChangeAgentState(agent_state=AgentState.PAUSED))
+                    await self._stop(InterruptEvent())
                     if self._follower is not None:
                         await self._follower.rest()
 

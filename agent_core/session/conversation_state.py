@@ -7,6 +7,7 @@ from typing import Any
 
 from agent_core.agent.base import AgentBase
 from agent_core.events.serialization import AnyEvent
+from agent_core.events.unmatched import get_unmatched_actions
 from agent_core.llm.metrics import ConversationStats
 from agent_core.memory.view import View
 from agent_core.runtime.loop_thread import library_loop
@@ -113,6 +114,8 @@ class ConversationView:
     async def _branch(self, limit: int | None) -> list[AnyEvent]:
         events = deque([event async for event in self._work.log.branch()], maxlen=limit)
         return list(events)
+
+    get_unmatched_actions = staticmethod(get_unmatched_actions)
 
     @property
     def activated_knowledge_skills(self) -> list[str]:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
 
 from agent_core.events.branches import Rewind
 from agent_core.events.transient import Transient
 from agent_core.session.agent_session import AgentSession
 from agent_core.session.callbacks import Callbacks
 from agent_core.session.conversation_log import ConversationLog
-from agent_core.session.session_facts import AT_REST
+from agent_core.session.session_facts import AT_REST, LOOK_SECONDS
 from agent_core.session.status import StatusFold
-
-LOOK_SECONDS: Final = 0.005
 
 
 class Follower:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 from agent_core.controller.state import INTERRUPTING, ConversationState
 from agent_core.controller.step import Step
@@ -22,6 +24,8 @@ from agent_core.tools.vision_inspect import VisionInspectTool
 
 AT_REST = INTERRUPTING | {AgentState.ERROR, AgentState.AWAITING_USER_CONFIRMATION}
 """States in which an agent waits for its user."""
+LOOK_SECONDS: Final = 0.005
+SETTLE_LOOKS: Final = 100
 
 
 class SessionFacts:
@@ -65,6 +69,15 @@ class SessionFacts:
         """What the agent is doing, as far as the log was read; loading before the session is ready."""
         return self._state.agent_state if self._state is not None else AgentState.LOADING
 
+    async def settled_state(self) -> AgentState:
+        """`agent_state` by all that is stored now; its controller reads that a moment later than others may."""
+        stored = self.stream.last_id
+        for _ in range(SETTLE_LOOKS):
+            if self._state is None or self._state.last_event_id >= stored:
+                break
+            await asyncio.sleep(LOOK_SECONDS)
+        return self.agent_state
+
     @property
     def has_images_inspected(self) -> bool:
         """Whether the agent can have a stored model look at images that its own does not see; valid after `open`."""
@@ -94,9 +107,12 @@ class SessionFacts:
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether the agent has read the whole log and does nothing until its user does something."""
-        state = self._state
-        if state is None:
+        """Whether the agent has read the whole log and does nothing until its user does something.
+
+        What it was doing is stopped and answered then.
+        """
+        state, parts = self._state, self._parts
+        if state is None or parts is None:
             return False
         waits = state.agent_state in AT_REST and (state.agent_state is AgentState.ERROR or not state.wants_attention)
-        return waits and state.last_event_id >= self.stream.last_id
+        return waits and min(state.last_event_id, parts.runtime.dealt_with) >= self.stream.last_id

@@ -15,7 +15,9 @@ from agent_core.events.control import (
     ChangeAgentState,
     ConfirmationPolicyChanged,
     HookExecutionEvent,
+    InterruptEvent,
     MetricsUpdated,
+    PauseEvent,
     RecallAction,
     RecallObservation,
 )
@@ -68,8 +70,13 @@ _STATUS: Final = {
 """Of the state `error` it is said whether the agent is stuck; otherwise the status is error as well."""
 
 
+_MARKERS: Final = (PauseEvent, InterruptEvent)
+
+
 def is_bookkeeping(event: AnyEvent) -> bool:
     """Whether it says only how the conversation is kept: neither was anything said with it, nor done."""
+    if isinstance(event, _MARKERS):
+        return False
     return isinstance(event, _BOOKKEEPING) or (isinstance(event, RecallObservation) and event.is_empty)
 
 

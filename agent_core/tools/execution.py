@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,6 +20,8 @@ from agent_core.tools.spec import SandboxAccess, ToolContext
 ActionT = TypeVar("ActionT", bound=Action, default=Any)
 ObservationT = TypeVar("ObservationT", bound=Observation, default=Any)
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
 
 _threads = ThreadPoolExecutor(max_workers=8, thread_name_prefix="tool")
 
@@ -100,14 +103,21 @@ async def execute(executor: Callable[..., Any], action: Action, conversation: To
         result = await _in_thread(executor, action, conversation)
         return await result if inspect.isawaitable(result) else result
     except asyncio.CancelledError:
-        interrupt = getattr(executor, "interrupt", None)
-        if interrupt is not None:
-            interrupt()
+        _interrupt(executor)
         raise
     except Exception:
         raise
     except BaseException as error:
         raise RuntimeError(f"it tried to end the program ({type(error).__name__})") from error
+
+
+def _interrupt(executor: Callable[..., Any]) -> None:
+    interrupt = getattr(executor, "interrupt", None)
+    if interrupt is not None:
+        try:
+            interrupt()
+        except Exception:
+            logger.exception("a call could not be interrupted: it goes on, and its result counts for nothing")
 
 
 def execute_now(executor: Callable[..., Any], action: Action, conversation: ToolContext | None) -> Any:

@@ -95,11 +95,7 @@ def _resolved(spec: Tool, conv_state: Any) -> list[ToolDefinition]:
 
 
 def _found(name: str) -> Registrable | None:
-    tool = _registered.get(canonical_name(name))
-    if tool is None:
-        _load_built_in()
-        tool = _registered.get(canonical_name(name))
-    return tool
+    return _registered.get(canonical_name(name))
 
 
 def _load_built_in() -> None:
@@ -163,7 +159,22 @@ def registered_tools() -> Mapping[str, Registrable]:
 
 
 def canonical_name(name: str) -> str:
-    """The name that `resolve_tool` finds the tool under: ``TerminalTool`` is ``terminal``."""
+    """The name that `resolve_tool` finds the tool under: ``TerminalTool`` is ``terminal``, and the other way round."""
+    found = _registered_name(name)
+    if found is None:
+        _load_built_in()
+        found = _registered_name(name)
+    plain = tool_name_of(name)
+    others = (known for known, tool in _registered.items() if _is_called(known, tool, name, plain))
+    return found or next(others, plain)
+
+
+def _is_called(known: str, tool: Registrable, name: str, plain: str) -> bool:
+    """Whether `name` is that of its class, or `known` the class-style form of `plain`."""
+    return tool_name_of(known) == plain or (isinstance(tool, type) and tool.__name__ == name)
+
+
+def _registered_name(name: str) -> str | None:
     plain = tool_name_of(name)
     candidates = (name, plain, _FORMER_NAMES.get(plain, plain))
-    return next((candidate for candidate in candidates if candidate in _registered), plain)
+    return next((candidate for candidate in candidates if candidate in _registered), None)

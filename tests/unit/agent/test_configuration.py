@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,9 +16,11 @@ from agent_core.agent.models_in import llms_in
 from agent_core.agent.presets import get_default_agent
 from agent_core.agent.system_prompt import PROMPT_DIR
 from agent_core.events.control import AgentState, AgentStateChanged
+from agent_core.events.event import Event
 from agent_core.events.llm_events import ActionEvent, MessageEvent, SystemPromptEvent
 from agent_core.events.messages import Message, TextContent
 from agent_core.llm.llm import LLM
+from agent_core.security.secrets import SecretRegistry
 from agent_core.skills.context import AgentContext
 from agent_core.tools.ipython import AgentSkillsRequirement, JupyterRequirement
 from agent_core.tools.spec import Tool
@@ -191,11 +194,34 @@ LOADING = AgentStateChanged(agent_state=AgentState.LOADING)
 
 
 def test_the_system_prompt_is_given_once_and_before_any_message_of_the_user() -> None:
-    assert agent().init_state([], []) is not None
-    assert agent().init_state([LOADING], []) is not None
-    assert agent().init_state([LOADING, PROMPT, user("hi")], []) is None
+    assert agent().missing_prompt([], []) is not None
+    assert agent().missing_prompt([LOADING], []) is not None
+    assert agent().missing_prompt([LOADING, PROMPT, user("hi")], []) is None
     with pytest.raises(AssertionError, match="before the system prompt"):
-        agent().init_state([LOADING, user("hi"), PROMPT], [])
+        agent().missing_prompt([LOADING, user("hi"), PROMPT], [])
+
+
+def test_an_agent_gets_ready_for_a_conversation_once() -> None:
+    one, told = agent(tools=[TERMINAL]), list[Event]()
+    one.init_state(SimpleNamespace(events=[LOADING]), told.append)
+    (prompt,) = told
+    assert isinstance(prompt, SystemPromptEvent)
+    assert prompt.system_prompt.text == one.static_system_message
+    assert [tool["function"]["name"] for tool in prompt.tools] == list(one.tools_map) == ["terminal", "finish", "think"]
+    assert prompt.dynamic_context is None
+    one.init_state(SimpleNamespace(events=[LOADING, prompt, user("hi")]), told.append)
+    assert len(told) == 1
+    with pytest.raises(AssertionError, match="before the system prompt"):
+        one.init_state(SimpleNamespace(events=[user("hi"), prompt]), told.append)
+
+
+def test_the_secrets_of_a_conversation_stand_in_its_prompt_even_where_the_agent_has_no_context() -> None:
+    registry, told = SecretRegistry(lambda values: None), list[SystemPromptEvent]()
+    registry.update({"SEED": "plum-4711"})
+    agent().init_state(SimpleNamespace(events=[], secret_registry=registry), told.append)
+    assert told[0].dynamic_context is not None
+    assert "SEED" in told[0].dynamic_context.text
+    assert "plum-4711" not in str(told[0].model_dump())
 
 
 def test_every_model_of_the_configuration_is_found_once() -> None:

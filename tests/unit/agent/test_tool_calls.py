@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from agent_core.agent.tool_calls import ParsedCall, parse_call
 from agent_core.events.messages import MessageToolCall
+from agent_core.events.schema import Action
+from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.file_editor import FileEditorAction
 from agent_core.tools.presets import get_builtin_tools, get_default_tools
 from agent_core.tools.registry import resolve_tools
@@ -113,6 +115,36 @@ def test_json_text_for_a_list_is_read_and_what_follows_it_is_cut(text: str) -> N
     parsed = parse("file_editor", {"command": "view", "path": "/a", "view_range": text})
     assert parsed.action == FileEditorAction(command="view", path="/a", view_range=[1, 5])
     assert json.loads(parsed.call.arguments) == {"command": "view", "path": "/a", "view_range": [1, 5]}
+
+
+class SortAction(Action):
+    rows: list[str] | str = ""
+    heading: str | list[str] = ""
+    limit: int | None = None
+    by: dict[str, int] | None = None
+
+
+SORT = {"sort": ToolDefinition(name="sort", description="Sorts.", action_type=SortAction)}
+
+
+@pytest.mark.parametrize(
+    ("given", "understood"),
+    [
+        ({"rows": '["a"]'}, SortAction(rows='["a"]')),
+        ({"heading": ["a", "b"]}, SortAction(heading=["a", "b"])),
+        ({"heading": " a "}, SortAction(heading=" a ")),
+        ({"by": '{"a": 1} as you said'}, SortAction(by={"a": 1})),
+        ({"limit": " 5 "}, SortAction(limit=5)),
+    ],
+)
+def test_what_fits_as_it_is_is_not_repaired(given: dict[str, object], understood: SortAction) -> None:
+    parsed = parse_call(MessageToolCall(id="c1", name="sort", arguments=json.dumps(given)), SORT)
+    assert parsed.action == understood
+
+
+def test_a_risk_that_is_spelled_right_counts_before_one_that_is_not() -> None:
+    parsed = parse("terminal", {"command": "ls", "security_risk": "HIGH", "securtiy_risk": "LOW"})
+    assert parsed.security_risk == "HIGH"
 
 
 @pytest.mark.parametrize("number", ["1e999", "-1e999", "NaN", "Infinity"])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -19,7 +20,8 @@ from agent_core.agent.critic import (
 )
 from agent_core.agent.presets import get_default_agent
 from agent_core.controller.state import CRITIC
-from agent_core.events.event import Event
+from agent_core.events.control import RecallObservation
+from agent_core.events.event import Event, LLMConvertibleEvent
 from agent_core.events.llm_events import ActionEvent, CriticResult, MessageEvent
 from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
@@ -111,6 +113,32 @@ async def test_other_actions_are_judged_on_request_only(mode: Any, judged: bool)
     first = next(event for event in events if isinstance(event, ActionEvent))
     assert (first.critic_result is not None) is judged
     assert finishes(events) == [1.0]
+
+
+class Curious(CriticBase):
+    """Remembers what it was shown, and where."""
+
+    seen: ClassVar[list[Event]] = []
+    threads: ClassVar[list[threading.Thread]] = []
+
+    def evaluate(self, events: Sequence[Event], git_patch: str | None = None) -> CriticResult:
+        self.seen[:] = events
+        self.threads[:] = [threading.current_thread()]
+        return CriticResult(score=1.0)
+
+
+async def test_a_critic_is_shown_what_a_model_sees_and_may_block() -> None:
+    events = await played(Curious(), calls("ls"), REPLIES["finish"])
+    assert any(isinstance(event, RecallObservation) for event in events)
+    assert [type(event).__name__ for event in Curious.seen] == [
+        "SystemPromptEvent",
+        "MessageEvent",
+        "ActionEvent",
+        "ObservationEvent",
+        "ActionEvent",
+    ]
+    assert all(isinstance(event, LLMConvertibleEvent) for event in Curious.seen)
+    assert Curious.threads != [threading.current_thread()]
 
 
 def test_the_critics_that_need_no_model() -> None:

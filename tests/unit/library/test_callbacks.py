@@ -8,7 +8,7 @@ import pytest
 
 from agent_core import Conversation, ConversationRunError, Event, ExecutionStatus
 from agent_core.errors import EventStoreError
-from agent_core.events.llm_events import ActionEvent, MessageEvent
+from agent_core.events.llm_events import ActionEvent, MessageEvent, ObservationEvent
 from agent_core.events.store import InMemoryEventStore, StoredEvent
 from tests.unit.library.playing import DONE, Sandbox, Script, agent, conversation, model, run
 
@@ -31,9 +31,11 @@ def test_a_callback_may_send_messages_and_look_and_while_the_agent_works_pause_i
             one.send_message("Wait.")
             refused.append(str(one.state.execution_status))
             one.pause()
+            sandbox.held.set()
 
-    script = Script(run("ls"), DONE, DONE)
-    with conversation(agent(script), callbacks=[asks]) as one:
+    script, sandbox = Script(run("ls"), DONE, DONE), Sandbox()
+    sandbox.held.clear()
+    with conversation(agent(script), workspace=sandbox, callbacks=[asks]) as one:
         one.send_message("Hello")
         assert [WAITS in text for text in refused] == [True] * 4
         statuses = []
@@ -103,3 +105,18 @@ def test_a_run_whose_log_cannot_be_read_on_for_the_callbacks_ends_with_that_erro
 async def unreadable(*_given: object, **_options: object) -> list[StoredEvent]:
     """What a store does that lost its disk."""
     raise EventStoreError("the disk is gone")
+
+
+def test_what_a_callback_does_with_an_event_changes_nothing_that_the_agent_is_told() -> None:
+    def spoils(event: Event) -> None:
+        if isinstance(event, MessageEvent):
+            event.llm_message.content.clear()
+        elif isinstance(event, ObservationEvent):
+            event.observation.content.clear()
+
+    script = Script(run("ls"), DONE)
+    with conversation(agent(script), callbacks=[spoils]) as one:
+        one.send_message("Hello")
+        one.run()
+        assert "Hello" in script.prompt()
+        assert "ran ls" in script.prompt()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, ValidationError
 
 from agent_core import (
     Action,
@@ -18,7 +20,8 @@ from agent_core import (
     register_tool,
 )
 from agent_core.events.llm_events import AgentErrorEvent
-from tests.unit.library.playing import DONE, Sandbox, Script, model
+from agent_core.runtime.answers import MAX_ERROR_CHARS
+from tests.unit.library.playing import DONE, Said, Sandbox, Script, model
 
 
 class DareAction(Action):
@@ -60,8 +63,11 @@ class AsynchronousDare(Dare):
         return self(action, conversation)
 
 
-def told(executor: Dare) -> AgentErrorEvent:
-    """What the model is told of a call."""
+CALL: Said = ("", [("dare", "{}")])
+
+
+def daring(executor: Dare, script: Script | None = None) -> Conversation:
+    """A conversation with an agent that has this tool and calls it."""
     definition = ToolDefinition[DareAction, DareObservation](
         name="dare",
         description="Dares.",
@@ -70,14 +76,19 @@ def told(executor: Dare) -> AgentErrorEvent:
         executor=executor,
     )
     register_tool("dare", definition)
-    script = Script(("", [("dare", "{}")]), DONE)
-    agent = Agent(llm=model(script), tools=[Tool(name="dare")])
-    with Conversation(agent=agent, workspace=Sandbox()) as one:
+    agent = Agent(llm=model(script or Script(CALL, DONE)), tools=[Tool(name="dare")])
+    return Conversation(agent=agent, workspace=Sandbox())
+
+
+def told(executor: Dare) -> AgentErrorEvent:
+    """What the model is told of a call."""
+    script = Script(CALL, DONE)
+    with daring(executor, script) as one:
         one.send_message("Dare.")
         one.run()
         assert one.state.execution_status is ExecutionStatus.FINISHED
         (error,) = [event for event in one.state.log if isinstance(event, AgentErrorEvent)]
-    assert error.error in script.prompt()
+    assert error.error[:100] in script.prompt()
     return error
 
 
@@ -107,3 +118,51 @@ def test_a_tool_that_would_end_the_program_fails_and_nothing_else(executor: type
     error = told(executor(does))
     assert error.classification == "internal"
     assert f"it tried to end the program ({type(does).__name__})" in error.error
+
+
+class Stubborn(Dare):
+    """Cannot be interrupted, and says so too loudly."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.begun = threading.Event()
+        self.released = threading.Event()
+
+    def __call__(self, action: DareAction, conversation: Any = None) -> Any:
+        self.begun.set()
+        self.released.wait(20)
+        return DareObservation.from_text("late")
+
+    def interrupt(self) -> None:
+        raise RuntimeError("never")
+
+
+def test_a_call_whose_interruption_fails_is_interrupted_all_the_same() -> None:
+    executor = Stubborn()
+    with daring(executor) as one:
+        one.send_message("Dare.")
+        running = threading.Thread(target=one.run)
+        running.start()
+        assert executor.begun.wait(20)
+        one.interrupt()
+        running.join(20)
+        executor.released.set()
+        assert one.state.execution_status is ExecutionStatus.PAUSED
+        (error,) = [event for event in one.state.log if isinstance(event, AgentErrorEvent)]
+        assert error.classification == "interrupted"
+
+
+class Many(BaseModel):
+    count: int
+
+
+def test_what_a_tool_says_of_its_failure_is_cut_and_holds_no_values_of_data_that_did_not_fit() -> None:
+    with pytest.raises(ValidationError) as caught:
+        Many.model_validate({"count": "plum-4711"})
+    error = told(Dare(caught.value)).error
+    assert error == (
+        "Error executing tool 'dare': count: Input should be a valid integer, unable to parse string as an integer"
+    )
+    long = told(Dare(ValueError("x" * 100_000))).error
+    assert len(long) == MAX_ERROR_CHARS
+    assert "characters were left out here" in long

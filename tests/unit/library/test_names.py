@@ -12,13 +12,14 @@ from agent_core import llm, tools
 from agent_core.events.control import CondensationRequest
 from agent_core.events.llm_events import (
     ActionEvent,
+    AgentErrorEvent,
     MessageEvent,
     ObservationEvent,
     SystemPromptEvent,
     UserRejectObservation,
 )
 from agent_core.events.messages import ImageContent, Message, MessageToolCall, TextContent
-from agent_core.events.schema import Observation
+from agent_core.events.schema import Action, Observation
 
 
 @pytest.mark.parametrize("module", [agent_core, llm, tools])
@@ -53,6 +54,7 @@ def test_other_names_of_the_same_are_known_but_not_listed() -> None:
         "LLMCallContext": agent_core.CallContext,
         "NoCondensationAvailable": agent_core.NoCondensationError,
         "SecurityAnalyzerBase": agent_core.SecurityAnalyzer,
+        "StreamingDeltaEvent": agent_core.TextDelta,
     }
     for name, meant in pairs.items():
         assert getattr(agent_core, name) is meant
@@ -70,6 +72,27 @@ def test_views_and_answers_are_read_by_the_names_that_programs_know() -> None:
     assert ObservationEvent(cause=7, tool_name="t", observation=Observation.from_text("x")).action_id == 7
     view = agent_core.View.from_events([call, refused, CondensationRequest(id=3)])
     assert (len(view), view.unhandled_condensation_request) == (2, True)
+
+
+def test_a_piece_of_text_says_what_it_is_a_piece_of() -> None:
+    said, thought = agent_core.TextDelta("r", "x"), agent_core.TextDelta("r", "x", "reasoning")
+    assert (said.content, said.reasoning_content) == ("x", None)
+    assert (thought.content, thought.reasoning_content) == (None, "x")
+
+
+def test_calls_without_an_answer_are_found_in_their_order() -> None:
+    calls = [ActionEvent(id=n, tool_name="t", tool_call_id=f"c{n}", action=Action()) for n in range(1, 6)]
+    invalid = ActionEvent(id=6, tool_name="t", tool_call_id="c6", llm_response_id="r")
+    answers = [
+        ObservationEvent(id=7, cause=1, tool_name="t", observation=Observation.from_text("x")),
+        UserRejectObservation(id=8, cause=2, tool_name="t"),
+        AgentErrorEvent(id=9, cause=3, error="e", tool_call_id="c4"),
+        AgentErrorEvent(id=10, error="e", tool_call_id="c5"),
+        AgentErrorEvent(id=11, error="e", tool_call_id="c9"),
+    ]
+    found = agent_core.get_unmatched_actions([*calls, invalid, *answers])
+    assert [call.id for call in found] == [4]
+    assert agent_core.ConversationState.get_unmatched_actions(calls) == calls
 
 
 def test_importing_the_package_loads_nothing_else() -> None:

@@ -138,6 +138,26 @@ def test_class_style_names_of_registered_tools_are_found() -> None:
     assert isinstance(found, CountTool)
 
 
+@pytest.mark.parametrize("name", ["count_up", "CountUpTool"])
+def test_a_tool_that_is_registered_under_its_classs_name_is_found_under_its_own(name: str) -> None:
+    class CountUpTool(CountTool):
+        pass
+
+    register_tool("CountUpTool", CountUpTool)
+    (found,) = resolve_tool(Tool(name=name))
+    assert isinstance(found, CountTool)
+    assert registry.canonical_name("count_up") == registry.canonical_name("CountUpTool") == "CountUpTool"
+    assert is_tool_usable("TerminalTool")
+    assert not is_tool_usable(name)
+
+
+def test_every_built_in_tool_is_found_by_the_name_of_its_class() -> None:
+    classes = {name: tool for name, tool in registry.registered_tools().items() if isinstance(tool, type)}
+    assert {registry.canonical_name(tool.__name__) for tool in classes.values()} == set(classes)
+    (found,) = resolve_tool(Tool(name="CondensationRequestTool"))
+    assert found.name == "request_condensation"
+
+
 # --- the registry ---
 
 
@@ -429,6 +449,25 @@ def test_a_schema_is_reduced_to_what_models_understand() -> None:
         },
         "required": [],
     }
+
+
+class Note(Action):
+    text: str
+
+
+class Labelled(BaseModel):
+    kind: Literal["big", "small"]
+
+
+class PinAction(Action):
+    notes: list[Note]
+    label: Labelled
+
+
+def test_the_model_does_not_see_which_classes_of_ours_things_are_but_it_sees_a_programs_own_kinds() -> None:
+    shown = parameters_of(PinAction)["properties"]
+    assert list(shown["notes"]["items"]["properties"]) == ["text"]
+    assert shown["label"]["properties"] == {"kind": {"type": "string", "enum": ["big", "small"]}}
 
 
 def test_the_responses_form_is_flat_and_not_strict() -> None:

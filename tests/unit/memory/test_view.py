@@ -83,6 +83,18 @@ def test_a_batch_becomes_one_message_and_its_results_follow_in_the_order_of_the_
     assert [(m.tool_call_id, m.text) for m in messages[2:]] == [("call_1", "first"), ("call_2", "second")]
 
 
+def test_only_plain_messages_of_the_user_are_joined() -> None:
+    named = Message(role="user", content=[TextContent(text="I am Ada.")], name="ada")
+    said = MessageEvent(id=2, source="user", llm_message=named)
+    view = View()
+    for event in (user(0, "a"), user(1, "b"), said, user(3, "c"), user(4, "d")):
+        view.add(event)
+    messages = view.messages()
+    assert [message.text for message in messages] == ["a\nb", "I am Ada.", "c\nd"]
+    assert messages[1].name == "ada"
+    assert list(PromptCache(wire).prompt(view)) == [wire(message) for message in messages]
+
+
 def test_calls_that_nobody_has_counted_are_a_batch_by_their_response() -> None:
     bad = call(2, "r", of=0).model_copy(update={"action": None})
     events: list[AnyEvent] = [call(1, "r", of=0), bad, error(3, 2), call(4, "r", of=0), result(5, 1), result(6, 4)]

@@ -1,0 +1,170 @@
+"""Agents whose class says in a blocking `step` what they do, in place of `astep` (agent-core 2.1, 2.4)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from agent_core.agent.step_form import StepInput, StepOutcome
+from agent_core.errors import DrydockError
+from agent_core.events.event import Event
+from agent_core.events.llm_events import ActionEvent, MessageEvent
+from agent_core.events.messages import Message
+from agent_core.events.serialization import AnyEvent
+from agent_core.events.transient import TextDelta
+from agent_core.llm.exchange import CallContext
+from agent_core.memory.view import View
+from agent_core.tools.execution import called
+
+AsyncStep = Callable[[Any, StepInput], Awaitable[StepOutcome]]
+
+FINISHED = "finished"
+
+_threads = ThreadPoolExecutor(max_workers=8, thread_name_prefix="agent-step")
+
+
+def bridged(agent: type[Any]) -> AsyncStep | None:
+    """The `astep` of a class that defines `step` and leaves `astep` to those it comes from; None for any other class.
+
+    Raises:
+        TypeError: its `step` is asynchronous.
+    """
+    if _place_of("step", agent) >= _place_of("astep", agent):
+        return None
+    if inspect.iscoroutinefunction(agent.step):
+        raise TypeError(f"{agent.__name__}.step is asynchronous: call it astep, and have it take a StepInput")
+    inherited: AsyncStep = getattr(agent.astep, "inherited", agent.astep)
+
+    async def astep(self: Any, step: StepInput) -> StepOutcome:
+        return await SteppedConversation(self, step, inherited).outcome()
+
+    astep.inherited = inherited  # type: ignore[attr-defined] # what another bridge, built on this one, leads to
+    return astep
+
+
+def _place_of(name: str, agent: type[Any]) -> int:
+    return next(place for place, each in enumerate(agent.__mro__) if name in vars(each))
+
+
+class SteppedState:
+    """The state of a conversation as a blocking `step` sees it.
+
+    Attributes:
+        view: what a model is shown of the log.
+    """
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self.is_finished = False
+
+    @property
+    def events(self) -> Sequence[Event]:
+        """The events that a model is shown, in order."""
+        return tuple(self.view.events)
+
+    @property
+    def execution_status(self) -> str:
+        """What the conversation is doing. A step may set it to ``finished``: the agent rests after the step then."""
+        return FINISHED if self.is_finished else "running"
+
+    @execution_status.setter
+    def execution_status(self, value: str) -> None:
+        if value != FINISHED:
+            raise ValueError(f"execution_status: a step can set it to {FINISHED!r} only, not to {str(value)!r}")
+        self.is_finished = True
+
+
+class SteppedConversation:
+    """What a blocking `step` is given as its conversation; good for that step only.
+
+    Attributes:
+        agent: whose step it is.
+        id: of the conversation.
+        state: see `SteppedState`.
+        call_context: with it (``llm.completion(…, call_context=…)``) a call of a model counts for the conversation.
+    """
+
+    def __init__(self, agent: Any, step: StepInput, inherited: AsyncStep) -> None:
+        self.agent = agent
+        self.call_context = step.context or CallContext()
+        self.id = self.call_context.conversation_id
+        self.state = SteppedState(View() if step.view is None else step.view)
+        self._step = step
+        self._inherited = inherited
+        self._events: list[AnyEvent] = []
+        self._errors: dict[int, str] = {}
+        self._asked: Future[StepOutcome] | None = None
+        self._is_over = False
+        self._loop = asyncio.get_running_loop()
+
+    async def outcome(self) -> StepOutcome:
+        """What the agent's `step` comes to, which is called in a thread."""
+        work = contextvars.copy_context().run
+        try:
+            await self._loop.run_in_executor(
+                _threads, work, called, self.agent.step, self, self._take, self._hear_token
+            )
+        finally:
+            self._is_over = True
+            if self._asked is not None:
+                self._asked.cancel()
+        errors = {place: self._errors[id(one)] for place, one in enumerate(self._events) if id(one) in self._errors}
+        return StepOutcome(_last_words(self._events) if self.state.is_finished else self._events, errors=errors)
+
+    def step(
+        self, on_event: Callable[[Any], object] | None = None, on_token: Callable[[Any], object] | None = None
+    ) -> None:
+        """Take the step that the class this agent comes from would take, and wait for it: ``super().step(…)``.
+
+        Raises:
+            NotImplementedError: there is no such step.
+            DrydockError: this step is over.
+            LLMError: the model could not be asked.
+        """
+        self._check()
+        if getattr(self._inherited, "__isabstractmethod__", False):
+            raise NotImplementedError(f"{type(self.agent).__name__} comes from no class that has a step of its own")
+        self._asked = asyncio.run_coroutine_threadsafe(self._inherited_step(), self._loop)
+        outcome = self._asked.result()
+        self._errors.update({id(outcome.events[place]): text for place, text in outcome.errors.items()})
+        for event in outcome.events:
+            (on_event or self._take)(event)
+
+    async def _inherited_step(self) -> StepOutcome:
+        return await self._inherited(self.agent, self._step)
+
+    def _check(self) -> None:
+        if self._is_over:
+            raise DrydockError("the step is over: what it does now counts for nothing")
+
+    def _take(self, event: AnyEvent) -> None:
+        """Have the event stored when the step has ended, with the others.
+
+        Raises:
+            TypeError: it is no event.
+        """
+        self._check()
+        if not isinstance(event, Event):
+            raise TypeError(f"on_event takes events, not a {type(event).__name__}")
+        self._events.append(event)
+
+    def _hear_token(self, delta: TextDelta | str) -> None:
+        """Show more of the model's text."""
+        if (told := self._step.on_delta) is not None and not self._is_over:
+            shown = delta if isinstance(delta, TextDelta) else TextDelta(self.id, str(delta))
+            self._loop.call_soon_threadsafe(told, shown)
+
+
+def _last_words(events: Sequence[AnyEvent]) -> list[AnyEvent]:
+    """The events of an agent that rests after them: its message says so, a blank one where it has said nothing."""
+    if any(isinstance(event, ActionEvent) for event in events):
+        return list(events)  # it rests when it has seen what they came to, and says so
+    spoken = [one for one in events if isinstance(one, MessageEvent) and one.source == "agent"]
+    if not spoken:
+        blank = MessageEvent(source="agent", llm_message=Message.assistant(""), wait_for_response=True)
+        return [*events, blank]
+    return [one.model_copy(update={"wait_for_response": True}) if one in spoken else one for one in events]
