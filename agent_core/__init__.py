@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from agent_core.errors import LLMRateLimitError as LLMRateLimitError
     from agent_core.errors import LLMTimeoutError as LLMTimeoutError
     from agent_core.errors import LLMUnavailableError as LLMUnavailableError
+    from agent_core.errors import NoCondensationError as NoCondensationError
     from agent_core.errors import SkillValidationError as SkillValidationError
     from agent_core.errors import ToolError as ToolError
     from agent_core.errors import ToolNotFoundError as ToolNotFoundError
@@ -98,7 +99,6 @@ if TYPE_CHECKING:
     from agent_core.log import get_logger as get_logger
     from agent_core.memory.condenser import Condenser as Condenser
     from agent_core.memory.condenser import CondenserBase as CondenserBase
-    from agent_core.memory.condenser import NoCondensationError as NoCondensationError
     from agent_core.memory.condenser import NoOpCondenser as NoOpCondenser
     from agent_core.memory.condenser import PipelineCondenser as PipelineCondenser
     from agent_core.memory.condenser import RollingCondenser as RollingCondenser
@@ -120,6 +120,7 @@ if TYPE_CHECKING:
     from agent_core.security.confirmation import ConfirmationPolicy as ConfirmationPolicy
     from agent_core.security.confirmation import ConfirmRisky as ConfirmRisky
     from agent_core.security.confirmation import NeverConfirm as NeverConfirm
+    from agent_core.security.grayswan import GraySwanAnalyzer as GraySwanAnalyzer
     from agent_core.security.hooks import HookConfig as HookConfig
     from agent_core.security.hooks import HookEvent as HookEvent
     from agent_core.security.pattern import PatternSecurityAnalyzer as PatternSecurityAnalyzer
@@ -189,7 +190,7 @@ _MODULES = {
         "ConversationRunError DrydockError FunctionCallConversionError FunctionCallValidationError "
         "LLMAuthenticationError LLMBadRequestError LLMContentPolicyError LLMContextWindowError LLMError "
         "LLMMalformedHistoryError LLMNoResponseError LLMRateLimitError LLMTimeoutError LLMUnavailableError "
-        "SkillValidationError ToolError ToolNotFoundError "
+        "NoCondensationError SkillValidationError ToolError ToolNotFoundError "
     ),
     "events.classification": "ErrorClassification",
     "events.control": (
@@ -216,9 +217,7 @@ _MODULES = {
     "llm.response": "LLMResponse RetryNotice",
     "llm.router": "MultimodalRouter RandomRouter RouterLLM",
     "log": "get_logger",
-    "memory.condenser": (
-        "Condenser CondenserBase NoCondensationError NoOpCondenser PipelineCondenser RollingCondenser "
-    ),
+    "memory.condenser": ("Condenser CondenserBase NoOpCondenser PipelineCondenser RollingCondenser "),
     "memory.condensers.attention": "LLMAttentionCondenser",
     "memory.condensers.forgetting": "AmortizedForgettingCondenser RecentEventsCondenser",
     "memory.condensers.masking": "BrowserOutputCondenser ObservationMaskingCondenser",
@@ -230,6 +229,7 @@ _MODULES = {
     "memory.view": "View",
     "security.analyzer": "EnsembleSecurityAnalyzer LLMSecurityAnalyzer SecurityAnalyzer",
     "security.confirmation": "AlwaysConfirm ConfirmRisky ConfirmationPolicy NeverConfirm",
+    "security.grayswan": "GraySwanAnalyzer",
     "security.hooks": "HookConfig HookEvent",
     "security.pattern": "PatternSecurityAnalyzer",
     "security.secrets": "CallableSecret LookupSecret SecretRegistry SecretSource StaticSecret",
@@ -257,6 +257,7 @@ _MODULES = {
 _HOMES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names.split()}
 _OTHER_NAMES = {
     "BaseConversation": "Conversation",
+    "ConfirmationPolicyBase": "ConfirmationPolicy",
     "ConversationExecutionStatus": "ExecutionStatus",
     "LLMCallContext": "CallContext",
     "LLMContextWindowExceedError": "LLMContextWindowError",

@@ -140,6 +140,10 @@ class LLMContentPolicyError(LLMError):
     status_id = "STATUS$ERROR_LLM_CONTENT_POLICY_VIOLATION"
 
 
+class NoCondensationError(DrydockError):
+    """The view cannot be shortened now: too short, no place to cut, or its summary could not be had."""
+
+
 class LLMContextWindowError(LLMError):
     """The prompt is longer than the model's context window."""
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from agent_core.controller.limits import Limits
 from agent_core.controller.state import ConversationState
 from agent_core.controller.stuck import StuckDetector
-from agent_core.errors import AgentStuckInLoopError, DrydockError, LimitReachedError, LLMError
+from agent_core.errors import AgentStuckInLoopError, DrydockError, LimitReachedError, LLMError, NoCondensationError
 from agent_core.events.control import ConversationError, LoopDetected
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
-from agent_core.memory.condenser import NoCondensationError
 
 MAX_EMPTY_REPLIES = 3
 MAX_FRUITLESS_REPLIES = 25

@@ -17,7 +17,7 @@ from agent_core.agent.vision import renderer
 from agent_core.controller.account import Account
 from agent_core.controller.branch_reader import BranchReader
 from agent_core.controller.failed_calls import error_for, failed_first
-from agent_core.controller.guards import check_progress, nudge
+from agent_core.controller.guards import check_progress, error_events, failure_of, nudge
 from agent_core.controller.live import Deltas, Retries, whole
 from agent_core.controller.outcomes import completed
 from agent_core.controller.remarks import blind, rephrase
@@ -28,12 +28,14 @@ from agent_core.errors import (
     LLMContentPolicyError,
     LLMContextWindowError,
     LLMMalformedHistoryError,
+    NoCondensationError,
 )
 from agent_core.events.control import AgentState, AgentStateChanged, CondensationRequest
 from agent_core.events.llm_events import ActionEvent, MessageEvent, SystemPromptEvent
 from agent_core.events.risk import SecurityRisk
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import PAGE, EventStream
+from agent_core.events.transient import StatusNotice
 from agent_core.llm.response import LLMResponse
 from agent_core.memory.prompt import PromptCache
 from agent_core.memory.view import View
@@ -222,10 +224,18 @@ class Step:
         return warning is not None
 
     async def _fitting_view(self) -> View | None:
-        """The view as the model is to see it; None when a condensation was stored, which is all that this step does."""
+        """The view as the model is to see it; None when its condensation is all that this step does."""
         if self._agent.condenser is None:
             return self._view
-        outcome = await self._agent.condenser.acondense(self._view, self._agent.llm, self.account.context)
+        try:
+            outcome = await self._agent.condenser.acondense(self._view, self._agent.llm, self.account.context)
+        except NoCondensationError as error:
+            if self._view.is_too_long or not self._view.wants_condensation:
+                raise
+            detail = failure_of(error)[1]  # a wish that cannot be fulfilled: nothing more
+            self._stream.publish(StatusNotice("STATUS$ERROR", detail, "error"))
+            await self._stream.add_events(error_events(error, detail))
+            return None
         if isinstance(outcome, View):
             return outcome
         await self._stream.add_event(outcome.model_copy(update={"metrics": self.account.note()}))
@@ -239,7 +249,7 @@ class Step:
             if isinstance(event, ActionEvent) and event.action is not None:
                 places.append(place)
                 actions.append(event)
-        classified = await gate.aclassify(actions)
+        classified = await gate.aclassify(actions, self._view.events)
         must_confirm = gate.decide(classified)
         events = list(outcome.events)
         for place, (action, risk) in zip(places, classified, strict=True):

@@ -142,10 +142,19 @@ class Condensation(Event):
 
 
 class CondensationRequest(Event):
-    """The agent (or the user) asks for the view to be condensed before the next step."""
+    """The view shall be condensed before the next step.
+
+    The user asks for it, or the agent, by a tool (`cause` is the action then), or because its model did not take the
+    view as it is.
+    """
 
     kind: Literal["CondensationRequest"] = "CondensationRequest"
     source: Source = "agent"
+
+    @property
+    def is_of_overflow(self) -> bool:
+        """Whether the agent cannot go on without it."""
+        return self.source == "agent" and self.cause is None
 
 
 class SubAgentSpending(Frozen):

@@ -7,11 +7,12 @@ import logging
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from enum import Enum, auto
+from importlib import import_module
 from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 
-from agent_core.errors import DrydockError, LLMError
+from agent_core.errors import LLMError, NoCondensationError
 from agent_core.events.control import Condensation
 from agent_core.events.schema import Family
 from agent_core.events.serialization import AnyEvent
@@ -24,12 +25,11 @@ from agent_core.tools.execution import called
 logger = logging.getLogger(__name__)
 
 
+CATALOG = "agent_core.memory.condensers.catalog"
+"""A module that knows all condensers that are ours: one may be asked for by its name before anybody has needed it."""
+
 AGAIN = 1.1
 """How much longer a view has to be until a condensation that failed, and need not be, is tried again."""
-
-
-class NoCondensationError(DrydockError):
-    """The view cannot be shortened now: too short, no place to cut, or its summary could not be had."""
 
 
 class Requirement(Enum):
@@ -82,6 +82,7 @@ class Condenser(Family):
         """
         if isinstance(config, Condenser):
             return config
+        import_module(CATALOG)
         fields = dict(config)
         name = fields.pop("type", None)
         maker = Condenser.makers.get(str(name))
@@ -93,6 +94,11 @@ class Condenser(Family):
         if "condensers" in maker.model_fields:
             fields["condensers"] = [cls.from_config(one, llm) for one in fields.get("condensers", [])]
         return maker.model_validate({**maker.config_types[str(name)], **fields})
+
+    @classmethod
+    def revive(cls, value: Any) -> Any:
+        import_module(CATALOG)
+        return super().revive(value)
 
     def condense(
         self, view: View, agent_llm: LLM | None = None, context: CallContext | None = None
@@ -217,6 +223,8 @@ class RollingCondenser(Condenser):
                 reset = await self.hard_context_reset(view, agent_llm, context)
             except LLMError as error:
                 raise NoCondensationError(f"{impossible}; nor could everything be summarised: {error}") from error
+            except Exception as error:
+                raise error from impossible
             if reset is None:
                 raise
             return reset

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from agent_core.errors import NoCondensationError
 from agent_core.events.branches import active_branch
-from agent_core.events.control import Condensation, CondensationRequest, HookExecutionEvent
+from agent_core.events.control import Condensation, CondensationRequest, ConversationError, HookExecutionEvent
 from agent_core.events.llm_events import (
     ActionEvent,
     AgentErrorEvent,
@@ -52,9 +53,11 @@ class View:
     Attributes:
         events: an action only together with its batch, an answer only after its action; calls at the end may still
             wait for their answers.
-        wants_condensation: whether a request for one is newer than the last one.
+        wants_condensation: whether a request for one is newer than the last one, and was not found to be in vain.
+        is_too_long: whether one of these requests says that the model did not take the view.
         transcript: the messages; another object after a condensation, the same one otherwise.
         attempts: what condensers have tried in vain.
+        seen: id of the newest event that the model was shown for one of its answers; -1 where no answer says so.
     """
 
     def __init__(
@@ -63,10 +66,13 @@ class View:
         *,
         wants_condensation: bool = False,
         attempts: Attempts | None = None,
+        seen: int = -1,
     ) -> None:
         self.events: list[ViewEvent] = list(events)
         self.attempts = attempts or Attempts()
         self.wants_condensation = wants_condensation
+        self.is_too_long = False
+        self.seen = seen
         self._typed: dict[int, ActionEvent] = {}
         self._batch: list[ActionEvent] = []
         self._waiting: set[int] = set()
@@ -97,6 +103,8 @@ class View:
 
     def add(self, event: AnyEvent) -> None:
         """Take the next event of the active branch into account; a view cannot go back, but is made anew for that."""
+        if isinstance(event, ActionEvent | MessageEvent) and event.seen is not None:
+            self.seen = max(self.seen, event.seen)
         match event:
             case Condensation():
                 self._condense(event)
@@ -104,6 +112,9 @@ class View:
                 self._hide(event.message_id)
             case CondensationRequest():
                 self.wants_condensation = True
+                self.is_too_long = self.is_too_long or event.is_of_overflow
+            case ConversationError() if event.code == NoCondensationError.__name__:
+                self._settle_requests()  # in vain; but the model may be another one when it is asked the next time
             case ActionEvent(tool_call=None, hidden=True):
                 return  # its user wants the result for themselves (agent-core 4.1)
             case ActionEvent(tool_call=None):
@@ -127,6 +138,14 @@ class View:
         """All messages as they may be sent now: calls that still wait for a result, and their batch, are left out."""
         return self.transcript.messages()
 
+    def unread(self) -> frozenset[int]:
+        """The ids of messages that the user has said since the model's newest answer was asked for.
+
+        No condenser may forget them: the model would never hear of them. None where no answer says what was shown.
+        """
+        said = (event for event in self.events if isinstance(event, MessageEvent) and event.source == "user")
+        return frozenset(event.id for event in said if 0 <= self.seen < event.id)
+
     def token_estimate(self) -> int:
         """About how many tokens it is, the tools included; costs a look at what is new since the last time."""
         self._weight += sum(map(weight, self.events[self._weighed :]))
@@ -137,9 +156,14 @@ class View:
         """Where the view may be cut; costs a look at the whole view."""
         return CutPositions(self.events)
 
+    @property
+    def manipulation_indices(self) -> CutPositions:
+        """`cut_positions` by the name that other programs know."""
+        return self.cut_positions()
+
     def showing(self, events: Iterable[ViewEvent]) -> View:
         """Another view that shows these events instead (masked ones, say); it knows the same requests."""
-        return View(events, wants_condensation=self.wants_condensation, attempts=self.attempts)
+        return View(events, wants_condensation=self.wants_condensation, attempts=self.attempts, seen=self.seen)
 
     def _show(self, event: ViewEvent) -> None:
         self.events.append(event)
@@ -193,13 +217,16 @@ class View:
             self.transcript.abandon_batch()
 
     def _condense(self, event: Condensation) -> None:
-        self.wants_condensation = False
+        self._settle_requests()
         self.attempts.failed_at = 0
         self.events = without(self.events, set(event.forgotten_event_ids))
         if event.summary is not None and event.summary_offset is not None:
             summary = CondensationSummaryEvent(id=event.id, timestamp=event.timestamp, summary=event.summary)
             self.events.insert(self._place_for(event.summary_offset), summary)
         self._read()
+
+    def _settle_requests(self) -> None:
+        self.wants_condensation = self.is_too_long = False
 
     def _place_for(self, offset: int) -> int:
         cuts = self.cut_positions()

@@ -21,6 +21,7 @@ class CutPositions:
         forbidden: set[int] = set()
         for first, last in _spans(events):
             forbidden.update(range(first + 1, last + 1))
+        self._end = len(events)
         self._positions = [index for index in range(len(events) + 1) if index not in forbidden]
 
     def __contains__(self, index: object) -> bool:
@@ -43,6 +44,16 @@ class CutPositions:
         if found == len(self._positions):
             raise ValueError(f"there is no cut position at or after index {threshold}")
         return self._positions[found]
+
+    def find_tail(self, threshold: int) -> int:
+        """Where a tail begins that shall have something in it: like `find_next`, but rather before than at the end.
+
+        Raises:
+            ValueError: there is none at or after `threshold`.
+        """
+        found = self.find_next(threshold)
+        is_empty = threshold < found == self._end
+        return self._positions[-2] if is_empty else found
 
 
 def together(events: Sequence[ViewEvent], kept: set[int]) -> set[int]:

@@ -10,6 +10,7 @@ from agent_core.events.control import Condensation, CondensationRequest
 from agent_core.events.llm_events import ActionEvent, ObservationEvent
 from agent_core.events.masking import SecretMasker
 from agent_core.events.schema import Action, Observation
+from agent_core.events.serialization import AnyEvent
 from agent_core.llm.llm import LLM, CallContext
 from agent_core.security.secrets import SecretRegistry
 from agent_core.session import questions
@@ -81,15 +82,19 @@ async def condense(work: ConversationLoop) -> None:
     """Ask for a condensation; between runs it is made at once.
 
     Raises:
-        NoCondensationError: it cannot be made.
+        NoCondensationError: it cannot be made; between runs it is as if nobody had asked then.
     """
-    await work.say(CondensationRequest())
-    condenser = work.agent.condenser
+    request, condenser = CondensationRequest(source="user"), work.agent.condenser
     if work.is_running or condenser is None:
+        await work.say(request)
         return
-    outcome = await condenser.acondense(await work.log.view(), work.agent.llm, work.side_calls.context)
+    view = await work.log.view()
+    view.add(request)
+    outcome = await condenser.acondense(view, work.agent.llm, work.side_calls.context)
+    made: list[AnyEvent] = [request]
     if isinstance(outcome, Condensation):
-        await work.write(outcome.model_copy(update={"metrics": await work.side_calls.snapshot()}))
+        made.append(outcome.model_copy(update={"metrics": await work.side_calls.snapshot()}))
+    await work.write(*made)
 
 
 async def answer(work: ConversationLoop, question: str) -> str:

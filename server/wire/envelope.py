@@ -211,8 +211,8 @@ def _foreign(event: ForeignEvent) -> Form:
     return ObservationForm(event.name, payload.get("content", ""), payload.get("extras", {}))
 
 
-# What is missing here is not sent: after `ConversationError` comes a state event that says what clients need, and a
-# changed policy is seen by what is asked for from then on.
+# What is missing here is not sent: after `ConversationError` comes a state event, or before it a status, that says what
+# clients need, and a changed policy is seen by what is asked for from then on.
 _FORMS: Final[dict[type[Event], Callable[[Any], Form | None]]] = {
     SystemPromptEvent: system_form,
     MessageEvent: message_form,

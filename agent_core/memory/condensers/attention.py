@@ -8,11 +8,10 @@ from typing import Any, ClassVar, Final, Self
 
 from pydantic import model_validator
 
-from agent_core.errors import LLMError
+from agent_core.errors import LLMError, NoCondensationError
 from agent_core.events.control import Condensation
 from agent_core.events.messages import Message
 from agent_core.llm.llm import LLM, AnyLLM, CallContext
-from agent_core.memory.condenser import NoCondensationError
 from agent_core.memory.condensers.forgetting import AmortizedForgettingCondenser
 from agent_core.memory.digest import as_text, shortened
 from agent_core.memory.view import View
@@ -64,12 +63,12 @@ class LLMAttentionCondenser(AmortizedForgettingCondenser):
             start = cuts.find_next(self.keep_first)
         except ValueError as error:
             raise NoCondensationError(str(error)) from error
-        head = {event.id for event in view.events[:start]}
+        head = {event.id for event in view.events[:start]} | view.unread()
         open_end = {event.id for event in view.events[max(cuts) :]}
         ranking, response_id = await self._ranking(view, context)
         newest = [event.id for event in reversed(view.events)]
         kept = head | open_end
-        wanted = max(len(kept), min(len(view), self.max_size) // 2)
+        wanted = max(len(kept) + 1, min(len(view), self.max_size) // 2)
         for event_id in dict.fromkeys([*_known(ranking, view), *newest]):
             if len(kept) >= wanted:
                 break

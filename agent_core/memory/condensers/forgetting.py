@@ -7,9 +7,10 @@ from typing import Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
+from agent_core.errors import NoCondensationError
 from agent_core.events.control import Condensation
 from agent_core.llm.llm import LLM, CallContext
-from agent_core.memory.condenser import Condenser, NoCondensationError, Requirement, RollingCondenser
+from agent_core.memory.condenser import Condenser, Requirement, RollingCondenser
 from agent_core.memory.view import View
 
 
@@ -29,10 +30,12 @@ class RecentEventsCondenser(Condenser):
         cuts = view.cut_positions()
         try:
             start = cuts.find_next(self.keep_first)
-            end = max(start, cuts.find_next(len(view) - max(0, self.max_events - start)))
+            end = max(start, cuts.find_tail(len(view) - max(0, self.max_events - start)))
         except ValueError:
             return view  # calls at the end are still open
-        return view.showing([*view.events[:start], *view.events[end:]])
+        kept_back = view.unread()
+        middle = (event for event in view.events[start:end] if event.id in kept_back)
+        return view.showing([*view.events[:start], *middle, *view.events[end:]])
 
 
 class AmortizedForgettingCondenser(RollingCondenser):
@@ -59,9 +62,11 @@ class AmortizedForgettingCondenser(RollingCondenser):
         cuts = view.cut_positions()
         try:
             start = cuts.find_next(self.keep_first)
-            end = cuts.find_next(len(view) - max(0, size // 2 - start))
+            end = cuts.find_tail(len(view) - max(1, size // 2 - start))
         except ValueError as error:
             raise NoCondensationError(str(error)) from error
-        if end <= start:
+        kept_back = view.unread()
+        forgotten = [event.id for event in view.events[start:end] if event.id not in kept_back]
+        if not forgotten:
             raise NoCondensationError(f"of {len(view)} events none can be spared")
-        return Condensation(forgotten_event_ids=[event.id for event in view.events[start:end]])
+        return Condensation(forgotten_event_ids=forgotten)

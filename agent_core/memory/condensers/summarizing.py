@@ -7,12 +7,12 @@ from typing import Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from agent_core.errors import LLMError
+from agent_core.errors import LLMError, NoCondensationError
 from agent_core.events.control import Condensation
 from agent_core.events.llm_events import CondensationSummaryEvent, SystemPromptEvent
 from agent_core.events.messages import Message
 from agent_core.llm.llm import LLM, AnyLLM, CallContext, LLMResponse
-from agent_core.memory.condenser import NoCondensationError, Requirement, RollingCondenser
+from agent_core.memory.condenser import Requirement, RollingCondenser
 from agent_core.memory.digest import as_text, shortened, tagged, token_estimate
 from agent_core.memory.transcript import ViewEvent
 from agent_core.memory.view import View
@@ -76,7 +76,10 @@ class LLMSummarizingCondenser(RollingCondenser):
 
     async def condensation(self, view: View, agent_llm: LLM | None, context: CallContext | None) -> Condensation:
         start, end = self._range(view, agent_llm)
-        forgotten = view.events[start:end]
+        kept_back = view.unread()
+        forgotten = [event for event in view.events[start:end] if event.id not in kept_back]
+        if not forgotten:
+            raise NoCondensationError("only what the user has just said could be forgotten")
         texts = [self._shown(event) for event in forgotten]
         return self._condensation(forgotten, start, *await self._summary(texts, context))
 
@@ -85,7 +88,8 @@ class LLMSummarizingCondenser(RollingCondenser):
     ) -> Condensation | None:
         """Sum up everything but the system prompt, cutting long events shorter at each attempt."""
         start = 1 if view.events and isinstance(view.events[0], SystemPromptEvent) else 0
-        events = view.events[start:]
+        kept_back = view.unread()
+        events = [event for event in view.events[start:] if event.id not in kept_back]
         nothing_new = len(events) == 1 and isinstance(events[0], CondensationSummaryEvent)
         if not events or nothing_new or not view.cut_positions().whole(start, len(view)):
             return None
@@ -156,9 +160,15 @@ class LLMSummarizingCondenser(RollingCondenser):
             end = cuts.find_next(size - min(tails))
         except ValueError as error:
             raise NoCondensationError(str(error)) from error
-        if end - start < max(2, size * self.minimum_progress):  # a summary for one event would gain nothing
+        gains = end - start > 1 or self._gains_by_one(view, start, end, agent_llm)
+        if not gains or end - start < size * self.minimum_progress:
             raise NoCondensationError(f"only {max(0, end - start)} of {size} events could be forgotten")
         return start, end
+
+    def _gains_by_one(self, view: View, start: int, end: int, agent_llm: LLM | None) -> bool:
+        """Whether a summary of a single event is worth having: it makes the view no shorter, but perhaps smaller."""
+        is_new = end - start == 1 and not isinstance(view.events[start], CondensationSummaryEvent)
+        return is_new and self._exceeds_tokens(view, agent_llm)
 
     def _limit(self, agent_llm: LLM | None) -> int | None:
         limits = [self.max_tokens, agent_llm.features.max_input_tokens if agent_llm is not None else None]

@@ -12,13 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field, ValidationError
 
+from agent_core.errors import NoCondensationError
 from agent_core.events.control import Condensation, CondensationRequest
 from agent_core.events.llm_events import CondensationSummaryEvent, SystemPromptEvent
 from agent_core.events.messages import TextContent
 from agent_core.events.serialization import AnyEvent
 from agent_core.llm.llm import LLM
 from agent_core.llm.registry import LLMRegistry
-from agent_core.memory.condenser import Condenser, NoCondensationError, NoOpCondenser, PipelineCondenser
+from agent_core.memory.condenser import Condenser, NoOpCondenser, PipelineCondenser
 from agent_core.memory.condensers.attention import LLMAttentionCondenser
 from agent_core.memory.condensers.catalog import CONDENSERS
 from agent_core.memory.condensers.forgetting import AmortizedForgettingCondenser
@@ -226,6 +227,15 @@ def test_programs_that_are_not_asynchronous_can_condense_a_view_or_a_whole_log()
     shown = condenser.condensed_history(log[:5])
     assert isinstance(shown, View)
     assert shown.events == log[:5]
+
+
+@pytest.mark.parametrize(
+    "made", ["model_validate({'kind': 'AmortizedForgettingCondenser'})", "from_config({'type': 'amortized'})"]
+)
+def test_a_condenser_is_known_by_its_names_also_where_nobody_has_needed_it_before(made: str) -> None:
+    program = f"from agent_core import Condenser; print(Condenser.{made}.kind)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert done.stdout.decode().strip() == "AmortizedForgettingCondenser"
 
 
 def test_every_condenser_is_known_where_an_agent_is_read_back() -> None:

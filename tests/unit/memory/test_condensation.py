@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_core.events.branches import Rewind, active_branch
-from agent_core.events.control import Condensation, CondensationRequest
+from agent_core.events.control import Condensation, CondensationRequest, ConversationError
 from agent_core.events.llm_events import ActionEvent, CondensationSummaryEvent
 from agent_core.events.serialization import AnyEvent
 from agent_core.memory.prompt import PromptCache
@@ -52,6 +52,26 @@ def test_a_request_stands_until_a_condensation() -> None:
     assert view.wants_condensation
     view.add(forget(2))
     assert not view.wants_condensation
+
+
+def test_a_request_that_was_found_to_be_in_vain_stands_no_more() -> None:
+    in_vain = ConversationError(id=5, code="NoCondensationError", detail="too short")
+    other = ConversationError(id=5, code="LLMError", detail="no answer")
+    view = View.from_log([user(0, "a"), CondensationRequest(id=4)])
+    assert view.is_too_long
+    view.add(other)
+    assert (view.wants_condensation, view.is_too_long) == (True, True)
+    view.add(in_vain)
+    assert (view.wants_condensation, view.is_too_long) == (False, False)
+
+
+@pytest.mark.parametrize("fields", [{"source": "user"}, {"cause": 3}], ids=str)
+def test_a_wish_of_the_user_or_by_a_tool_says_nothing_of_the_models_limits(fields: dict[str, Any]) -> None:
+    view = View.from_log([user(0, "a"), CondensationRequest(id=4, **fields)])
+    assert (view.wants_condensation, view.is_too_long) == (True, False)
+    view.add(CondensationRequest(id=5))
+    view.add(CondensationRequest(id=6, **fields))
+    assert view.is_too_long, "which of the requests is the newest makes no difference"
 
 
 def test_forgetting_a_part_of_a_batch_forgets_all_of_it() -> None:

@@ -9,13 +9,21 @@ from typing import Any, ClassVar
 import pytest
 from pydantic import BaseModel, SecretStr, ValidationError
 
+from agent_core.errors import NoCondensationError
 from agent_core.events.control import Condensation, CondensationRequest, RecallObservation
 from agent_core.events.llm_events import CondensationSummaryEvent, ObservationEvent, SystemPromptEvent
 from agent_core.events.messages import TextContent
 from agent_core.events.schema import Observation
 from agent_core.events.serialization import AnyEvent
 from agent_core.llm.llm import LLM, CallContext
-from agent_core.memory.condenser import AnyCondenser, Condenser, NoCondensationError, NoOpCondenser, PipelineCondenser
+from agent_core.memory.condenser import (
+    AnyCondenser,
+    Condenser,
+    NoOpCondenser,
+    PipelineCondenser,
+    Requirement,
+    RollingCondenser,
+)
 from agent_core.memory.condensers.forgetting import AmortizedForgettingCondenser, RecentEventsCondenser
 from agent_core.memory.condensers.masking import BrowserOutputCondenser, ObservationMaskingCondenser
 from agent_core.memory.condensers.presets import get_default_condenser
@@ -111,6 +119,18 @@ async def test_too_many_tokens_condense_to_about_half_of_the_limit() -> None:
     assert 5 <= len(after) - 3 <= 9
 
 
+async def test_a_single_event_is_worth_a_summary_where_there_are_too_many_tokens_and_it_is_none() -> None:
+    async with ModelServer(lambda request: Turn(text="s")) as server:
+        condenser = LLMSummarizingCondenser(llm=model(server), keep_first=1)
+        small = model(server, max_input_tokens=16_000)
+        log = [*talk(1), user(1, "x" * 400_000), agent(2, "ok"), user(3, "next"), agent(4, "done")]
+        after = await condensed(condenser, View.from_log(log), small)
+        assert [event.id for event in after.events] == [0, 1000, 2, 3, 4]
+        summed_up = Condensation(id=5, forgotten_event_ids=[1], summary="x" * 400_000, summary_offset=1)
+        after = await condensed(condenser, View.from_log([*log, summed_up]), small)
+        assert [event.id for event in after.events] == [0, 1000], "a summary of a summary alone is no progress"
+
+
 async def test_when_the_summary_cannot_be_had_a_long_view_stays_and_a_request_fails() -> None:
     async with ModelServer(lambda request: fail(400, "no")) as server:
         condenser = LLMSummarizingCondenser(llm=model(server), max_size=10, hard_context_reset_max_retries=2)
@@ -174,6 +194,18 @@ async def test_the_first_message_of_the_user_is_kept_wherever_it_stands() -> Non
     assert [event.id for event in after.events] == [0, 4, 5, 8, 9, 10, 11, 12]
 
 
+async def test_the_window_keeps_the_summary_of_what_is_not_in_the_view_any_more() -> None:
+    summed_up = Condensation(id=50, forgotten_event_ids=[*range(1, 12)], summary="all of it", summary_offset=1)
+    log = [*talk(12), summed_up, *(agent(n, str(n)) for n in range(60, 70))]
+    after = await condensed(ConversationWindowCondenser(), asked(log))
+    assert [event.id for event in after.events] == [0, 50, 65, 66, 67, 68, 69]
+
+
+async def test_a_window_without_a_word_of_the_user_forgets_nothing() -> None:
+    with pytest.raises(NoCondensationError, match="no message of the user"):
+        await ConversationWindowCondenser().acondense(asked([*talk(1), *(agent(n, str(n)) for n in range(1, 12))]))
+
+
 async def test_the_window_does_not_begin_with_a_result_without_its_call() -> None:
     log = [*talk(2), user(2, "x"), call(3, "r"), result(4, 3), user(5, "y")]
     after = await condensed(ConversationWindowCondenser(), asked(log))
@@ -233,6 +265,35 @@ async def test_the_middle_is_forgotten_so_that_half_is_left() -> None:
     condenser = AmortizedForgettingCondenser(max_size=10, keep_first=2)
     after = await condensed(condenser, View.from_log(talk(11)))
     assert [event.id for event in after.events] == [0, 1, 8, 9, 10]
+
+
+@pytest.mark.parametrize(("count", "left"), [(3, [0, 2]), (4, [0, 3]), (6, [0, 4, 5])])
+async def test_a_request_on_a_short_view_leaves_half_of_it_and_the_newest_event(count: int, left: list[int]) -> None:
+    after = await condensed(AmortizedForgettingCondenser(), asked(talk(count)))
+    assert [event.id for event in after.events] == left
+    with pytest.raises(NoCondensationError, match="of 2 events none can be spared"):
+        await AmortizedForgettingCondenser().acondense(asked(talk(2)))
+
+
+class Resetting(RollingCondenser):
+    """Can do nothing but by its last resort, which fails in its own way."""
+
+    def requirement(self, view: View, agent_llm: LLM | None) -> Requirement | None:
+        return Requirement.HARD
+
+    async def condensation(self, view: View, agent_llm: LLM | None, context: CallContext | None) -> Condensation:
+        raise NoCondensationError("no place")
+
+    async def hard_context_reset(
+        self, view: View, agent_llm: LLM | None, context: CallContext | None
+    ) -> Condensation | None:
+        raise OSError("the disk is full")
+
+
+async def test_what_the_last_resort_fails_with_names_why_it_was_needed() -> None:
+    with pytest.raises(OSError, match="the disk is full") as caught:
+        await Resetting().acondense(View.from_log(talk(3)))
+    assert isinstance(caught.value.__cause__, NoCondensationError)
 
 
 async def test_a_pipeline_hands_the_view_on_until_somebody_condenses() -> None:
