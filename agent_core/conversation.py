@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -195,12 +195,16 @@ class Conversation(Acting, Carrying, Reaching, Extending, Stepping, Branching, A
         judges = None if analyzer is None else checked(analyzer, SecurityAnalyzer, "analyzer")
         self._do(self._work.set_analyzer(judges))
 
-    def reject_pending_actions(self, reason: str = "User rejected the action") -> None:
+    def reject_pending_actions(
+        self, reason: str = "User rejected the action", action_ids: Collection[int] | None = None
+    ) -> None:
         """Refuse what awaits confirmation, for a reason that the agent is told at the next run.
 
-        Each action gets its refusal at once, and the conversation is idle. Nothing pending is only warned of.
+        Each action gets its refusal at once, and the conversation is idle. With `action_ids` only these are refused;
+        the conversation goes on waiting for a word on the others, which `run` approves. Nothing pending is only warned
+        of.
         """
-        self._do(reject_pending(self._work, reason))
+        self._do(reject_pending(self._work, reason, action_ids))
 
     def update_secrets(self, secrets: Mapping[str, GivenSecret]) -> None:
         """Add secrets, or replace those of the same names; a value that was replaced stays hidden."""

@@ -5,45 +5,69 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field, SerializeAsAny
 
+from agent_core.events.event import Event
 from agent_core.events.llm_events import ActionEvent
 from agent_core.security.kinds import Recreatable
 from agent_core.security.risk import SecurityRisk, riskiest
+from agent_core.tools.execution import called
 
-ANALYSIS_SECONDS = 30.0
+ANALYSIS_SECONDS = 45.0
+"""Longer than an analyzer that asks somebody else waits by itself."""
 
 logger = logging.getLogger(__name__)
+
+_threads = ThreadPoolExecutor(max_workers=8, thread_name_prefix="analyze")
+
+History = Sequence[Event]
+"""What the model was shown before it wanted an action, the oldest first."""
 
 
 class SecurityAnalyzer(Recreatable):
     """Judges actions before they run. Frozen and serialisable; subclasses are found again by their `kind`.
 
-    A subclass defines `security_risk`, or, if it has to ask somebody else, overrides `asecurity_risk` too.
+    A subclass defines `security_risk`, which is called in a thread of its own and may ask somebody else; or overrides
+    `asecurity_risk` too, if it is asynchronous, or `asecurity_risk_after`, if it goes by what came before the action.
     """
 
     classes: ClassVar[dict[str, type[Recreatable]]] = {}
+    catalog: ClassVar[str] = "agent_core.security.catalog"
+    immediate: ClassVar[bool] = False
+    """Whether it goes by the action alone and within moments: it needs neither a thread nor a limit then."""
 
     @abstractmethod
     def security_risk(self, action: ActionEvent) -> SecurityRisk:
-        """The risk of one action; UNKNOWN when this analyzer cannot tell. It must not block for long."""
+        """The risk of one action; UNKNOWN when this analyzer cannot tell."""
 
     async def asecurity_risk(self, action: ActionEvent) -> SecurityRisk:
-        """The same, for analyzers that call out; the others answer at once."""
-        return self.security_risk(action)
+        """The same, beside the event loop."""
+        return await in_thread(lambda: self.security_risk(action))
+
+    async def asecurity_risk_after(self, history: History, action: ActionEvent) -> SecurityRisk:
+        """The same, for analyzers that go by the history as well."""
+        return await self.asecurity_risk(action)
 
     def analyze_pending_actions(self, actions: Sequence[ActionEvent]) -> list[tuple[ActionEvent, SecurityRisk]]:
         """Each action with its risk; where the analyzer fails, the risk is HIGH."""
         return [(action, self._guarded(action)) for action in actions]
 
     async def aanalyze_pending_actions(
-        self, actions: Sequence[ActionEvent], *, limit_seconds: float = ANALYSIS_SECONDS
+        self, actions: Sequence[ActionEvent], history: History = (), *, limit_seconds: float = ANALYSIS_SECONDS
     ) -> list[tuple[ActionEvent, SecurityRisk]]:
-        """The same, asynchronously; an action that is not judged within the limit is HIGH as well."""
-        return [(action, await self._aguarded(action, limit_seconds)) for action in actions]
+        """The same, all actions at once; one that is not judged within the limit is HIGH as well."""
+        if self._answers_at_once:
+            return self.analyze_pending_actions(actions)
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(self._aguarded(history, action, limit_seconds), name=f"analyze:{self.kind}")
+                for action in actions
+            ]
+        return [(action, task.result()) for action, task in zip(actions, tasks, strict=True)]
 
     def _guarded(self, action: ActionEvent) -> SecurityRisk:
         try:
@@ -54,21 +78,25 @@ class SecurityAnalyzer(Recreatable):
 
     @property
     def _answers_at_once(self) -> bool:
-        """Whether it calls nobody: then neither a limit nor a task of its own is needed."""
-        return type(self).asecurity_risk is SecurityAnalyzer.asecurity_risk
+        ours = SecurityAnalyzer
+        overridden = (type(self).asecurity_risk, type(self).asecurity_risk_after)
+        return self.immediate and overridden == (ours.asecurity_risk, ours.asecurity_risk_after)
 
-    async def _aguarded(self, action: ActionEvent, limit_seconds: float) -> SecurityRisk:
-        if self._answers_at_once:
-            return self._guarded(action)
+    async def _aguarded(self, history: History, action: ActionEvent, limit_seconds: float) -> SecurityRisk:
         try:
             async with asyncio.timeout(limit_seconds):
-                return SecurityRisk(await self.asecurity_risk(action))
+                return SecurityRisk(await self.asecurity_risk_after(history, action))
         except Exception:  # noqa: BLE001 - as above
             self._report(action)
             return SecurityRisk.HIGH
 
     def _report(self, action: ActionEvent) -> None:
         logger.exception("%s failed on a call of %s; it counts as HIGH", type(self).__name__, action.tool_name)
+
+
+async def in_thread(judge: Callable[[], SecurityRisk]) -> SecurityRisk:
+    """What an analyzer says that may block."""
+    return await asyncio.get_running_loop().run_in_executor(_threads, called, judge)
 
 
 def _recreate(data: Any) -> Any:
@@ -81,6 +109,8 @@ AnyAnalyzer = Annotated[SerializeAsAny[SecurityAnalyzer], BeforeValidator(_recre
 
 class LLMSecurityAnalyzer(SecurityAnalyzer):
     """Takes the model's own word: the `security_risk` that it gave with the call."""
+
+    immediate: ClassVar[bool] = True
 
     def security_risk(self, action: ActionEvent) -> SecurityRisk:
         return SecurityRisk(action.security_risk)
@@ -105,9 +135,12 @@ class EnsembleSecurityAnalyzer(SecurityAnalyzer):
         return all(analyzer._answers_at_once for analyzer in self.analyzers)
 
     async def asecurity_risk(self, action: ActionEvent) -> SecurityRisk:
+        return await self.asecurity_risk_after((), action)
+
+    async def asecurity_risk_after(self, history: History, action: ActionEvent) -> SecurityRisk:
         async with asyncio.TaskGroup() as group:
             tasks = [
-                group.create_task(analyzer.aanalyze_pending_actions([action]), name=f"analyze:{analyzer.kind}")
+                group.create_task(analyzer.aanalyze_pending_actions([action], history), name=f"ask:{analyzer.kind}")
                 for analyzer in self.analyzers
             ]
         risks = [risk for task in tasks for _, risk in task.result()]

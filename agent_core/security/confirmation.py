@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import BeforeValidator, SerializeAsAny, field_validator
 
 from agent_core.events.llm_events import ActionEvent
-from agent_core.security.analyzer import SecurityAnalyzer
+from agent_core.security.analyzer import History, SecurityAnalyzer
 from agent_core.security.kinds import Recreatable
 from agent_core.security.risk import SecurityRisk
 from agent_core.tools.definition import ToolDefinition
@@ -80,9 +80,8 @@ class ConfirmRisky(ConfirmationPolicy):
         return threshold
 
     def should_confirm(self, risk: SecurityRisk = SecurityRisk.UNKNOWN) -> bool:
-        if risk is SecurityRisk.UNKNOWN:
-            return self.confirm_unknown
-        return risk.is_riskier(self.threshold)
+        known = SecurityRisk(risk)
+        return self.confirm_unknown if known is SecurityRisk.UNKNOWN else known.is_riskier(self.threshold)
 
 
 def policy_in_force(stored: Mapping[str, Any] | None, configured: ConfirmationPolicy) -> ConfirmationPolicy:
@@ -137,11 +136,13 @@ class ConfirmationGate:
             return [(action, SecurityRisk.UNKNOWN) for action in actions]
         return self._with_read_only(self.analyzer.analyze_pending_actions(actions))
 
-    async def aclassify(self, actions: Sequence[ActionEvent]) -> list[tuple[ActionEvent, SecurityRisk]]:
-        """The same, for analyzers that call out. One that is late makes it HIGH."""
+    async def aclassify(
+        self, actions: Sequence[ActionEvent], history: History = ()
+    ) -> list[tuple[ActionEvent, SecurityRisk]]:
+        """The same, for analyzers that call out, or go by what the model was shown. One that is late makes it HIGH."""
         if self.analyzer is None:
             return [(action, SecurityRisk.UNKNOWN) for action in actions]
-        return self._with_read_only(await self.analyzer.aanalyze_pending_actions(actions))
+        return self._with_read_only(await self.analyzer.aanalyze_pending_actions(actions, history))
 
     def decide(self, classified: Sequence[tuple[ActionEvent, SecurityRisk]]) -> bool:
         """Whether the user has to agree before any action of the batch runs.

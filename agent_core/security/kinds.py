@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from importlib import import_module
 from typing import Any, ClassVar, Self
 
 from pydantic import ModelWrapValidatorHandler, model_validator
@@ -21,6 +22,8 @@ class Recreatable(Frozen):
     kind: str = ""
 
     classes: ClassVar[dict[str, type[Recreatable]]] = {}
+    catalog: ClassVar[str] = ""
+    """A module that knows all of the family that are ours: a kind may be asked for before anybody has needed it."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -54,6 +57,8 @@ class Recreatable(Frozen):
         if not isinstance(data, dict):
             return data
         kind = data.get("kind")
+        if str(kind) not in cls.classes and cls.catalog:
+            import_module(cls.catalog)
         found = cls.classes.get(str(kind))
         if found is None or not issubclass(found, cls) or found is cls:
             known = sorted(name for name, known in cls.classes.items() if issubclass(known, cls) and known is not cls)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from agent_core.events.llm_events import ActionEvent
 from agent_core.security.analyzer import SecurityAnalyzer
@@ -48,7 +48,8 @@ _MEDIUM_ANYWHERE = (
         re.IGNORECASE,
     ),
     re.compile(
-        r"\b(?:you\s{1,8}are\s{1,8}now\s{1,8}(?:an?|the|my)\b|pretend\s{1,8}(?:to\s{1,8}be|you(?:'re|\s{1,8}are))\b"
+        r"\b(?:you\s{1,8}are\s{1,8}now\s{1,8}(?:an?|the|my|dan|root|evil|free|jailbroken|unrestricted|unfiltered)\b"
+        r"|you\s{1,8}are\s{1,8}no\s{1,8}longer\s{1,8}(?:an?|the|bound|restricted|limited)\b|pretend\s{1,8}(?:to\s{1,8}be|you(?:'re|\s{1,8}are))\b"
         r"|from\s{1,8}now\s{1,8}on,?\s{1,8}you\s{1,8}(?:are|will\s{1,8}be)\b"
         r"|act\s{1,8}as\s{1,8}(?:an?|the|if\s{1,8}you\s{1,8}(?:are|were))\s{1,8}(?:an?\s{1,8})?"
         r"(?:unrestricted|different|new|another|unfiltered|evil)\b)",
@@ -69,15 +70,17 @@ class PatternSecurityAnalyzer(SecurityAnalyzer):
     30,000 characters.
     """
 
+    immediate: ClassVar[bool] = True
+
     def security_risk(self, action: ActionEvent) -> SecurityRisk:
         executable = normalised("\n".join(_executable_texts(action)))
-        everything = normalised("\n".join([executable, *_other_texts(action)]))
+        said = normalised("\n".join(_other_texts(action)))
         judgement = judgement_of(action)
-        if _deletes(executable) or _found(_HIGH_EXECUTABLE, executable) or _found(_HIGH_ANYWHERE, everything):
+        if _deletes(executable) or _found(_HIGH_EXECUTABLE, executable) or _found(_HIGH_ANYWHERE, executable, said):
             return SecurityRisk.HIGH
         if judgement is not None and _deletes_nested(judgement):
             return SecurityRisk.HIGH
-        if _found(_MEDIUM_EXECUTABLE, executable) or _found(_MEDIUM_ANYWHERE, everything):
+        if _found(_MEDIUM_EXECUTABLE, executable) or _found(_MEDIUM_ANYWHERE, executable, said):
             return SecurityRisk.MEDIUM
         if judgement is not None and any(finding.rule in _UNCERTAIN_RULES for finding in judgement.findings):
             return SecurityRisk.UNKNOWN
@@ -132,8 +135,8 @@ def _deletes(text: str) -> bool:
     return False
 
 
-def _found(patterns: tuple[re.Pattern[str], ...], text: str) -> bool:
-    return any(pattern.search(text) for pattern in patterns)
+def _found(patterns: tuple[re.Pattern[str], ...], *texts: str) -> bool:
+    return any(pattern.search(text) for pattern in patterns for text in texts)
 
 
 def _deletes_nested(judgement: Judgement) -> bool:

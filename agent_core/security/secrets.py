@@ -9,14 +9,13 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from http.client import HTTPException, HTTPMessage
-from typing import IO, Protocol
-from urllib.parse import urlsplit
-from urllib.request import HTTPRedirectHandler, Request, build_opener
+from typing import Protocol
+from urllib.request import Request
 
 from pydantic import ConfigDict, Field, SecretStr, field_validator
 
 from agent_core.events.messages import Frozen
+from agent_core.security.fetching import fetched, http_address
 from agent_core.tools.execution import called
 
 logger = logging.getLogger(__name__)
@@ -71,10 +70,7 @@ class LookupSecret(Frozen):
     @field_validator("url")
     @classmethod
     def _is_http(cls, value: str) -> str:
-        parts = urlsplit(value)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError("url must be a complete http or https address, for example https://host/path")
-        return value
+        return http_address(value)
 
     async def value(self) -> str | None:
         return await asyncio.get_running_loop().run_in_executor(_lookups, self._fetched)
@@ -82,10 +78,7 @@ class LookupSecret(Frozen):
     def _fetched(self) -> str:
         headers = {name: secret.get_secret_value() for name, secret in self.headers.items()}
         request = Request(self.url, headers=headers)  # noqa: S310 - the validator takes http and https only
-        with build_opener(_NoRedirects).open(request, timeout=LOOKUP_SECONDS) as answer:
-            data: bytes = answer.read(MAX_VALUE_BYTES + 1)
-        if len(data) > MAX_VALUE_BYTES:
-            raise ValueError(f"the answer is longer than {MAX_VALUE_BYTES} bytes")
+        data = fetched(request, limit_seconds=LOOKUP_SECONDS, limit_bytes=MAX_VALUE_BYTES)
         return data.decode("utf-8").strip()
 
 
@@ -193,13 +186,6 @@ class SecretRegistry:
 def _can_be_variable(name: str, value: str) -> bool:
     is_text = value == value.encode("utf-8", "replace").decode("utf-8")  # no half of a surrogate pair
     return _VARIABLE_NAME.fullmatch(name) is not None and is_text and "\0" not in value
-
-
-class _NoRedirects(HTTPRedirectHandler):
-    def redirect_request(
-        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
-    ) -> None:
-        raise HTTPException("redirects are not followed")
 
 
 def _source(given: GivenSecret) -> SecretSource:

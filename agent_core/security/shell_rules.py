@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from typing import Final
+from typing import ClassVar, Final
 
 from agent_core.events.llm_events import ActionEvent
 from agent_core.events.schema import Action
@@ -65,6 +65,8 @@ class ShellRuleAnalyzer(SecurityAnalyzer):
     would run cannot be told from the text; and every tool of which it knows nothing.
     """
 
+    immediate: ClassVar[bool] = True
+
     def security_risk(self, action: ActionEvent) -> SecurityRisk:
         typed = action.action
         if isinstance(typed, ThinkAction | FinishAction | TaskTrackerAction):
@@ -95,6 +97,8 @@ class PolicyRailSecurityAnalyzer(SecurityAnalyzer):
     `rails` are the rules that count: by default running what was downloaded, writing to disks past their file systems,
     and catastrophic deletes.
     """
+
+    immediate: ClassVar[bool] = True
 
     rails: tuple[str, ...] = ("remote-code", "device", "disk", "catastrophic-delete", "fork-bomb")
 

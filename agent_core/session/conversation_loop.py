@@ -55,6 +55,7 @@ class ConversationLoop:
         agent: who works; see `use_agent`.
         settings: for the next session; see `set_analyzer` and `update_secrets` for one that is open.
         callbacks: who is told of what happens.
+        deciding: held by whoever decides about actions that wait.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class ConversationLoop:
         self._data_dir = data_dir
         self._persistence_dir = persistence_dir
         self.sandbox = SandboxUse(conversation_id, workspace, data_dir=data_dir, at_exit=self.close)
+        self.deciding = asyncio.Lock()
         self._opening = asyncio.Lock()
         self._has_begun = self._tells_end = False
         self._session: AgentSession | None = None

@@ -128,7 +128,7 @@ class StatusFold:
         elif isinstance(event, ChangeAgentState) and event.source == "user":
             self.awaits_change = event.agent_state in (AgentState.USER_CONFIRMED, AgentState.USER_REJECTED)
         elif isinstance(event, UserRejectObservation):
-            self.is_asked = self.is_asked or event.rejection_source == "user"
+            self.is_asked = self.is_asked or (event.rejection_source == "user" and not self.core.undecided)
             self._has_answered = False
         elif isinstance(event, HookExecutionEvent):
             if event.blocked and event.message_id == self.facts.last_user_message_id:

@@ -14,8 +14,15 @@ from pydantic import SecretStr
 
 from agent_core import Conversation, ConversationErrorEvent, Event, ExecutionStatus, Tool
 from agent_core.agent.agent import Agent
-from agent_core.errors import ConversationRunError, LLMBadRequestError, LLMError, LLMRateLimitError
-from agent_core.events.control import Condensation
+from agent_core.errors import (
+    ConversationRunError,
+    LLMBadRequestError,
+    LLMContextWindowError,
+    LLMError,
+    LLMRateLimitError,
+    NoCondensationError,
+)
+from agent_core.events.control import Condensation, ConversationErrorEvent
 from agent_core.events.llm_events import (
     ActionEvent,
     AgentErrorEvent,
@@ -26,8 +33,9 @@ from agent_core.events.llm_events import (
 from agent_core.events.masking import MASK
 from agent_core.events.transient import TextDelta
 from agent_core.llm.profiles import ProfileStore
-from agent_core.memory.condenser import NoCondensationError
+from agent_core.memory.condensers.forgetting import AmortizedForgettingCondenser
 from agent_core.memory.condensers.summarizing import LLMSummarizingCondenser
+from agent_core.memory.condensers.window import ConversationWindowCondenser
 from agent_core.security.analyzer import LLMSecurityAnalyzer
 from agent_core.security.confirmation import AlwaysConfirm, ConfirmRisky, NeverConfirm
 from agent_core.security.hooks import HookConfig
@@ -172,6 +180,75 @@ def test_a_refusal_answers_each_pending_action_at_once_and_the_next_run_tells_th
         assert status(one) is FINISHED
         assert script.prompt().count("Action rejected: Not the y one.") == 2
         assert sandbox.ran == []
+
+
+def pair(*commands: str) -> Said:
+    return "", [("terminal", json.dumps({"command": command})) for command in commands]
+
+
+def held_back(one: Conversation) -> list[int]:
+    """Has the agent's calls wait; their ids."""
+    one.set_confirmation_policy(AlwaysConfirm())
+    one.send_message("Go.")
+    one.run()
+    assert status(one) is WAITING
+    return [event.id for event in one.state.events if isinstance(event, ActionEvent)]
+
+
+def test_some_actions_may_be_refused_and_the_others_approved_also_after_a_restart(tmp_path: Path) -> None:
+    script, kept = Script(pair("rm x", "ls"), DONE), {"persistence_dir": tmp_path, "conversation_id": "c"}
+    with conversation(agent(script), **kept) as one:
+        first, _ = held_back(one)
+        one.reject_pending_actions("Keep x.", [first])
+        assert status(one) is WAITING
+    sandbox = Sandbox()
+    with conversation(agent(script), workspace=sandbox, **kept) as one:
+        assert status(one) is WAITING
+        one.run()
+        assert status(one) is FINISHED
+    assert sandbox.ran == ["ls"]
+    told = [message["content"] for message in script.requests[-1].messages if message["role"] == "tool"]
+    assert ["Keep x." in str(text) for text in told] == [True, False]
+
+
+def test_when_the_last_action_is_refused_nothing_waits_any_more(
+    sandbox: Sandbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    with conversation(agent(Script(pair("rm x", "rm y"), DONE)), workspace=sandbox) as one:
+        first, second = held_back(one)
+        one.reject_pending_actions("no", [second])
+        one.reject_pending_actions("no", [second, 999])
+        assert "no actions to reject" in caplog.text
+        assert status(one) is WAITING
+        one.reject_pending_actions("no", {first})
+        assert status(one) is IDLE
+        one.run()
+        assert status(one) is FINISHED
+    assert sandbox.ran == []
+
+
+def test_refusals_at_the_same_time_answer_each_action_once() -> None:
+    with conversation(agent(Script(pair("rm x", "rm y"), DONE))) as one:
+        actions = held_back(one)
+        threads = [threading.Thread(target=one.reject_pending_actions, args=(f"no {n}",)) for n in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert [event.cause for event in one.state.events if isinstance(event, UserRejectObservation)] == actions
+
+
+def test_a_message_refuses_what_is_left_of_a_batch(sandbox: Sandbox) -> None:
+    script = Script(pair("rm x", "rm y"), DONE)
+    with conversation(agent(script), workspace=sandbox) as one:
+        first, _ = held_back(one)
+        one.reject_pending_actions("Keep x.", [first])
+        one.send_message("And y.")
+        one.run()
+        assert status(one) is FINISHED
+        refused = [event.rejection_reason for event in one.state.events if isinstance(event, UserRejectObservation)]
+    assert sandbox.ran == []
+    assert ("Keep x." in refused[0], "And y." in refused[1]) == (True, True)
 
 
 def test_nothing_to_refuse_is_warned_of_only(caplog: pytest.LogCaptureFixture) -> None:
@@ -525,13 +602,60 @@ def test_condense_without_a_condenser_that_can_is_refused() -> None:
         one.condense()
 
 
-def test_condense_with_nothing_to_condense_says_so() -> None:
-    script = Script()
-    condenser = LLMSummarizingCondenser(llm=model(script), max_size=100)
+def test_condense_with_nothing_to_condense_says_so_and_the_agent_works_as_before() -> None:
+    script = Script(DONE)
+    condenser = LLMSummarizingCondenser(llm=model(Script(), usage_id="condenser"), max_size=100)
     with conversation(agent(script, condenser=condenser)) as one:
         one.send_message("Hello")
+        before = kinds(one)
         with pytest.raises(NoCondensationError):
             one.condense()
+        assert kinds(one) == before
+        one.run()
+        assert status(one) is FINISHED
+
+
+def test_what_waits_for_the_user_still_waits_when_the_history_is_made_shorter(sandbox: Sandbox) -> None:
+    script = Script(*[run(f"echo {i}") for i in range(8)], run("rm x"), DONE)
+    condenser = LLMSummarizingCondenser(llm=model(Script(("SUMMARY", ())), usage_id="condenser"))
+    with conversation(agent(script, condenser=condenser), workspace=sandbox) as one:
+        one.send_message("Go.")
+        for _ in range(8):
+            one.step()
+        one.set_confirmation_policy(AlwaysConfirm())
+        one.run()
+        assert status(one) is WAITING
+        one.condense()
+        assert status(one) is WAITING
+        assert "rm x" not in sandbox.ran
+        one.run()
+        assert status(one) is FINISHED
+        assert sandbox.ran.count("rm x") == 1
+    assert "SUMMARY" in script.prompt()
+    assert "ran rm x" in script.prompt()
+
+
+def test_a_history_too_long_for_one_model_may_be_short_enough_for_another() -> None:
+    small, large = Script(LLMContextWindowError("too long")), Script(DONE)
+    with conversation(agent(small, condenser=ConversationWindowCondenser())) as one:
+        one.send_message("Hello")
+        with pytest.raises(ConversationRunError, match="none can be spared"):
+            one.run()
+        one.switch_llm(model(large))
+        one.run()
+        assert status(one) is FINISHED
+
+
+def test_an_agent_that_asks_in_vain_for_a_shorter_history_goes_on(sandbox: Sandbox) -> None:
+    script = Script(("", [("request_condensation", "{}")]), DONE)
+    condenser = AmortizedForgettingCondenser(keep_first=4)
+    asking = Agent(llm=model(script), tools=[Tool(name="request_condensation")], condenser=condenser)
+    with conversation(asking, workspace=sandbox) as one:
+        one.send_message("Hello")
+        one.run()
+        assert status(one) is FINISHED
+        (error,) = [event for event in one.state.log if isinstance(event, ConversationErrorEvent)]
+        assert (error.code, "cannot be" in error.detail) == ("NoCondensationError", True)
 
 
 def test_secrets_given_later_are_hidden_and_reach_the_commands_that_name_them(sandbox: Sandbox) -> None:

@@ -84,6 +84,11 @@ def test_defaults_ask_for_high_and_for_unknown() -> None:
         ConfirmRisky(threshold=SecurityRisk.UNKNOWN)
 
 
+def test_risks_may_be_given_by_their_names() -> None:
+    assert ConfirmRisky().should_confirm("HIGH")  # type: ignore[arg-type] # a program that is not type-checked
+    assert not ConfirmRisky(confirm_unknown=False).should_confirm("UNKNOWN")  # type: ignore[arg-type] # likewise
+
+
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
 def test_nothing_and_a_single_thought_or_finish_need_no_agreement(policy: ConfirmationPolicy) -> None:
     for batch in ([], [THINK], [FINISH]):

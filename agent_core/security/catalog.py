@@ -1,0 +1,17 @@
+"""All analyzers that there are, so that each is known by its name wherever one is read back."""
+
+from __future__ import annotations
+
+from agent_core.security.analyzer import EnsembleSecurityAnalyzer, LLMSecurityAnalyzer, SecurityAnalyzer
+from agent_core.security.grayswan import GraySwanAnalyzer
+from agent_core.security.pattern import PatternSecurityAnalyzer
+from agent_core.security.shell_rules import PolicyRailSecurityAnalyzer, ShellRuleAnalyzer
+
+ALL_ANALYZERS: tuple[type[SecurityAnalyzer], ...] = (
+    LLMSecurityAnalyzer,
+    PatternSecurityAnalyzer,
+    ShellRuleAnalyzer,
+    PolicyRailSecurityAnalyzer,
+    EnsembleSecurityAnalyzer,
+    GraySwanAnalyzer,
+)

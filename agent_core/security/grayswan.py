@@ -1,0 +1,103 @@
+"""An analyzer that asks Gray Swan's monitor, a service that reads along (agent-core 6.2)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import Iterable
+from typing import Annotated, Any, Final, Self
+from urllib.parse import urlsplit
+from urllib.request import Request
+
+from pydantic import AfterValidator, ConfigDict, Field, SecretStr, model_validator
+
+from agent_core.events.event import Event, LLMConvertibleEvent
+from agent_core.events.llm_events import ActionEvent
+from agent_core.security.analyzer import History, SecurityAnalyzer, in_thread
+from agent_core.security.fetching import fetched, http_address
+from agent_core.security.risk import SecurityRisk
+
+MONITOR: Final = "https://api.grayswan.ai/cygnal/monitor"
+KEY_VARIABLE: Final = "GRAYSWAN_API_KEY"
+MAX_ANSWER_BYTES: Final = 1_000_000
+MAX_REASON_CHARS: Final = 200
+
+logger = logging.getLogger(__name__)
+
+
+class GraySwanAnalyzer(SecurityAnalyzer):
+    """Sends the newest `history_limit` events and the action to the monitor, and takes its score for the risk.
+
+    A score up to `low_threshold` is LOW, one up to `medium_threshold` MEDIUM; more is HIGH, and so is an injection that
+    it finds. Where it cannot be asked within `timeout` seconds the risk is UNKNOWN. `api_key` is not stored with the
+    rest; without one the environment's variable GRAYSWAN_API_KEY counts.
+    """
+
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+    api_key: SecretStr | None = Field(default=None, exclude=True)
+    api_url: Annotated[str, AfterValidator(http_address)] = MONITOR
+    policy_id: str | None = None
+    history_limit: int = Field(default=20, ge=0)
+    timeout: float = Field(default=30.0, gt=0)
+    low_threshold: float = Field(default=0.3, ge=0, le=1)
+    medium_threshold: float = Field(default=0.7, ge=0, le=1)
+
+    @model_validator(mode="after")
+    def _rises(self) -> Self:
+        if self.low_threshold > self.medium_threshold:
+            raise ValueError(
+                f"low_threshold: {self.low_threshold} is above medium_threshold {self.medium_threshold}; exchange them"
+            )
+        return self
+
+    def security_risk(self, action: ActionEvent) -> SecurityRisk:
+        return self._asked((), action)
+
+    async def asecurity_risk_after(self, history: History, action: ActionEvent) -> SecurityRisk:
+        try:
+            async with asyncio.timeout(self.timeout):
+                return await in_thread(lambda: self._asked(history, action))
+        except TimeoutError:
+            return self._unknown("it did not answer in time")
+
+    def _asked(self, history: History, action: ActionEvent) -> SecurityRisk:
+        key = self.api_key.get_secret_value() if self.api_key is not None else os.environ.get(KEY_VARIABLE, "")
+        if not key:
+            return self._unknown(f"there is no key; give api_key, or set {KEY_VARIABLE}")
+        newest = history[-self.history_limit :] if self.history_limit else ()
+        asked: dict[str, Any] = {"messages": list(_messages([*newest, action]))}
+        if self.policy_id is not None:
+            asked["policy_id"] = self.policy_id
+        headers = {"Content-Type": "application/json", "grayswan-api-key": key}
+        request = Request(self.api_url, json.dumps(asked).encode(), headers)  # noqa: S310 - the validator takes http only
+        try:
+            answer = json.loads(fetched(request, limit_seconds=self.timeout, limit_bytes=MAX_ANSWER_BYTES))
+            return self._risk_in(answer)
+        except Exception as error:  # noqa: BLE001 - whatever comes from outside, nothing is known then (agent-core 6.2)
+            return self._unknown(f"{type(error).__name__}: {error}")
+
+    def _risk_in(self, answer: Any) -> SecurityRisk:
+        score = float(answer["violation"])
+        if not 0 <= score <= 1:
+            raise ValueError(f"violation is {score}, not a number from 0 to 1")
+        if answer.get("ipi") or score > self.medium_threshold:
+            return SecurityRisk.HIGH
+        return SecurityRisk.LOW if score <= self.low_threshold else SecurityRisk.MEDIUM
+
+    def _unknown(self, why: str) -> SecurityRisk:
+        host = urlsplit(self.api_url).hostname
+        logger.warning("the monitor at %s does not say how risky an action is: %s", host, why[:MAX_REASON_CHARS])
+        return SecurityRisk.UNKNOWN
+
+
+def _messages(events: Iterable[Event]) -> Iterable[dict[str, str]]:
+    for event in events:
+        if not isinstance(event, LLMConvertibleEvent):
+            continue  # facts about the workspace
+        message = event.to_llm_message()
+        calls = [f"{call.name}({call.arguments})" for call in message.tool_calls or ()]
+        if said := "\n".join(filter(None, [message.text, *calls])):
+            yield {"role": message.role, "content": said}
