@@ -22,7 +22,7 @@ from agent_core.errors import (
     LLMRateLimitError,
     NoCondensationError,
 )
-from agent_core.events.control import Condensation, ConversationErrorEvent
+from agent_core.events.control import Condensation
 from agent_core.events.llm_events import (
     ActionEvent,
     AgentErrorEvent,

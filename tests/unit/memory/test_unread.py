@@ -94,7 +94,7 @@ async def test_the_last_resort_sums_up_all_but_what_is_unread() -> None:
 async def test_a_batch_that_is_longer_than_the_tail_stays_where_it_is_all_that_is_left(
     condenser: Condenser, left: list[int]
 ) -> None:
-    batch = [*(call(n, "r", of=3) for n in (20, 21, 22)), *(result(n + 3, n) for n in (20, 21, 22))]
+    batch: list[AnyEvent] = [*(call(n, "r", of=3) for n in (20, 21, 22)), *(result(n + 3, n) for n in (20, 21, 22))]
     view = View.from_log([*talk(10), *batch])
     outcome = await condenser.acondense(view)
     if isinstance(outcome, Condensation):
