@@ -210,6 +210,28 @@ def test_paths_outside_the_workspace_are_refused(work: Path, name: str) -> None:
     assert (work.parent / "outside").read_text() == "x\n"
 
 
+@pytest.mark.parametrize("name", ["sub/../b", "../work/b", "b/.."])
+def test_a_move_goes_nowhere_by_way_of_a_folder_above(work: Path, name: str) -> None:
+    (work / "a").write_text("x\n")
+    fails(patch(work, "*** Update File: a", f"*** Move to: {name}"), name, "without `..`")
+    assert os.listdir(work) == ["a"]
+
+
+def test_no_file_grows_over_the_limit_or_is_read_over_it(work: Path) -> None:
+    limit = 10 * 1024 * 1024
+    (work / "a").write_text("x\n" + "y" * (limit - 3) + "\n")
+    fails(patch(work, "*** Update File: a", "@@", "-x", "+xx"), f"{limit + 1} bytes", str(limit))
+    done(patch(work, "*** Update File: a", "@@", "-x", "+z"), "M a")
+    (work / "a").write_bytes(b"x\n" * (limit // 2) + b"x")
+    fails(patch(work, "*** Update File: a", "@@", "-x", "+y"), str(limit))
+
+
+def test_the_end_of_the_file_is_not_before_the_hunk_above(work: Path) -> None:
+    (work / "a").write_text("w\nx\n")
+    fails(patch(work, "*** Update File: a", "@@", " w", "-x", "+y", "@@", "-x", "+z", "*** End of File"), "its end")
+    assert (work / "a").read_text() == "w\nx\n"
+
+
 def test_an_absolute_path_inside_the_workspace_is_one_of_it(work: Path) -> None:
     done(patch(work, f"*** Add File: {work}/a", "+x"), f"A {work}/a")
     fails(patch(work, "*** Update File: a", f"*** Move to: {work}/b"), "give a path relative to the workspace")

@@ -130,11 +130,13 @@ async def test_the_plan_is_written_at_once_or_part_by_part_but_never_overwritten
 
 async def test_the_plan_may_be_elsewhere(place: Workplace) -> None:
     elsewhere = f"{place.working_dir}/.agents_tmp/PLAN.md"
-    executor = PlanningFileEditorExecutor(elsewhere)
+    executor = PlanningFileEditorExecutor(f"{place.working_dir}/./none/..//.agents_tmp/PLAN.md")
     await executor.prepare(place)
     assert file_in(place, ".agents_tmp/PLAN.md").read_text() == BLANK_PLAN
     assert (await do(place, executor, command="create", file_text="x", path=elsewhere)).is_error is False
     assert (await do(place, executor, command="create", file_text="x")).is_error
+    written = f"{place.working_dir}/.agents_tmp/../.agents_tmp//PLAN.md"
+    assert (await do(place, executor, command="insert", insert_line=1, new_str="y", path=written)).is_error is False
     with pytest.raises(ValueError, match=r"plan_path is 'PLAN.md': give an absolute path"):
         PlanningFileEditorTool.create(plan_path="PLAN.md")
 

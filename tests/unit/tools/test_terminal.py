@@ -137,6 +137,26 @@ def test_a_limit_that_is_no_number_of_seconds_is_refused_by_its_name(seconds: fl
         TerminalAction(command="x", timeout=seconds)
 
 
+@pytest.mark.parametrize(
+    ("own", "given", "limit", "outer"),
+    [(None, None, None, None), (5.0, None, 5.0, 35.0), (None, 7.0, 7.0, 37.0), (0.0, 7.0, 0.0, 30.0)],
+)
+async def test_a_commands_own_limit_counts_before_that_of_its_event_and_the_server_waits_longer(
+    own: float | None, given: float | None, limit: float | None, outer: float | None
+) -> None:
+    sandbox = Sandbox(RESULT)
+    for executor in (TerminalExecutor(), TerminalExecutor(soft_timeout=2.5)):
+        await executor.acall(TerminalAction(command="x", timeout=own), FakeCall(sandbox, hard_timeout=given))
+    assert [(asked.args["timeout"], asked.limit_seconds) for asked in sandbox.asked] == [(limit, outer)] * 2
+    assert [asked.args["soft_timeout"] for asked in sandbox.asked] == [30.0, 2.5]
+
+
+async def test_an_observation_has_what_the_shell_says_of_itself() -> None:
+    facts = {"pid": 42, "username": "me", "hostname": "here", "working_dir": "/w", "omitted": 7, "python": "/p"}
+    observation = await observe(TerminalAction(command="sleep 9 &"), **facts)
+    assert observation.model_dump(include=set(facts)) == facts
+
+
 async def test_a_reset_takes_no_input() -> None:
     with pytest.raises(ValueError, match="reset and is_input"):
         await observe(TerminalAction(command="x", reset=True, is_input=True))
@@ -152,6 +172,12 @@ async def test_a_command_that_would_outlast_an_idle_runtime_is_not_run(
     assert bool(sandbox.asked) is runs
     assert observation.is_error is not runs
     assert ("at most 90 seconds" in told(observation)) is not runs
+
+
+@pytest.mark.parametrize("idle", ["0", "-1", "", "soon"])
+async def test_a_runtime_without_an_idle_limit_sets_none(monkeypatch: pytest.MonkeyPatch, idle: str) -> None:
+    monkeypatch.setenv("OH_RUNTIME_IDLE_TIMEOUT_SECONDS", idle)
+    assert not (await observe(TerminalAction(command="x", timeout=86_400))).is_error
 
 
 async def test_several_terminals_are_told_apart_by_name() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +22,22 @@ def test_a_cut_text_has_the_limits_length_and_both_its_ends(text: str, limit: in
     if len(notice) < limit and "{omitted}" not in notice:
         head = -(-(limit - len(notice)) // 2)
         assert cut == text[:head] + notice + text[len(text) - (limit - len(notice) - head) :]
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "cut"),
+    [
+        ("0123456789", 10, "0123456789"),
+        ("0123456789", 9, "01<...>89"),
+        ("0123456789", 8, "01<...>9"),
+        ("0123456789", 6, "0<...>"),
+        ("0123456789", 5, "<...>"),
+        ("0123456789", 2, "<."),
+        ("0123456789", 0, ""),
+    ],
+)
+def test_the_beginning_is_at_most_one_longer_than_the_end(text: str, limit: int, cut: str) -> None:
+    assert maybe_truncate(text, limit, "<...>") == cut
 
 
 def test_the_notice_says_how_much_is_missing() -> None:
