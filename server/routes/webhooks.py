@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
@@ -22,9 +22,11 @@ from server.dependencies import (
 )
 from server.errors import ConversationNotFoundError
 from server.routes.json_route import JsonRoute
+from server.routes.paging import PagingDependency
 from server.webhooks.batch import EVENT_TYPES
 from server.webhooks.destination import MAX_URL_CHARS, url_problem
 from server.webhooks.signing import new_secret, secret_problem
+from server.wire.envelope import wire_time
 
 router = APIRouter(prefix="/api/webhooks", route_class=JsonRoute, tags=["webhooks"])
 
@@ -104,10 +106,10 @@ class CreatedWebhook(WebhookInfo):
 
 
 class WebhookList(BaseModel):
-    """All webhooks of a user; there are few, so there is one page."""
+    """A user's webhooks, or a page of them."""
 
     results: list[WebhookInfo] = Field(max_length=MAX_PER_USER)
-    next_page_id: Literal[None] = None
+    next_page_id: str | None = None
 
 
 async def _own_webhook(request: Request, webhook_id: str) -> Webhook:
@@ -121,9 +123,12 @@ OwnWebhook = Annotated[Webhook, Depends(_own_webhook)]
 
 
 @router.get("")
-async def list_webhooks(services: ServicesDependency, identity: IdentityDependency) -> WebhookList:
+async def list_webhooks(
+    services: ServicesDependency, identity: IdentityDependency, paging: PagingDependency
+) -> WebhookList:
     """The user's webhooks, oldest first."""
-    return WebhookList(results=[_info(one) for one in services.webhooks.of_user(identity.user_id)])
+    page, next_page_id = paging.cut(services.webhooks.of_user(identity.user_id), _place, str, str)
+    return WebhookList(results=[_info(one) for one in page], next_page_id=next_page_id)
 
 
 @router.post("", status_code=201)
@@ -188,6 +193,11 @@ async def replay_events(
         raise ConversationNotFoundError(body.conversation_id)
     await services.webhooks.replay(webhook.id, body.conversation_id, body.after_event_id)
     return _info(webhook)
+
+
+def _place(webhook: Webhook) -> tuple[str, str]:
+    """Where it stands in the list."""
+    return (wire_time(webhook.created_at), webhook.id)
 
 
 def _info(webhook: Webhook) -> WebhookInfo:

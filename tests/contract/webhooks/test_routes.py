@@ -119,6 +119,23 @@ async def test_a_log_is_sent_again_on_request(server: Server, receiver: Receiver
     await receiver.until(lambda: any(one["data"]["first_event_id"] == 0 for one in receiver.acknowledged[seen:]))
 
 
+async def test_the_list_can_be_asked_for_in_pages(server: Server) -> None:
+    made = [(await server.post("/api/webhooks", json={"url": f"{URL}/{number}"})).json()["id"] for number in range(5)]
+    found: list[str] = []
+    query: dict[str, str] = {"limit": "2"}
+    while True:
+        page = (await server.get("/api/webhooks", params=query)).json()
+        found += [one["id"] for one in page["results"]]
+        assert len(page["results"]) <= 2
+        if page["next_page_id"] is None:
+            break
+        query["page_id"] = page["next_page_id"]
+        await server.client.delete(f"/api/webhooks/{found[-1]}")  # what goes shifts no page
+    assert found == made
+    assert (await server.get("/api/webhooks?page_id=x")).status_code == 400
+    assert (await server.get("/api/webhooks?limit=0")).status_code == 422
+
+
 async def test_there_may_be_so_many_and_no_more(server: Server) -> None:
     for _ in range(MAX_PER_USER):
         assert (await server.post("/api/webhooks", json={"url": URL})).status_code == 201

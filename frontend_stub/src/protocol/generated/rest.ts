@@ -527,8 +527,9 @@ export interface OpenAIProblem {
 /** A part of a message's content. */
 export interface Part {
   readonly image_url?: ImageUrl | null;
+  readonly refusal?: string;
   readonly text?: string;
-  readonly type: "text" | "image_url";
+  readonly type: "text" | "image_url" | "refusal";
 }
 
 /** The ports of a sandbox. */
@@ -868,9 +869,9 @@ export interface WebhookInfo {
   readonly url: string;
 }
 
-/** All webhooks of a user; there are few, so there is one page. */
+/** A user's webhooks, or a page of them. */
 export interface WebhookList {
-  readonly next_page_id?: null;
+  readonly next_page_id?: string | null;
   readonly results: readonly WebhookInfo[];
 }
 
