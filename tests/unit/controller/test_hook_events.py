@@ -88,6 +88,14 @@ async def test_a_hook_may_add_to_a_message_what_the_model_is_told_with_it() -> N
     assert isinstance(events[added.cause or 0], MessageEvent)
 
 
+async def test_of_a_blocked_message_nothing_is_added_for_the_model() -> None:
+    said = json.dumps({"decision": "deny", "reason": "not that", "additionalContext": "psst"})
+    async with hooked(hooks("UserPromptSubmit", f"echo '{said}'")) as stage:
+        events = await until(stage, FINISHED)
+    assert [event.reason for event in executions(events)] == ["not that"]
+    assert [event.source for event in events if isinstance(event, MessageEvent)] == ["user"]
+
+
 async def test_a_message_stays_blocked_when_the_log_cannot_take_the_word_of_the_hook_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -144,6 +144,13 @@ def test_anything_new_is_progress(other: Round) -> None:
     assert after(same, same, same, other).pattern() is None
 
 
+def test_different_actions_may_fail_in_a_row() -> None:
+    tries = [fails(str(number), thought=str(number)) for number in range(5)]
+    for number in range(6):
+        detector = after(tries[:number])
+        assert (detector.pattern(), detector.to_nudge()) == (None, None)
+
+
 def test_ids_and_processes_do_not_make_a_difference() -> None:
     assert after([does("ls", "a", pid=number) for number in range(4)]).pattern() is Pattern.SAME_RESULT
 

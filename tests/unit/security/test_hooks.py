@@ -199,6 +199,15 @@ async def test_hooks_are_told_what_happens_and_run_in_order_until_one_blocks() -
     assert limit == 5
 
 
+async def test_where_nothing_can_be_blocked_every_hook_is_run() -> None:
+    runner = Runner(first=CommandOutcome(2, "", "no"))
+    read = config({"command": "first"}, {"command": "second"}, event="PostToolUse")
+    async with Hooks(read, runner) as hooks:
+        decision = await hooks.run(TOLD.model_copy(update={"event_type": HookEvent.POST_TOOL_USE}))
+    assert not decision.blocked
+    assert [ran[0] for ran in runner.ran] == ["first", "second"]
+
+
 async def test_a_hook_that_fails_or_is_late_blocks_nothing_and_is_named() -> None:
     runner = Runner(
         late=None, broken=SandboxError("no sandbox"), missing=FileNotFoundError("gone"), bad=CommandOutcome(1)
@@ -224,7 +233,7 @@ async def test_hooks_that_need_a_model_fail_open() -> None:
 
 async def test_hooks_in_the_background_are_not_waited_for_and_end_with_their_owner() -> None:
     runner = Runner(slow=None)
-    async with Hooks(config({"command": "slow", "async": True}), runner) as hooks:
+    async with Hooks(config({"command": "slow", "async": True, "timeout": 86400}), runner) as hooks:
         assert await hooks.run(TOLD) == decide(HookEvent.PRE_TOOL_USE, [])
         async with asyncio.timeout(5):
             await runner.has_begun.wait()
