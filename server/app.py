@@ -18,6 +18,7 @@ from agent_core.llm.client import aclose as close_model_clients
 from agent_core.runtime.selection import choose_provider
 from server.auth.identity import Authenticator, OneTokenAuthenticator
 from server.auth.origin import OriginPolicy, check_bind, is_loopback
+from server.auth.page_session import PageSessions
 from server.auth.tokens import resolve_token
 from server.conversation_manager.conversation_manager import ConversationManager, ManagerParts
 from server.db.database import open_database
@@ -77,6 +78,7 @@ from server.session.sandboxes import Choice, Sandboxes
 from server.session.titles import TitleWriter
 from server.session.unfinished_forks import remove_unfinished_forks
 from server.settings import Settings
+from server.sign_in import SignIn
 from server.sockets.gateway import SocketGateway
 from server.sockets.limits import SocketLimits
 from server.webhooks.destination import Destinations
@@ -103,7 +105,13 @@ class Application:
         self.log_masker = log_masker or SecretMasker()
         self.token = resolve_token(settings)
         check_bind(settings, self.token)
-        self.api = _make_api(settings, self._lifespan)
+        page = page_of(settings)
+        sessions = PageSessions(self.token) if self.token is not None and page.is_foreign else None
+        self._authenticator = OneTokenAuthenticator(self.token, sessions=sessions)
+        shown: ASGIApp = page
+        if sessions is not None:
+            shown = SignIn(page, authenticator=self._authenticator, sessions=sessions)
+        self.api = _make_api(shown, self._lifespan)
         self._choose = choose or (lambda: _choose(settings))
         self._handler: ASGIApp = _not_started
 
@@ -128,7 +136,7 @@ class Application:
 
     @asynccontextmanager
     async def _lifespan(self, api: FastAPI) -> AsyncIterator[None]:
-        authenticator = OneTokenAuthenticator(self.token)
+        authenticator = self._authenticator
         async with AsyncExitStack() as stack:
             stack.push_async_callback(close_model_clients)
             try:
@@ -228,7 +236,7 @@ def create_app(
     return Application(settings, choose=choose, log_masker=log_masker)
 
 
-def _make_api(settings: Settings, lifespan: Callable[[FastAPI], object]) -> FastAPI:
+def _make_api(page: ASGIApp, lifespan: Callable[[FastAPI], object]) -> FastAPI:
     api = FastAPI(
         lifespan=lifespan,  # type: ignore[arg-type]
         docs_url=None,
@@ -246,7 +254,7 @@ def _make_api(settings: Settings, lifespan: Callable[[FastAPI], object]) -> Fast
     ):
         api.include_router(module.router)
     api.router.routes.extend(mcp_door.routes)
-    api.mount("/", page_of(settings))
+    api.mount("/", page)
     return api
 
 

@@ -16,6 +16,7 @@ from server.auth.identity import Authenticator
 from server.auth.origin import OriginPolicy
 from server.chat.replies import refusal_body
 from server.settings import Settings
+from server.sign_in import SIGN_IN
 from server.strict_address import address_problem
 
 OPENAI_PREFIX: Final = "/v1/"
@@ -127,7 +128,7 @@ class Gate:
         is_api = path.startswith(API_PREFIXES) or path == "/api"
         if (is_api or path.startswith(SOCKET_PREFIX)) and _is_embedded_elsewhere(headers):
             return 403, {"detail": "Pages of other origins may not use this server."}, []
-        if is_api:
+        if is_api or path == SIGN_IN:
             client = scope.get("client")
             if not self._limiter.allows(client[0] if client else "", time.monotonic()):
                 return 429, {"message": "Too many requests"}, [(b"retry-after", b"1")]

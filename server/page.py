@@ -90,11 +90,15 @@ class Page:
     """ASGI application for every path that no route took.
 
     `policy` is the Content-Security-Policy of what it answers; None leaves it to the server's own strict one.
+
+    Attributes:
+        is_foreign: another client's, which knows nothing of this server but the protocol.
     """
 
     def __init__(self, folder: Path, *, policy: str | None = None) -> None:
         self._folder = folder
         self._policy = policy
+        self.is_foreign = policy is not None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from server.auth.page_session import PageSessions
 from server.auth.tokens import presented_token, token_matches
 
 
@@ -24,6 +25,11 @@ class Authenticator(Protocol):
         """Whether a client has to show something at all."""
         ...
 
+    @property
+    def opens_addresses(self) -> bool:
+        """Whether a browser whose user may use the server is let in with nothing but an address."""
+        ...
+
     def identify(self, headers: Mapping[str, str]) -> Identity | None:
         """The user behind an HTTP request (header names in lower case); None refuses it."""
         ...
@@ -34,17 +40,28 @@ class Authenticator(Protocol):
 
 
 class OneTokenAuthenticator:
-    """An `Authenticator` with one shared token, or (token None) none at all."""
+    """An `Authenticator` with one shared token, or (token None) none at all.
 
-    def __init__(self, token: str | None) -> None:
+    With `sessions` a browser that has shown it once is known by its cookie.
+    """
+
+    def __init__(self, token: str | None, *, sessions: PageSessions | None = None) -> None:
         self._token = token
+        self._sessions = sessions
 
     @property
     def required(self) -> bool:
         return self._token is not None
 
+    @property
+    def opens_addresses(self) -> bool:
+        return self._token is None or self._sessions is not None
+
     def identify(self, headers: Mapping[str, str]) -> Identity | None:
-        return self.identify_token(presented_token(headers))
+        presented = presented_token(headers)
+        if presented is None and self._sessions is not None and self._sessions.holds(headers.get("cookie", "")):
+            return Identity()
+        return self.identify_token(presented)
 
     def identify_token(self, token: str | None) -> Identity | None:
         return Identity() if token_matches(self._token, token) else None

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from http.cookies import CookieError, SimpleCookie
 from typing import Final, Literal, NamedTuple
 
+from server.auth.page_session import COOKIE_PREFIX
 from server.auth.secrets import SecretBox, SecretUnreadableError
 
 TICKET_SECONDS: Final = 600
@@ -81,8 +82,9 @@ def cookie_in(header: str) -> str | None:
 
 
 def without_cookie(header: str) -> str:
-    """A ``Cookie`` header without the pass: it is not the sandbox's to see."""
-    return "; ".join(f"{name}={value}" if value else name for name, value in _pairs(header) if name not in COOKIE_NAMES)
+    """A ``Cookie`` header without the pass and without the server's own session: they are not the sandbox's to see."""
+    kept = [pair for pair in _pairs(header) if pair[0] not in COOKIE_NAMES and not pair[0].startswith(COOKIE_PREFIX)]
+    return "; ".join(f"{name}={value}" if value else name for name, value in kept)
 
 
 def sets_pass(set_cookie: str) -> bool:

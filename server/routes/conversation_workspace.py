@@ -23,9 +23,10 @@ async def read_vscode_url(
 ) -> dict[str, str | None]:
     """The page of the workspace, since no editor runs in the sandbox (`server.routes.workspace_page`).
 
-    Null while it is not there, and where an access token is asked for: browsers send none with an address.
+    Null while it is not there, and where an access token has to come with each request: browsers send none with an
+    address. One that has signed in (`server.sign_in`) needs none.
     """
-    if services.authenticator.required or services.manager.sandbox(record.id) is None:
+    if not services.authenticator.opens_addresses or services.manager.sandbox(record.id) is None:
         return {"vscode_url": None}
     host = request.headers.get("host", "")
     return {"vscode_url": f"{request.url.scheme}://{host}/api/conversations/{record.id}/workspace"}

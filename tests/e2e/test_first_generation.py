@@ -268,3 +268,41 @@ async def test_an_unmodified_client_of_the_first_generation_does_all_that_it_can
     await expect(line(page, "observation", "run")).to_contain_text("3 notes.txt")
     await expect(page.locator("#usage")).to_contain_text("$0.0300 15 tokens")
     await check(seen, "edit 11 is drawn as null")  # as the original has recorded it, and drawn it
+
+
+async def test_on_a_server_with_a_token_its_user_signs_in_once(
+    start_server: StartServer, scripted: MakeModel, visit: OpenPage, tmp_path: Path
+) -> None:
+    page_folder = build(tmp_path / "client")
+    options = ("--sandbox", "local", "--page", str(page_folder))
+    server = await start_server(*options, model=await scripted(answer), DRYDOCK_TOKEN="a-token-of-ours")
+    page = (await visit(f"{server.url}/conversations/x")).page
+    await page.get_by_label("Access token").fill("no-token-of-ours")
+    await page.get_by_role("button", name="Sign in").click()
+    await expect(page.get_by_role("alert")).to_have_text("That is not this server's access token.")
+    await page.get_by_label("Access token").fill("a-token-of-ours")
+    await page.get_by_role("button", name="Sign in").click()
+    await expect(page).to_have_url(f"{server.url}/conversations/x")
+    await page.wait_for_function("typeof walk === 'object' && walk.isUp")
+
+    # The address that the server prints signs in by itself.
+    seen = await visit(f"{server.url}/#token=a-token-of-ours")
+    page = seen.page
+    await page.wait_for_function("typeof walk === 'object' && walk.isUp")
+    await expect(page).to_have_url(f"{server.url}/")
+    await page.locator("#new").click()
+    await until_state(page, "awaiting_user_input")
+    await send(page, "Do everything")
+    await until_state(page, "finished")
+    await expect(line(page, "observation", "run").first).to_contain_text("ok: made")
+    await walked(page, "editor()")
+    async with page.expect_download() as downloading:
+        await page.frame_locator("#editor").get_by_text("Download as a ZIP file").click()
+    with zipfile.ZipFile(await (await downloading.value).path()) as archive:
+        assert "a.txt" in archive.namelist()
+    await page.reload()
+    await until_state(page, "awaiting_user_input", "finished")
+    assert seen.foreign == []
+    await page.goto(f"{server.url}/sign-out")
+    await page.goto(server.url)
+    await expect(page.get_by_label("Access token")).to_be_focused()

@@ -1,0 +1,114 @@
+"""Signs a browser in before another client's page (``--page``), which has no place of its own for an access token."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from html import escape
+from typing import Final
+from urllib.parse import parse_qs
+
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from server.auth.identity import Authenticator
+from server.auth.page_session import PageSessions
+
+SIGN_IN: Final = "/sign-in"
+SIGN_OUT: Final = "/sign-out"
+MAX_FORM_BYTES: Final = 16 * 1024
+
+_SCRIPT: Final = (
+    "const given=new URLSearchParams(location.hash.slice(1)).get('token');"
+    "if(given&&!document.querySelector('[role=alert]')){history.replaceState(null,'',location.pathname+location.search);"
+    "const form=document.forms[0];form.token.value=given;form.submit()}"
+)
+_POLICY: Final = (
+    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
+    f"script-src 'sha256-{base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()}'"
+)
+_STYLE: Final = (
+    "body{font:16px/1.5 system-ui,sans-serif;color-scheme:light dark;max-width:26rem;margin:18vh auto;padding:0 1rem}"
+    "input,button{font:inherit;padding:.5rem .7rem;width:100%;box-sizing:border-box;margin-top:.6rem}"
+    "[role=alert]{color:light-dark(#b3261e,#f2b8b5)}h1{font-size:1.3rem}p{opacity:.85}"
+)
+
+
+class SignIn:
+    """ASGI application around a page: a browser that has not shown the access token is asked for it once.
+
+    A page of the browser's own (not its scripts, pictures and data) is answered with a form; the address that the
+    server prints at its start fills it in by its fragment. `/sign-out` ends the session.
+    """
+
+    def __init__(self, page: ASGIApp, *, authenticator: Authenticator, sessions: PageSessions) -> None:
+        self._page = page
+        self._authenticator = authenticator
+        self._sessions = sessions
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answer = await self._answer(Request(scope, receive)) if scope["type"] == "http" else None
+        await (self._page if answer is None else answer)(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response | None:
+        """The answer that is ours to give; None: the page's."""
+        path, is_read = request.url.path, request.method in {"GET", "HEAD"}
+        if path == SIGN_OUT and is_read and request.headers.get("sec-fetch-site") not in {"cross-site", "same-site"}:
+            answer = _form("/", status=200)
+            answer.headers["set-cookie"] = self._sessions.end(is_safe=request.url.scheme == "https")
+            return answer
+        if path == SIGN_IN and request.method == "POST":
+            return await self._signed_in(request)
+        if is_read and _is_page(request.headers):
+            is_known = self._authenticator.identify(request.headers) is not None
+            if path == SIGN_IN and is_known:
+                return RedirectResponse("/", 303)
+            if not is_known:
+                query = f"?{request.url.query}" if request.url.query else ""
+                return _form("/" if path in {SIGN_IN, SIGN_OUT} else f"{path}{query}")
+        return None
+
+    async def _signed_in(self, request: Request) -> Response:
+        body = b""
+        async for part in request.stream():
+            body += part
+            if len(body) > MAX_FORM_BYTES:
+                return JSONResponse({"detail": f"The form is larger than {MAX_FORM_BYTES} bytes."}, 413)
+        fields = parse_qs(body.decode("utf-8", "replace"))
+        token, then = fields.get("token", [""])[0].strip(), _own_address(fields.get("then", ["/"])[0])
+        if not token or self._authenticator.identify_token(token) is None:
+            return _form(then, wrong="That is not this server's access token." if token else "Enter the access token.")
+        answer = RedirectResponse(then, 303)
+        answer.headers["set-cookie"] = self._sessions.begin(is_safe=request.url.scheme == "https")
+        return answer
+
+
+def _is_page(headers: Headers) -> bool:
+    """Whether a browser asks for what it will show as a page."""
+    mode = headers.get("sec-fetch-mode")
+    return mode == "navigate" if mode is not None else "text/html" in headers.get("accept", "")
+
+
+def _own_address(address: str) -> str:
+    """The address of this server to go on with; anything else leads to its beginning."""
+    is_own = address.startswith("/") and not address.startswith(("//", "/\\")) and address.isprintable()
+    return address if is_own else "/"
+
+
+def _form(then: str, *, wrong: str = "", status: int = 401) -> Response:
+    alert = f'<p role="alert">{escape(wrong)}</p>' if wrong else ""
+    return HTMLResponse(
+        '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        f"<title>Sign in to Drydock</title><style>{_STYLE}</style><h1>Sign in to Drydock</h1>{alert}"
+        "<p>The server printed its access token in the address it showed when it started; it is also in the file "
+        "<code>token</code> of its data folder, or what you have set as <code>DRYDOCK_TOKEN</code>.</p>"
+        f'<form method="post" action="{SIGN_IN}"><input type="hidden" name="then" value="{escape(then)}">'
+        '<input type="password" name="token" aria-label="Access token" placeholder="Access token" autofocus required '
+        'autocomplete="current-password"><button>Sign in</button></form>'
+        f"<script>{_SCRIPT}</script></html>",
+        status,
+        # Without a referrer a browser sends the form as one of nobody's (``Origin: null``), which is refused.
+        headers={"content-security-policy": _POLICY, "cache-control": "no-store", "referrer-policy": "same-origin"},
+    )
