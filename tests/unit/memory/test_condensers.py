@@ -119,6 +119,65 @@ async def test_too_many_tokens_condense_to_about_half_of_the_limit() -> None:
     assert 5 <= len(after) - 3 <= 9
 
 
+def thousands(count: int) -> View:
+    """So many events of a thousand tokens each, ids from 0."""
+    prompt = SystemPromptEvent(id=0, system_prompt=TextContent(text="x" * (4000 - len("system: "))))
+    return View.from_log([prompt, *(user(n, "x" * (4000 - len("user: "))) for n in range(1, count))])
+
+
+@pytest.mark.parametrize(("max_tokens", "of_model"), [(8000, 100_000), (100_000, 8000), (None, 8000)])
+async def test_of_too_many_tokens_the_shortest_stretch_goes_that_leaves_less_than_half_of_the_smaller_limit(
+    max_tokens: int | None, of_model: int
+) -> None:
+    async with ModelServer(lambda request: Turn(text="s")) as server:
+        condenser = LLMSummarizingCondenser(llm=model(server), keep_first=1, max_tokens=max_tokens)
+        agent_llm = model(server, max_input_tokens=of_model)
+        outcome = await condenser.acondense(thousands(10), agent_llm)
+        assert isinstance(outcome, Condensation)
+        assert outcome.forgotten_event_ids == [1, 2, 3, 4, 5, 6, 7], "6,000 tokens are not yet more than needed"
+        enough = thousands(8)
+        assert await condenser.acondense(enough, agent_llm) is enough, "a limit may be reached"
+        assert isinstance(await condenser.acondense(thousands(9), agent_llm), Condensation)
+
+
+def test_the_defaults_of_a_summarising_condenser() -> None:
+    fields = LLMSummarizingCondenser(llm=LLM()).model_dump(exclude={"llm", "kind", "max_event_length"})
+    assert fields == {
+        "max_size": 240,
+        "max_tokens": None,
+        "keep_first": 2,
+        "minimum_progress": 0.1,
+        "hard_context_reset_max_retries": 5,
+        "hard_context_reset_context_scaling": 0.8,
+    }
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"max_size": 0},
+        {"keep_first": -1},
+        {"max_size": 6, "keep_first": 2},
+        {"minimum_progress": 0},
+        {"minimum_progress": 1},
+        {"hard_context_reset_context_scaling": 0},
+        {"hard_context_reset_context_scaling": 1},
+    ],
+    ids=str,
+)
+def test_what_a_summarising_condenser_cannot_be_made_of_is_refused_by_its_field(fields: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match=next(reversed(fields))):
+        LLMSummarizingCondenser(llm=LLM(), **fields)
+
+
+async def test_the_last_resort_waits_until_no_call_is_open() -> None:
+    async with ModelServer(lambda request: Turn(text="s")) as server:
+        view = asked([*talk(2), call(2, "r")])
+        with pytest.raises(NoCondensationError):
+            await LLMSummarizingCondenser(llm=model(server)).acondense(view)
+        assert server.request_count == 0
+
+
 async def test_a_single_event_is_worth_a_summary_where_there_are_too_many_tokens_and_it_is_none() -> None:
     async with ModelServer(lambda request: Turn(text="s")) as server:
         condenser = LLMSummarizingCondenser(llm=model(server), keep_first=1)
