@@ -16,6 +16,7 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.runtime.hook_calls import MAX_FIELD_CHARS, STOP_PREFIX
 from agent_core.security.hook_files import home_hooks
 from agent_core.security.hooks import HookConfig, HookEvent
+from agent_core.session.hook_judge import MAX_CALLS
 from agent_core.testing.fake_runner import FakeAnswer, FakeCall
 from tests.unit.controller.stage import REPLIES, Stage
 from tests.unit.controller.test_answers import is_in, until
@@ -289,6 +290,15 @@ async def test_a_model_that_judges_is_told_no_secret(kind: str) -> None:
     for prompt in stage.model.prompts[1:]:
         assert MASK in str(prompt[-1])
         assert "sesame" not in str(prompt)
+
+
+async def test_of_the_calls_of_an_agent_hook_so_many_are_made_and_no_more() -> None:
+    many = calls(*[f"cat {number}" for number in range(MAX_CALLS + 1)])
+    async with hooked(without_command(judging("agent"))) as stage:
+        await until(stage, FINISHED, [calls("ls"), many, DENY, REPLIES["finish"]])
+    told = stage.model.prompts[2]
+    assert [message["role"] for message in told] == ["user", "assistant", *["tool"] * MAX_CALLS]
+    assert len(told[1]["tool_calls"]) == MAX_CALLS
 
 
 async def test_an_agent_hook_has_so_many_answers_and_no_more() -> None:

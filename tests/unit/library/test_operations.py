@@ -932,10 +932,12 @@ def test_hooks_hear_of_the_beginning_and_the_end_of_a_conversation_once(sandbox:
     assert (told("hook-begins"), told("hook-ends")) == (1, 1)
 
 
-@pytest.mark.parametrize("tags", [{"Team": "x"}, {"a-b": "x"}, {"team": "x" * 257}])
-def test_tags_have_plain_names_and_short_values(tags: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match="tag "):
+@pytest.mark.parametrize("tags", [{"Team": "x"}, {"a-b": "x"}, {"": "x"}, {5: "x"}, {"team": "x" * 257}, {"team": 5}])
+def test_tags_have_plain_names_and_short_values(tags: dict[Any, Any]) -> None:
+    with pytest.raises((ValueError, TypeError), match="tag "):
         conversation(agent(Script()), tags=tags)
+    longest = {"team7": "x" * 256}
+    assert conversation(agent(Script()), tags=longest).state.tags == longest
 
 
 def test_a_conversation_taken_up_again_counts_on(tmp_path: Path) -> None:

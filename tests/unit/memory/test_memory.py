@@ -23,6 +23,7 @@ from agent_core.skills.context import AgentContext
 from agent_core.skills.skill import Skill
 from agent_core.skills.trigger import KeywordTrigger, PathTrigger
 from agent_core.testing.answering_sandbox import AnsweringSandbox, Asked, Reply
+from agent_core.tools.invoke_skill import InvokeSkillObservation
 
 LIMIT_SECONDS = 10.0
 FOLDER = "/workspace/.openhands/microagents"
@@ -156,6 +157,28 @@ async def test_what_a_condensation_has_forgotten_is_told_again() -> None:
         assert (await talk.recall("git")).is_empty
 
 
+async def test_a_skill_that_the_agent_has_read_is_not_told_again_before_that_is_forgotten() -> None:
+    async with talking(Sandbox(a_workspace())) as talk:
+        await talk.recall("hello", first=True)
+        read = ObservationEvent(
+            cause=0,
+            tool_name="invoke_skill",
+            observation=InvokeSkillObservation.from_text("no force", skill_name="git"),
+        )
+        stored = await talk.stream.add_event(read)
+        assert (await talk.recall("git")).is_empty
+        await talk.stream.add_event(Condensation(forgotten_event_ids=[stored.id]))
+        assert names(await talk.recall("git")) == ["git"]
+
+
+async def test_what_a_rewind_has_undone_is_told_again() -> None:
+    async with talking(Sandbox(a_workspace())) as talk:
+        first = await talk.recall("hello", first=True)
+        assert names(await talk.recall("git")) == ["git"]
+        await talk.stream.add_event(Rewind(to=first.id))
+        assert names(await talk.recall("git")) == ["git"]
+
+
 def told_secrets(answer: RecallObservation) -> list[str]:
     """The names of those secrets that a model hears of from this."""
     told = facts_message(answer)
@@ -284,6 +307,7 @@ async def test_a_skill_that_is_left_out_is_never_told_and_a_silent_memory_tells_
         assert facts_message(answer) is None
         assert facts_message(await talk.recall("commit with Git")) is None
         assert talk.memory.rules_for("/workspace/x.py") is None
+        assert await talk.memory.skills() == []
 
 
 async def test_a_workspace_that_does_not_say_where_it_is_has_no_skills() -> None:
