@@ -183,7 +183,10 @@ def test_a_range_of_lines_is_shown(client: Client, workspace: Path) -> None:
 
 def test_an_empty_file_is_shown_as_such(client: Client, workspace: Path) -> None:
     (workspace / "file").touch()
-    assert "empty" in edit(client, "view", workspace / "file")["text"]
+    for given in (None, [1, -1], [1, 1], [1, 9]):
+        result = edit(client, "view", workspace / "file", view_range=given)
+        assert (result["is_error"], "(the file is empty)" in result["text"]) == (False, True), (given, result)
+    fails(edit(client, "view", workspace / "file", view_range=[2, -1]), "Invalid `view_range` parameter")
 
 
 def test_a_long_file_is_cut_in_the_middle(client: Client, workspace: Path) -> None:
@@ -478,6 +481,21 @@ def test_a_full_disk_leaves_the_old_content(client: Client, workspace: Path) -> 
         resource.prlimit(client.hello["pid"], resource.RLIMIT_FSIZE, soft)
     assert path.read_text() == "old\n"
     assert sorted(os.listdir(workspace)) == ["file"]
+
+
+def test_an_undo_that_a_full_disk_prevents_can_be_asked_for_again(client: Client, workspace: Path) -> None:
+    path = workspace / "file"
+    path.write_text("long\n" * 1000)
+    edit(client, "str_replace", path, old_str="long\n" * 1000, new_str="short\n")
+    soft = resource.prlimit(client.hello["pid"], resource.RLIMIT_FSIZE)
+    resource.prlimit(client.hello["pid"], resource.RLIMIT_FSIZE, (1000, soft[1]))
+    try:
+        fails(edit(client, "undo_edit", path), str(path))
+    finally:
+        resource.prlimit(client.hello["pid"], resource.RLIMIT_FSIZE, soft)
+    assert path.read_text() == "short\n"
+    assert edit(client, "undo_edit", path)["is_error"] is False
+    assert path.read_text() == "long\n" * 1000
 
 
 def test_editing_is_quick(client: Client, workspace: Path) -> None:
