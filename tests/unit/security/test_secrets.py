@@ -132,6 +132,13 @@ async def test_all_values_are_known_before_any_command_and_failed_ones_are_tried
     assert "hunter2" not in caplog.text
 
 
+async def test_a_source_that_replaces_a_value_is_hidden_before_any_command_can_show_it() -> None:
+    secrets, masker = registry(KEY="first-value")
+    secrets.update({"KEY": lambda: "second-value"})
+    assert await secrets.environment_for("ls") == {}
+    assert masker.text("first-value second-value") == f"{MASK} {MASK}"
+
+
 async def test_a_source_that_never_answers_is_none_after_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LOOKUP_SECONDS", 0.02)
 

@@ -1,0 +1,30 @@
+"""Numbers that agent-core names for skills, conversations, secrets and hooks, where no other test waits that long."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "value"),
+    [
+        ("skills.notes", "MAX_NOTES_CHARS", 6_000),
+        ("skills.skill", "MAX_DESCRIPTION_CHARS", 1_024),
+        ("skills.files", "MAX_NAME_CHARS", 64),
+        ("skills.public", "REFRESH_SECONDS", 60),
+        ("skills.public", "DEFAULT_REF", "main"),
+        ("tools.invoke_skill", "COMMAND_SECONDS", 10),
+        ("tools.invoke_skill", "COMMAND_OUTPUT_CHARS", 50_000),
+        ("session.questions", "MAX_TITLE_SOURCE", 1_000),
+        ("session.questions", "ASK_USAGE_ID", "ask-agent-llm"),
+        ("session.tags", "MAX_TAG_CHARS", 256),
+        ("security.secrets", "LOOKUP_SECONDS", 30),
+        ("security.secrets", "RETRY_SECONDS", 60),
+        ("security.hook_results", "BLOCKED_EXIT_CODE", 2),
+        ("runtime.hook_calls", "MAX_FIELD_CHARS", 50_000),
+    ],
+)
+def test_a_number_is_the_one_that_is_asked_for(module: str, name: str, value: float | str) -> None:
+    assert getattr(import_module(f"agent_core.{module}"), name) == value
