@@ -12,7 +12,7 @@ from agent_core.events.llm_events import ActionDecision, ActionEvent, MessageEve
 from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import InMemoryEventStore
-from agent_core.events.stream import EventStream
+from agent_core.events.stream import PAGE, EventStream
 from agent_core.tools.terminal import TerminalAction, TerminalObservation
 from server.sockets.replay import MAX_HELD, Replay, state_before
 from server.wire.envelope import to_wire
@@ -35,9 +35,7 @@ def histories(draw: st.DrawFn) -> list[AnyEvent]:
         elif kind == "recall":
             made = RecallAction(id=event_id, recall_type="knowledge")
         elif kind == "ask":
-            made = ActionEvent(
-                id=event_id, action=TerminalAction(command="ls"), tool_name="terminal", awaits_confirmation=True
-            )
+            made = asking(event_id)
             open_actions.append(made)
         elif kind == "decide" and open_actions:
             action = open_actions[-1]
@@ -89,9 +87,26 @@ def test_the_state_is_last_unless_it_asks_a_question(events: list[AnyEvent]) -> 
     assert asked - decided <= {frame["id"] for frame in after}
 
 
+def asking(event_id: int) -> ActionEvent:
+    action = TerminalAction(command="ls")
+    return ActionEvent(id=event_id, action=action, tool_name="terminal", awaits_confirmation=True)
+
+
+def test_only_what_is_still_asked_comes_behind_the_state_that_asks() -> None:
+    first = asking(0)
+    events: list[AnyEvent] = [
+        first,
+        ActionDecision(id=1, cause=0, decision="confirmed", action=first),
+        ObservationEvent(id=2, cause=0, observation=TerminalObservation(), tool_name="terminal"),
+        AgentStateChanged(id=3, agent_state=AgentState.AWAITING_USER_CONFIRMATION),
+        asking(4),
+    ]
+    assert [frame.get("id") for frame in replayed(events)] == [0, 1, 2, None, 4]
+
+
 def test_a_question_that_nobody_answers_does_not_hold_a_history_back() -> None:
     events: list[AnyEvent] = [
-        ActionEvent(id=0, action=TerminalAction(command="ls"), tool_name="terminal", awaits_confirmation=True),
+        asking(0),
         *(MessageEvent(id=i, source="user", llm_message=Message.user("hi")) for i in range(1, 3 * MAX_HELD)),
     ]
     replay = Replay()
@@ -111,8 +126,9 @@ async def test_the_state_before_a_place_is_found_however_far_back() -> None:
     await stream.add_events([AgentStateChanged(agent_state=AgentState.LOADING)])
     await stream.add_events([AgentStateChanged(agent_state=AgentState.PAUSED)])
     await stream.add_events([MessageEvent(source="user", llm_message=Message.user("hi")) for _ in range(450)])
-    frame = await state_before(stream, 452)
-    assert frame is not None
-    assert (frame["id"], frame["extras"]["agent_state"]) == (1, "paused")
+    for place in (452, 2 * PAGE + 2, PAGE + 2, 2):  # also where a page of the log ends at it
+        frame = await state_before(stream, place)
+        assert frame is not None
+        assert (frame["id"], frame["extras"]["agent_state"]) == (1, "paused")
     assert await state_before(stream, 0) is None
     assert (await state_before(stream, 1) or {})["id"] == 0
