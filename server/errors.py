@@ -116,12 +116,16 @@ def problems_body(problems: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _in_words(problems: Sequence[Mapping[str, Any]]) -> str:
-    told = [
-        f"{'.'.join(map(str, problem['loc'][1:])) or problem['loc'][0]}: {problem['msg'].removeprefix('Value error, ')}"
-        for problem in problems[:_TOLD_PROBLEMS]
-    ]
+    told = [_in_a_line(problem) for problem in problems[:_TOLD_PROBLEMS]]
     more = len(problems) - len(told)
     return "; ".join([*told, f"and {more} more"] if more else told)
+
+
+def _in_a_line(problem: Mapping[str, Any]) -> str:
+    text = str(problem["msg"]).removeprefix("Value error, ")
+    if problem["type"] == "json_invalid":
+        return text  # its place is no field, but a number of characters
+    return f"{'.'.join(map(str, problem['loc'][1:])) or problem['loc'][0]}: {text}"
 
 
 _TOLD_PROBLEMS: Final = 3

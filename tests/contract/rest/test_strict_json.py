@@ -41,6 +41,11 @@ async def test_a_body_that_is_no_sane_json_is_a_422_that_says_why(make_server: M
         assert len((await server.get("/api/conversations")).json()["results"]) == 1
 
 
+async def test_a_place_in_a_text_is_not_told_as_a_field(server: Server) -> None:
+    response = await server.post("/api/settings", content=b'{"language": ', headers=JSON)
+    assert response.json()["message"].startswith("the body is no valid JSON: ")
+
+
 async def test_json_under_another_name_is_told_the_right_one(server: Server) -> None:
     for content_type in ("text/plain", "application/x-www-form-urlencoded", None):
         headers = {"content-type": content_type} if content_type else {}
