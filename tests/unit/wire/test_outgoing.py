@@ -734,6 +734,16 @@ CASES: list[tuple[str, AnyEvent, dict[str, Any] | None]] = [
         | observation("agent_state_changed", "", {"agent_state": "error", "reason": "STATUS$ERROR", "detail": "x"}),
     ),
     (
+        "an error whose reason is in words",
+        AgentStateChanged(id=3, timestamp=TIME, agent_state=AgentState.ERROR, reason="It broke.", detail="It broke."),
+        head(3, "") | observation("agent_state_changed", "", {"agent_state": "error", "reason": "It broke."}),
+    ),
+    (
+        "a state that is no error, whatever is known of it",
+        AgentStateChanged(id=3, timestamp=TIME, agent_state=AgentState.RATE_LIMITED, detail="429"),
+        head(3, "") | observation("agent_state_changed", "", {"agent_state": "rate_limited", "reason": ""}),
+    ),
+    (
         "a user's wish",
         ChangeAgentState(id=3, timestamp=TIME, source="user", agent_state=AgentState.STOPPED),
         head(3, "Agent state changed to stopped", "user")
