@@ -168,6 +168,20 @@ describe("approval", () => {
   });
 });
 
+describe("what is to be approved", () => {
+  it.each([
+    ["task_tracking", {}, "The agent wants to change its list of tasks."],
+    ["browse", { url: "http://x/" }, "The agent wants to open a page.http://x/"],
+    ["browse_interactive", { browser_actions: 'click("1")' }, 'The agent wants to use its browser.click("1")'],
+    ["delegate", {}, "The agent wants to have a sub-agent work."],
+    ["novel_deed", {}, "The agent wants to do “novel deed”."],
+  ])("%s is a sentence", (name, args, sentence) => {
+    const model = liveModel(action(1, name, { ...args, confirmation_state: "awaiting_confirmation" }));
+    render(<ApprovalBar actions={model.history.filter(isAction)} onAnswer={vi.fn()} />);
+    expect(screen.getByTestId("approval-bar").textContent).toContain(sentence);
+  });
+});
+
 describe("approval of several actions", () => {
   it("names all of them, and warns when one of them is risky", () => {
     const asked = { confirmation_state: "awaiting_confirmation" };

@@ -18,8 +18,16 @@ function describe(action: ActionEvent): readonly [string, string] {
       return ["read a file", stringField(action.args, "path")];
     case "call_tool_mcp":
       return ["use a tool", stringField(action.args, "name")];
+    case "browse":
+      return ["open a page", stringField(action.args, "url")];
+    case "browse_interactive":
+      return ["use its browser", stringField(action.args, "browser_actions")];
+    case "task_tracking":
+      return ["change its list of tasks", action.message];
+    case "delegate":
+      return ["have a sub-agent work", action.message];
     default:
-      return [action.action.replaceAll("_", " "), action.message];
+      return [`do “${action.action.replaceAll("_", " ")}”`, action.message];
   }
 }
 
