@@ -335,6 +335,22 @@ def test_a_message_comes_back_as_it_was_sent(content: str, images: list[str], fi
     }
 
 
+@pytest.mark.parametrize("name", ["timestamp", "keep_prompt", "task_completed", "translated_ipython_code"])
+def test_what_the_protocol_drops_is_not_looked_at(name: str) -> None:
+    frame = to_wire(from_wire({"action": "finish", "args": {name: [1]}}).stored_as(3), live=True)
+    assert frame is not None
+    assert name not in frame["args"]
+
+
+def test_of_an_old_and_a_new_name_the_new_one_counts() -> None:
+    args = {"command": "ls", "confirmation_state": "confirmed", "is_confirmed": "maybe"}
+    assert from_wire({"action": "run", "args": args}).source == "user"
+    pictures = {"image_urls": ["https://a.test/new.png"], "images_urls": ["https://a.test/old.png"]}
+    frame = to_wire(from_wire(message(content="hi", **pictures)).stored_as(3), live=True)
+    assert frame is not None
+    assert frame["args"]["image_urls"] == ["https://a.test/new.png"]
+
+
 NEEDED: dict[str, dict[str, Any]] = {
     "message": {"content": "hi"},
     "system": {"content": "x"},

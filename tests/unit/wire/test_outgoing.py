@@ -885,6 +885,29 @@ def test_read_back_from_the_log_an_event_that_clients_are_never_sent_is_a_null()
     assert (record["id"], record["observation"], record["message"]) == (5, "null", "No observation")
 
 
+def test_metrics_say_the_limit_and_have_a_model_before_the_first_call() -> None:
+    metrics = MetricsSnapshot(max_budget=2.5, usage=TokenUsage())
+    frame = to_wire(tool_event(ThinkAction(thought="hm"), "think", metrics=metrics), live=True)
+    assert frame is not None
+    assert frame["llm_metrics"] == {
+        "accumulated_cost": 0.0,
+        "max_budget_per_task": 2.5,
+        "accumulated_token_usage": {
+            "model": "default",
+            "prompt_tokens": 0,
+            "completion_tokens": 0,
+            "cache_read_tokens": 0,
+            "cache_write_tokens": 0,
+            "context_window": 0,
+            "per_turn_token": 0,
+            "response_id": "",
+        },
+        "costs": [],
+        "response_latencies": [],
+        "token_usages": [],
+    }
+
+
 def test_an_event_without_an_id_has_no_id_on_the_wire() -> None:
     frame = to_wire(CondensationRequest(), live=True)
     assert frame is not None
