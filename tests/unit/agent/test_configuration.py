@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -105,6 +106,8 @@ def test_the_tools_are_there_once_they_are_made_and_only_then() -> None:
 def test_default_tools_are_chosen_by_class_name_and_no_filter_touches_them() -> None:
     one = agent(tools=[Tool(name="terminal"), Tool(name="file_editor")], filter_tools_regex="file")
     assert list(one.initialize()) == ["file_editor", "finish", "think"]
+    inside = agent(tools=[Tool(name="terminal"), Tool(name="file_editor")], filter_tools_regex="editor|term")
+    assert list(inside.initialize()) == ["terminal", "finish", "think"], "it is matched from the name's beginning"
     assert list(agent(include_default_tools=["ThinkTool"]).initialize()) == ["think"]
     assert not agent(include_default_tools=[]).initialize()
     with pytest.raises(ValidationError, match=r"NoTool.*FinishTool"):
@@ -154,6 +157,21 @@ def test_templates_lie_beside_the_class_or_anywhere_by_absolute_path(tmp_path: P
     assert one.static_system_message == "I am Ada on openai/x.\nNever lie."
 
 
+def test_a_class_has_its_templates_in_the_folder_beside_its_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "prompts").mkdir()
+    (tmp_path / "prompts" / "system_prompt.j2").write_text("I am {{ agent_name }}, and nobody else.")
+    (tmp_path / "prompts" / "security_policy.j2").write_text("Be kind.")
+    (tmp_path / "own_agent_module.py").write_text(
+        "from agent_core import Agent\n\n\nclass OwnAgent(Agent):\n    pass\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    one = import_module("own_agent_module").OwnAgent(llm=MODEL)
+    assert one.prompt_dir == tmp_path / "prompts"
+    assert one.static_system_message == "I am Drydock, and nobody else."
+
+
 def test_sections_of_the_prompt_come_and_go_by_configuration() -> None:
     assert "<SECURITY>" in agent().static_system_message
     assert agent(security_policy_filename=None).security_policy_filename == ""
@@ -199,6 +217,9 @@ def test_the_system_prompt_is_given_once_and_before_any_message_of_the_user() ->
     assert agent().missing_prompt([LOADING, PROMPT, user("hi")], []) is None
     with pytest.raises(AssertionError, match="before the system prompt"):
         agent().missing_prompt([LOADING, user("hi"), PROMPT], [])
+    with pytest.raises(AssertionError, match="before the system prompt"):
+        agent().missing_prompt([LOADING, LOADING, user("hi")], [])
+    assert agent().missing_prompt([LOADING, LOADING, LOADING, user("hi")], []) is not None, "three are looked at"
 
 
 def test_an_agent_gets_ready_for_a_conversation_once() -> None:

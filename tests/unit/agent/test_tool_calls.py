@@ -54,6 +54,18 @@ def test_a_good_call_becomes_a_typed_action_without_the_extras() -> None:
             "file_editor",
             FileEditorAction(command="create", path="/a", file_text="x"),
         ),
+        (
+            "str_replace_editor",
+            {"path": "/a", "insert_line": 3, "new_str": "x"},
+            "file_editor",
+            FileEditorAction(command="insert", path="/a", insert_line=3, new_str="x"),
+        ),
+        (
+            "str_replace_editor",
+            {"path": "/a", "old_str": "x", "insert_line": 3},
+            "file_editor",
+            FileEditorAction(command="str_replace", path="/a", old_str="x", insert_line=3),
+        ),
         ("ls", {"security_risk": "LOW", "summary": "what is there"}, "terminal", TerminalAction(command="ls")),
         (
             "str_replace_editor",
@@ -101,6 +113,19 @@ def test_a_search_without_the_tool_for_it_becomes_a_command() -> None:
     assert parsed.action.command == """grep -rnE '--include=*.py' -- 'it'"'"'s' '/a b'"""
     assert parsed.security_risk == "LOW"
     assert json.loads(parsed.call.arguments)["security_risk"] == "LOW"
+
+
+@pytest.mark.parametrize("arguments", ["[1, 2]", '"ls"', "3", "null", "true", ""])
+def test_arguments_that_are_no_object_count_as_none_at_all(arguments: str) -> None:
+    parsed = parse("terminal", arguments)
+    assert "command: Field required" in parsed.error
+    assert json.loads(parsed.call.arguments) == {}
+    assert parse("pwd", arguments).action == TerminalAction(command="pwd")
+
+
+def test_a_call_that_says_nothing_of_itself_is_summed_up_by_its_tool_and_arguments() -> None:
+    assert parse("terminal", {"command": "l\u00f6sche"}).summary == 'terminal: {"command": "l\u00f6sche"}'
+    assert len(parse("terminal", {"command": "x" * 1000}).summary) == 200
 
 
 def test_an_edit_that_says_neither_what_to_do_nor_only_where_is_refused() -> None:

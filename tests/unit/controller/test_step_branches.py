@@ -86,6 +86,14 @@ async def test_images_for_a_model_that_cannot_see_are_answered_without_it(blind:
         await until(stage, lambda log: FINISHED(log) and bool(stage.model.prompts), [REPLIES["finish"]])
 
 
+async def test_a_reply_of_blanks_is_an_empty_one() -> None:
+    async with staged() as stage:
+        await stage.say()
+        events = await until(stage, FINISHED, [(" \n\t", ()), REPLIES["finish"]])
+    (word,) = said(events, "environment")
+    assert "neither text nor a tool call" in word
+
+
 async def test_in_every_batch_only_the_first_call_has_the_thought_even_when_it_is_no_good() -> None:
     text, calls = REPLIES["garbage"]
     del text

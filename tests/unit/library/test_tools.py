@@ -188,6 +188,13 @@ def test_an_instance_takes_no_parameters_and_needs_an_executor() -> None:
         register_tool("empty", counting(None))
 
 
+def test_a_form_of_answers_is_for_exactly_one_tool() -> None:
+    register_tool("none", lambda _state: [])
+    for name, count in (("none", 0), ("browser_tool_set", 14)):
+        with pytest.raises(ValueError, match=f"'{name}' stands for {count} tools; it must be exactly one"):
+            resolve_tool(Tool(name=name, response_schema={"type": "object"}))
+
+
 def test_an_unknown_tool_is_a_key_error_that_lists_the_known_ones() -> None:
     with pytest.raises(ToolNotFoundError, match="terminal") as caught:
         resolve_tool(Tool(name="nonesuch"))
@@ -353,6 +360,14 @@ async def test_an_executor_that_is_built_from_another_uses_its_conversation() ->
     assert present_call() is None
 
 
+class Tally(BaseModel):
+    count: int
+
+
+class Verdict(BaseModel):
+    is_error: bool
+
+
 async def test_results_become_observations_or_are_refused() -> None:
     async def given(result: Any, observation_type: type[Observation] | None) -> Observation:
         tool = ToolDefinition(
@@ -367,6 +382,9 @@ async def test_results_become_observations_or_are_refused() -> None:
     kept = CountObservation(count=3)
     assert await given(kept, CountObservation) is kept
     assert await given({"count": 2}, CountObservation) == CountObservation(count=2)
+    assert await given(Tally(count=4), CountObservation) == CountObservation(count=4)
+    assert await given(Observation.from_text("four"), CountObservation) == CountObservation.from_text("four")
+    assert await given(Verdict(is_error=True), None) == Observation(is_error=True)
     assert await given(kept, None) is kept
     assert await given({"is_error": True}, None) == Observation(is_error=True)
     with pytest.raises(TypeError, match="not an Observation"):

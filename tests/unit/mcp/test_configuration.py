@@ -159,3 +159,11 @@ def test_the_library_for_servers_is_not_loaded_before_a_conversation_needs_it() 
     code = "import sys, server.app; print({'mcp', 'httpx2', 'jsonschema'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout.strip() == "set()"
+
+
+def test_a_server_has_half_a_minute_to_connect_and_five_to_answer_unless_it_says_otherwise() -> None:
+    usual, own = McpServer(url="https://host/mcp"), McpServer(url="https://host/mcp", timeout=7)
+    assert (usual.connect_seconds, usual.call_seconds) == (30.0, 300.0)
+    assert (own.connect_seconds, own.call_seconds) == (7.0, 7.0)
+    assert usual.enabled
+    assert usual.keep_alive
