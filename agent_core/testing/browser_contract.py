@@ -205,6 +205,9 @@ class BrowserContract:
         assert seen.downloads == [f"{web.sandbox.working_dir}/file_1.csv"]
         assert "Downloaded paper.csv to " in seen.text
         assert await output(web.sandbox, "cat file_1.csv") == "a,b\n1,2"
+        link = number(await web.go("/papers"), 'link "Paper"')
+        seen = await web.do(BrowserClickAction(index=link, new_tab=True))
+        assert (seen.status, seen.downloads) == ("completed", [f"{web.sandbox.working_dir}/file_2.csv"])
 
     async def test_cookies_and_storage_are_read_and_replaced(self, web: BrowserKit) -> None:
         await web.go("/store")
@@ -221,6 +224,7 @@ class BrowserContract:
         wrong = await web.do(BrowserSetStorageAction(storage_state={"cookies": 3}))
         assert wrong.is_error
         assert "storage_state cannot be used" in wrong.text
+        assert "Set 0 cookies" in await web.done(BrowserSetStorageAction(storage_state={"cookies": None}))
 
     async def test_a_recording_is_saved(self, web: BrowserKit) -> None:
         await web.done(BrowserStartRecordingAction())

@@ -117,3 +117,12 @@ class HostilePagesContract:
         assert crashed.is_error
         assert "crashed; the tab was closed" in crashed.text
         assert "Title: Boats" in await web.look()
+
+    async def test_a_page_that_loads_itself_again_and_again_is_left(self, web: BrowserKit) -> None:
+        await web.done(BrowserNavigateAction(url=f"{web.site}/restless"))
+        told = await web.done(BrowserNavigateAction(url=f"{web.site}/boats"))
+        assert f"Opened {web.site}/boats" in told
+        assert "Title: Boats" in await web.look()
+
+    async def test_scripts_of_a_page_cannot_hide_it(self, web: BrowserKit) -> None:
+        assert 'button "Seen"' in await web.go("/deceitful")

@@ -34,7 +34,13 @@ PAGES = {
         </div>""",
     "/dialogs": """<title>Dialogs</title><button onclick="alert('Fog')">Alert</button>
         <button onclick="document.title = confirm('Sail?') + '/' + prompt('Where to?', 'North')">Ask</button>""",
-    "/busy": """<title>Busy</title><button onclick="for (;;) {}">Hang</button>""",
+    "/busy": """<title>Busy</title><button onclick="for (;;) {}">Hang</button>
+        <button onclick="setTimeout(() => { for (;;) {} }, 200)">Hang soon</button>""",
+    "/restless": """<title>Restless</title><script>setInterval(() => location.reload(), 10)</script>""",
+    "/waiting": """<title>Waiting</title><p>For a frame.</p><iframe src="/never"></iframe>""",
+    "/deceitful": """<title>Deceitful</title><button>Seen</button><script>
+        document.getElementsByTagName = () => { throw new Error('Nothing to see') }</script>""",
+    "/papers": """<title>Papers</title><a href="/paper.csv">Paper</a>""",
     "/keys": """<title>Keys</title><input aria-label="Field" onkeydown="document.title += ' ' + event.key">
         <button ondblclick="document.title='double'" oncontextmenu="document.title='right'"
             onmouseover="document.title='hover'">Target</button>""",
@@ -54,6 +60,7 @@ PAGES = {
     "/windows": """<title>Windows</title><button onclick="window.open('/who')">Sign in</button>
         <button onclick="const made = window.open('', '_blank', 'width=300,height=200');
             made.document.write('<p>By hand.</p>'); made.document.close()">Write</button>
+        <button onclick="late = window.open('/never')">Late</button><button onclick="late.close()">Forget</button>
         <button onclick="for (let count = 0; count < 30; count++) window.open('/boats?' + count)">Storm</button>""",
     "/who": """<title>Who are you</title>
         <button onclick="opener.document.title = 'Hello Ann'; window.close()">Ann</button>

@@ -60,6 +60,14 @@ class TabsContract:
         told = await web.done(BrowserNavigateAction(url=f"{web.site}/unfinished"))
         assert "still loading" in told
         assert 'button "There"' in await web.look()
+        content = await web.done(BrowserGetContentAction())
+        assert content.startswith("So far.\n")
+        assert content.endswith("\nThe page is still loading; what it shows may change.")
+
+    async def test_a_frame_that_never_answers_is_not_taken_for_the_page(self, web: BrowserKit) -> None:
+        told = await web.done(BrowserNavigateAction(url=f"{web.site}/waiting"))
+        assert "The page is still loading" in told
+        assert "asked for another" not in told
 
     async def test_only_allowed_domains_are_opened(self, web: BrowserKit) -> None:
         narrow = BrowserToolExecutor(allowed_domains=["localhost"])
@@ -89,6 +97,23 @@ class TabsContract:
         assert "was not done within 1 s. The page did not react any more, so its tab was closed" in seen.text
         assert "Title: Boats" in await web.look()
 
+    async def test_a_page_that_hangs_by_itself_is_told_and_left(self, web: BrowserKit) -> None:
+        await web.close_others()
+        for leave in (False, True):
+            button = number(await web.go("/busy"), 'button "Hang soon"')
+            await web.done(BrowserClickAction(index=button))
+            await asyncio.sleep(0.4)  # until it hangs
+            if leave:
+                told = await web.done(BrowserNavigateAction(url=f"{web.site}/boats"))
+                assert "did not react any more; its tab was closed, and" in told
+                assert "Title: Boats" in await web.look()
+            else:
+                seen = await web.do(BrowserClickAction(index=button))
+                assert (seen.status, seen.last_action_error) == (
+                    "failed",
+                    "The page did not react any more, so its tab was closed.",
+                )
+
     async def test_a_browser_that_died_is_started_anew(self, web: BrowserKit) -> None:
         await web.go("/boats")
         await output(web.sandbox, "pkill -9 -f -- '[-]-remote-debugging-pipe'")
@@ -99,6 +124,19 @@ class TabsContract:
         again = [await web.do(BrowserListTabsAction()) for _ in range(2)]
         assert not again[1].is_error, again[1].text
         assert "ended unexpectedly" in again[0].text or "started anew" in again[0].text
+        await web.go("/boats")
+        await output(web.sandbox, "pkill -9 -f '[r]un-driver'")  # the library's own process
+        lost = [await web.do(BrowserListTabsAction()) for _ in range(2)]
+        assert not lost[1].is_error, lost[1].text
+        assert "started anew" in lost[0].text + lost[1].text
+        assert "Title: Boats" in await web.go("/boats")
+
+    async def test_a_browser_that_does_nothing_any_more_is_started_anew(self, web: BrowserKit) -> None:
+        await web.go("/boats")
+        await output(web.sandbox, "pkill -STOP -f -- '[-]-remote-debugging-pipe'")
+        seen = await web.do(BrowserListTabsAction(), BrowserToolExecutor(action_timeout_seconds=1))
+        assert seen.status == "timeout"
+        assert "The browser did not react any more, so it is started anew with the next call." in seen.text
         assert "Title: Boats" in await web.go("/boats")
 
     async def test_a_window_that_a_page_opens_is_the_active_tab_until_it_closes(self, web: BrowserKit) -> None:
@@ -120,6 +158,12 @@ class TabsContract:
         await web.go("/windows")
         assert "new tab" in await web.click('button "Write"')
         assert await web.done(BrowserGetContentAction()) == "By hand."
+
+    async def test_a_window_whose_site_has_not_answered_is_told_of(self, web: BrowserKit) -> None:
+        await web.close_others()
+        await web.go("/windows")
+        assert "The page opened a new tab, which has nothing to show yet." in await web.click('button "Late"')
+        await web.click('button "Forget"')
 
     async def test_a_page_that_opens_windows_without_an_end_is_stopped(self, web: BrowserKit) -> None:
         await web.close_others()

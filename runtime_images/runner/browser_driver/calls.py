@@ -10,16 +10,17 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from playwright.async_api import Error, Page
+from playwright.async_api import Error, Page, Response
 from playwright.async_api import TimeoutError as PlaywrightTimeoutError
 
 from .content import text_of
 from .elements import Elements
-from .errors import ActionError, in_words
+from .errors import ActionError, in_words, is_gone
 from .launch import VIEWPORT
 from .places import Places
 from .session import Session
-from .settling import loaded, settle
+from .settling import loaded, repeated, settle
+from .tab import Tab
 from .tabs import Tabs
 
 TEXT_LIMIT = 50_000
@@ -31,10 +32,15 @@ _SCROLLED = """() => {
     return [Math.round(scrollY), innerHeight, e.scrollHeight];
 }"""
 _ONLY_LOOK = frozenset({"look", "content", "tabs", "get_storage"})
+_NOT_OF_THE_PAGE = frozenset(
+    {"look", "navigate", "wait", "tabs", "switch_tab", "close_tab", "get_storage", "set_storage"}
+    | {"start_recording", "stop_recording"}
+)
 _ERROR_PAGE_MS = 1000
 _SCROLL_OVERLAP = 80
 _DOWNLOAD_SECONDS = 5.0
 _NEW_TAB_SECONDS = 3.0
+_ATTEMPTS = 3
 
 Call = Callable[[dict[str, Any]], Awaitable[str]]
 
@@ -57,13 +63,7 @@ class Calls:
             "wait": self._wait,
             "wheel": self._wheel,
             "scroll": self._scroll,
-            "click": lambda given: elements.click(
-                given["id"],
-                given.get("button", "left"),
-                given.get("modifiers", []),
-                given.get("times", 1),
-                given.get("new_tab", False),
-            ),
+            "click": self._click,
             "type": lambda given: elements.type(given["id"], given["text"]),
             "fill": lambda given: elements.fill(given["id"], given["text"]),
             "clear": lambda given: elements.clear(given["id"]),
@@ -95,49 +95,74 @@ class Calls:
             raise ActionError(f"there is no call {name!r}")
         unseen = await self._session.unseen()
         try:
+            if name not in _NOT_OF_THE_PAGE:
+                await self._tabs.expect_reaction()
             said = await call(given)
         except (ValueError, KeyError) as error:
             raise ActionError(str(error)) from error
-        if name not in _ONLY_LOOK:
-            await self._new_tabs(unseen)
+        if name not in _ONLY_LOOK and not await self._new_tabs(unseen):
+            self._tabs.note("The page opened a new tab, which has nothing to show yet.")
         tab = await self._tabs.active()
         notice = await (loaded(tab) if name in _ONLY_LOOK and not tab.requests else settle(tab))
         await self._tabs.finish_downloads(_DOWNLOAD_SECONDS)
-        return f"{said} {notice}".strip()
+        return "\n".join(filter(None, (said, notice)))
 
-    async def _new_tabs(self, unseen: int) -> None:
-        """Wait, if the call made the page open tabs, until they are there; `unseen` is how many were not before."""
+    async def _new_tabs(self, unseen: int) -> bool:
+        """Wait, if the call made the page open tabs, until they are there; `unseen` is how many were not before.
+
+        False when one of them is not there yet: its site has not answered.
+        """
         deadline = time.monotonic() + _NEW_TAB_SECONDS
-        while await self._session.unseen() > unseen and time.monotonic() < deadline:  # noqa: ASYNC110 - nobody tells
+        while await self._session.unseen() > unseen:
+            if time.monotonic() > deadline:
+                return False
             await asyncio.sleep(0.03)
+        return True
 
     async def _look(self, _: dict[str, Any]) -> str:
         return ""
 
     async def _navigate(self, given: dict[str, Any]) -> str:
         url = _address(given["url"])
-        tab = await (self._tabs.open() if given.get("new_tab") else self._tabs.active())
+        tab = await (self._tabs.open() if given.get("new_tab") else self._tabs.to_leave())
         tab.is_slow = False
-        if tab.keeps_asking:
-            tab = await self._tabs.leave_for_new(tab)
         try:
-            response = await tab.page.goto(url, wait_until="commit", timeout=self._navigation_ms)
+            tab, response = await self._go(tab, url)
         except PlaywrightTimeoutError:
             raise ActionError(f"{url} did not answer within {self._navigation_ms / 1000:g} s") from None
         except Error as error:
             if "Download is starting" in error.message:
                 return f"{url} is a download."
-            if "interrupted by another navigation" not in error.message:
-                if "invalid URL" in error.message:
-                    raise ActionError(f"{url[:200]!r} is no address") from None
-                await _error_page(tab.page)
-                raise ActionError(in_words(error)) from None
-            response = None
-        notice = await loaded(tab)
+            if is_gone(error):
+                raise
+            if "invalid URL" in error.message:
+                raise ActionError(f"{url[:200]!r} is no address") from None
+            await _error_page(tab.page)
+            raise ActionError(in_words(error)) from None
+        await loaded(tab)
         status = response.status if response is not None else 200
         answer = f" It answered with the error HTTP {status}." if status >= 400 else ""
         place = f" in the new tab {tab.id}" if given.get("new_tab") else ""
-        return f"Opened {tab.page.url}{place}.{answer} {notice}".strip()
+        return f"Opened {tab.page.url}{place}.{answer}"
+
+    async def _go(self, tab: Tab, url: str) -> tuple[Tab, Response | None]:
+        """Open it; a page that goes elsewhere by itself meanwhile, and again, is left for a new tab."""
+        for attempt in range(_ATTEMPTS):
+            try:
+                return tab, await tab.page.goto(url, wait_until="commit", timeout=self._navigation_ms)
+            except Error as error:
+                if "interrupted by another navigation" not in error.message or attempt == _ATTEMPTS - 1:
+                    raise
+            if attempt == _ATTEMPTS - 2:
+                tab = await self._tabs.leave_for_new(tab, "kept going elsewhere")
+        raise AssertionError  # pragma: no cover - the last attempt returns or raises
+
+    async def _click(self, given: dict[str, Any]) -> str:
+        new_tab = given.get("new_tab", False)
+        if new_tab and (address := await self._elements.address(given["id"])):
+            return await self._navigate({"url": address, "new_tab": True})
+        button, modifiers, times = given.get("button", "left"), given.get("modifiers", []), given.get("times", 1)
+        return await self._elements.click(given["id"], button, modifiers, times, new_tab)
 
     async def _through_history(self, steps: int) -> str:
         tab = await self._tabs.active()
@@ -170,7 +195,7 @@ class Calls:
         distance = VIEWPORT["height"] - _SCROLL_OVERLAP
         await page.mouse.wheel(0, distance if given.get("direction", "down") == "down" else -distance)
         await asyncio.sleep(0.1)
-        top, height, whole = await page.evaluate(_SCROLLED)
+        top, height, whole = await repeated(lambda: page.evaluate(_SCROLLED))
         return f"Scrolled {given.get('direction', 'down')}: the window shows {top} to {top + height} of {whole} pixels."
 
     async def _content(self, given: dict[str, Any]) -> str:
@@ -222,7 +247,7 @@ class Calls:
             await self._session.context.set_storage_state(state)
         except Error as error:
             raise ActionError(f"storage_state cannot be used: {in_words(error)}") from None
-        counts = len(state.get("cookies", [])), len(state.get("origins", []))
+        counts = len(state.get("cookies") or ()), len(state.get("origins") or ())
         return f"Set {counts[0]} cookies and the storage of {counts[1]} origins, in place of all there was."
 
     async def _start_recording(self, _: dict[str, Any]) -> str:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
-from playwright.async_api import Error, Page
+from playwright.async_api import Error, Frame, Page
+
+from .errors import ActionError
+from .settling import repeated
 
 _FRAME_SECONDS = 5.0
 _MOST_FRAMES = 20
@@ -25,14 +29,21 @@ async def text_of(page: Page, *, with_links: bool) -> str:
     links: list[str] = []
     for frame in page.frames[:_MOST_FRAMES]:
         try:
-            text = str(await asyncio.wait_for(frame.evaluate(_TEXT), _FRAME_SECONDS)).strip()
+            text = str(await _asked(frame, _TEXT)).strip()
             if text:
                 parts.append(text if frame is page.main_frame else f"[Frame {frame.url}]\n{text}")
             if with_links:
-                links += await asyncio.wait_for(frame.evaluate(_LINKS), _FRAME_SECONDS)
-        except (Error, asyncio.TimeoutError):
+                links += await _asked(frame, _LINKS)
+        except asyncio.TimeoutError:
+            if frame is page.main_frame:
+                raise ActionError(f"the page did not tell its text within {_FRAME_SECONDS:g} s") from None
+        except Error:
             if frame is page.main_frame:
                 raise
     if links:
         parts.append("Links:\n" + "\n".join(links))
     return "\n\n".join(parts)
+
+
+async def _asked(frame: Frame, script: str) -> Any:
+    return await asyncio.wait_for(repeated(lambda: frame.evaluate(script)), _FRAME_SECONDS)

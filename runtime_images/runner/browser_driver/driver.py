@@ -18,6 +18,7 @@ from .launch import VIEWPORT
 from .marks import QUALITY, draw_marks
 from .places import Places
 from .session import Session, SessionError
+from .settling import repeated
 from .tabs import Tabs
 from .tree import Box, Tree, read_tree
 
@@ -94,6 +95,9 @@ class Driver:
             if self._session is not None:
                 await self._session.end()
             words += " That was the third time, so the browser is started anew with the next call."
+        elif self._session is not None and not await self._session.answers():
+            await self._session.end()
+            words += " The browser did not react any more, so it is started anew with the next call."
         elif await self._drop_hung():
             words += " The page did not react any more, so its tab was closed."
         return {"status": "timeout", "error": words}
@@ -127,7 +131,7 @@ class Driver:
             except ActionError as failure:
                 error, status = _sentence(str(failure)), "failed"
             except Error as failure:
-                if not session.is_running:
+                if is_gone(failure) and not await session.answers():
                     raise
                 words = "the page was closed or crashed" if is_gone(failure) else in_words(failure)
                 error, status = _sentence(words), "failed"
@@ -213,11 +217,12 @@ async def _has_elements(page: Page) -> bool:
         ActionError: it has so many elements that it would be busy listing them for longer than anybody waits.
         asyncio.TimeoutError: it does not react.
     """
-    count = await asyncio.wait_for(page.evaluate("document.getElementsByTagName('*').length"), _COUNT_SECONDS)
-    if isinstance(count, int) and count > _MOST_ELEMENTS:
+    # By a locator, which works out of the reach of the page's own scripts.
+    count = await asyncio.wait_for(repeated(page.locator("*").count), _COUNT_SECONDS)
+    if count > _MOST_ELEMENTS:
         more = f"{count} elements, more than the {_MOST_ELEMENTS} of which a tree is made"
         raise ActionError(f"the page has {more}; its text can be read")
-    return bool(count != 0)
+    return count > 0
 
 
 def _data_url(picture: bytes) -> str:

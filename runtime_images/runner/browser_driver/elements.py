@@ -58,13 +58,13 @@ class Elements:
             f"there is no element {number} on the page as it is now; look at the page again and take one of its numbers"
         )
 
+    async def address(self, number: int) -> str:
+        """Where it leads: the address of the link that it is, or is in; empty when it is none."""
+        return str(await (await self.find(number)).evaluate(_HREF))
+
     async def click(self, number: int, button: Any, modifiers: list[Any], times: int, new_tab: bool) -> str:
         """Click it; an option of a list is chosen."""
         element = await self.find(number)
-        if new_tab and (address := await element.evaluate(_HREF)):
-            tab = await self._tabs.open()
-            await tab.page.goto(address, wait_until="commit")
-            return f"Opened {address} in the new tab {tab.id}."
         if await element.evaluate(_KIND) == "OPTION" and (became := await element.evaluate(_CHOOSE)):
             return f"Option {number} is {became}."
         leads_out = await element.evaluate(_OTHER_PROGRAM)

@@ -13,6 +13,7 @@ from .places import Places
 from .tabs import Tabs
 
 _CLOSE_SECONDS = 5.0
+_ANSWER_SECONDS = 5.0
 _STAY = """addEventListener('click', event => {
     const link = event.composedPath().find(element => element.href && element.protocol);
     if (link && !/^(https?|ftp|file|data|blob|about|javascript):$/.test(link.protocol)) event.preventDefault();
@@ -44,6 +45,16 @@ class Session:
     def is_running(self) -> bool:
         """Whether Chromium runs, as far as is known."""
         return self._browser is not None and self._browser.is_connected()
+
+    async def answers(self) -> bool:
+        """Whether Chromium, and the library's process between it and us, still do what they are asked."""
+        if self._line is None or not self.is_running:
+            return False
+        try:
+            await asyncio.wait_for(self._line.send("Browser.getVersion"), _ANSWER_SECONDS)
+        except (Error, asyncio.TimeoutError):
+            return False
+        return True
 
     async def tabs(self) -> Tabs:
         """The tabs of the running browser, which is started if need be."""

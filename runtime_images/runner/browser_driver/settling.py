@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from playwright.async_api import Error
 from playwright.async_api import TimeoutError as PlaywrightTimeoutError
 
-from .tabs import Tab
+from .tab import Tab
 
 _STEP_SECONDS = 0.03
 _QUIET_SECONDS = 0.12
@@ -17,8 +19,10 @@ _REQUEST_SECONDS = 3.0
 _PARSED_SECONDS = 4.0
 _LOADED_SECONDS = 2.0
 _AGAIN_SECONDS = 0.1
+_ATTEMPTS = 3
 UNANSWERED = "The page asked for another one, which has not answered yet."
 STILL_LOADING = "The page is still loading; what it shows may change."
+T = TypeVar("T")
 
 
 async def settle(tab: Tab) -> str:
@@ -32,7 +36,7 @@ async def settle(tab: Tab) -> str:
         await asyncio.sleep(_STEP_SECONDS)
         if tab.requests:
             quiet_since = time.monotonic()
-    if any(request.is_navigation_request() for request in tab.requests):
+    if tab.asks_for_another:
         return UNANSWERED
     return await loaded(tab)
 
@@ -52,3 +56,14 @@ async def loaded(tab: Tab) -> str:
                 return STILL_LOADING
     tab.is_slow = False
     return ""
+
+
+async def repeated(ask: Callable[[], Awaitable[T]]) -> T:
+    """Ask a page something, and again if it went on to another document in the middle of it."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            return await ask()
+        except Error as error:
+            if "context was destroyed" not in error.message or attempt == _ATTEMPTS - 1:
+                raise
+    raise AssertionError  # pragma: no cover - the last attempt returns or raises

@@ -6,63 +6,21 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections import deque
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
 from typing import Any
 
-from playwright.async_api import BrowserContext, Dialog, Download, Error, FileChooser, Frame, Page, Request
+from playwright.async_api import BrowserContext, Dialog, Download, Error, FileChooser, Frame, Page
 
 from .news import News
 from .places import Places
-from .tree import Numbers
+from .tab import Tab
 
 _MOST_TABS = 20
 _SHOWN_MESSAGE = 500
 _SHOWN_TITLE = 200
-_STORM_DIALOGS = 10
-_STORM_SECONDS = 6.0
 _REACTION_SECONDS = 2.0
+_BUSY_SECONDS = 10.0
 _DOWNLOAD_SECONDS = 120.0
-_WAITED_FOR = frozenset({"document", "script", "stylesheet", "xhr", "fetch"})
-
-
-@dataclass
-class Tab:
-    """One open page: its requests under way, the numbers of its elements, and whether it was waited for in vain.
-
-    `dialogs` has the times of the newest ones that its present document has shown.
-    """
-
-    id: str
-    page: Page
-    requests: set[Request] = field(default_factory=set)
-    numbers: Numbers = field(default_factory=Numbers)
-    is_slow: bool = False
-    dialogs: deque[float] = field(default_factory=lambda: deque(maxlen=_STORM_DIALOGS))
-
-    def begun(self, request: Request) -> None:
-        """A request of the page began."""
-        if request.resource_type in _WAITED_FOR:
-            self.requests.add(request)
-
-    def ended(self, request: Request) -> None:
-        """It ended, well or not."""
-        self.requests.discard(request)
-
-    @property
-    def keeps_asking(self) -> bool:
-        """Whether it shows one dialog after the other, so that nobody gets away from it."""
-        is_many = len(self.dialogs) == _STORM_DIALOGS
-        return is_many and time.monotonic() - self.dialogs[0] < _STORM_SECONDS
-
-    def moved(self, frame: Frame) -> bool:
-        """A frame shows another document; True for the page's own: what it asked for before is of no interest then."""
-        is_page = frame is self.page.main_frame
-        if is_page:
-            self.requests.clear()
-            self.dialogs.clear()
-        return is_page
 
 
 class Tabs:
@@ -101,13 +59,32 @@ class Tabs:
             self._opening -= 1
         return self._activate(self._known(page))
 
-    async def leave_for_new(self, tab: Tab) -> Tab:
+    async def to_leave(self) -> Tab:
+        """The active tab, to open another page in; a new one in its place where its page would let nobody go."""
+        tab = await self.active()
+        if tab.keeps_asking:
+            return await self.leave_for_new(tab, "kept showing dialogs")
+        if not await tab.reacts(_BUSY_SECONDS):
+            return await self.leave_for_new(tab, "did not react any more")
+        return tab
+
+    async def leave_for_new(self, tab: Tab, why: str) -> Tab:
         """A new tab in place of one whose page lets nobody go."""
         fresh = await self.open()
-        self.note(f"The page of tab {tab.id} kept showing dialogs; its tab was closed, and {fresh.id} is in its place.")
-        self._closed(tab)
-        self._begin(tab.page.close())
+        self.note(f"The page of tab {tab.id} {why}; its tab was closed, and {fresh.id} is in its place.")
+        self._drop(tab)
         return fresh
+
+    async def expect_reaction(self) -> None:
+        """See that there is somebody to hear what is to be asked of the active tab's page.
+
+        Raises:
+            ValueError: it did not react any more; its tab is closed.
+        """
+        tab = await self.active()
+        if not await tab.reacts(_BUSY_SECONDS):
+            self._drop(tab)
+            raise ValueError("the page did not react any more, so its tab was closed")
 
     def switch(self, tab_id: str) -> Tab:
         """Make a tab the active one.
@@ -146,10 +123,9 @@ class Tabs:
     async def drop_hung(self) -> bool:
         """Close the active tab if its page does not react any more."""
         tab = self._tabs.get(self._active)
-        if tab is None or await _reacts(tab.page):
+        if tab is None or await tab.reacts(_REACTION_SECONDS):
             return False
-        self._closed(tab)
-        self._begin(tab.page.close())
+        self._drop(tab)
         return True
 
     async def finish_downloads(self, seconds: float) -> None:
@@ -255,6 +231,9 @@ class Tabs:
 
     def _crashed(self, tab: Tab) -> None:
         self.note(f"The page of tab {tab.id} ({tab.page.url}) crashed; the tab was closed.")
+        self._drop(tab)
+
+    def _drop(self, tab: Tab) -> None:
         self._closed(tab)
         self._begin(tab.page.close())
 
@@ -279,16 +258,6 @@ async def _quietly(work: Coroutine[Any, Any, None]) -> None:
     """Work on behalf of a page; that the page has gone meanwhile is nobody's fault."""
     with contextlib.suppress(Error, OSError):
         await work
-
-
-async def _reacts(page: Page) -> bool:
-    try:
-        await asyncio.wait_for(page.evaluate("1"), _REACTION_SECONDS)
-    except Error:
-        return True  # there is something to hear from
-    except asyncio.TimeoutError:
-        return False
-    return True
 
 
 async def _title(page: Page) -> str:
