@@ -425,7 +425,17 @@ def test_an_objective_is_pursued_until_the_judge_is_content() -> None:
         assert set(one.stats.usage_to_metrics) == {"agent", "goal-judge"}
 
 
-@pytest.mark.parametrize("answer", ["Fine!", '{"score": 1, "complete": "yes", "missing": ""}', '{"score": 7}', "[]"])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Fine!",
+        "[]",
+        '{"score": 1, "complete": true}',
+        '{"score": 1, "complete": "yes", "missing": ""}',
+        '{"score": 1, "complete": true, "missing": null}',
+        *(f'{{"score": {score}, "complete": true, "missing": ""}}' for score in ("7", "-0.1", "NaN", "true", '"1"')),
+    ],
+)
 def test_an_answer_of_a_judge_that_cannot_be_read_scores_nothing_and_the_runs_are_bounded(answer: str) -> None:
     judge = Script((answer, ()), (answer, ()), (answer, ()))
     script = Script(DONE, DONE, DONE)
@@ -433,6 +443,18 @@ def test_an_answer_of_a_judge_that_cannot_be_read_scores_nothing_and_the_runs_ar
         result = one.pursue("Build a boat.", max_runs=2, judge=model(judge))
         assert (result.score, result.complete) == (0.0, False)
     assert (len(script.requests), len(judge.requests)) == (2, 2)
+
+
+def test_of_a_long_history_a_judge_is_told_its_beginning_and_its_end(sandbox: Sandbox) -> None:
+    sandbox.answer = lambda command: command * 30_000
+    script = Script(*[run(str(number)) for number in range(6)], ("The end.", ()), verdict(complete=True))
+    with conversation(agent(script), workspace=sandbox) as one:
+        one.pursue("Build a boat.")
+    told = script.prompt()
+    assert len(told) < 120_000
+    assert "[user] Build a boat." in told
+    assert "[left out]" in told
+    assert "The end." in told
 
 
 def test_an_agent_that_waits_for_its_user_is_not_pushed_on() -> None:
