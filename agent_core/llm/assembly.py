@@ -77,6 +77,8 @@ class Assembly:
         if delta.name and delta.name != call.name and not (call.name and call.arguments):
             call.name += delta.name
         if delta.arguments:
+            if call.arguments == ["{}"]:
+                call.arguments.clear()  # only held the place
             call.arguments.append(delta.arguments)
         call.item_id = delta.item_id or call.item_id
 
@@ -85,8 +87,8 @@ class Assembly:
             known = self._by_index.get(delta.index)
             return self._begin(delta.index) if known is None or _is_another(known, delta) else known
         if delta.id:
-            same = next((call for call in self._calls if call.id == delta.id), None)
-            return same or self._begin(None)
+            same = next((call for call in reversed(self._calls) if call.id == delta.id), None)
+            return self._begin(None) if same is None or _is_next(same, delta) else same
         last = self._calls[-1] if self._calls else None
         if last is None or (delta.name and last.name):
             return self._begin(None)
@@ -155,6 +157,13 @@ def _is_another(known: _Call, delta: CallDelta) -> bool:
     if not (known.name and known.arguments):
         return False
     return delta.name != known.name or (bool(delta.arguments) and known.is_complete)
+
+
+def _is_next(known: _Call, delta: CallDelta) -> bool:
+    """Whether a piece without an index begins another call under the id of a whole one, and does not repeat that."""
+    if not (delta.name and delta.arguments and known.is_complete):
+        return False
+    return (delta.name, delta.arguments) != (known.name, "".join(known.arguments))
 
 
 def _joined(pieces: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -47,7 +47,8 @@ class AnswerReader:
         self._after_return = False
         self._loose = bytearray()
         self._event = b""
-        self._split = b""
+        self._split: list[bytes] = []
+        self._split_size = 0
         self._finish_reason: str | None = None
         self._has_events = False
         self.is_done = False
@@ -99,9 +100,8 @@ class AnswerReader:
         if self.is_done:
             return
         if not line:
+            yield from self._split_event()
             self._event = b""
-            if self._split:
-                raise self._no_json(self._split)
         elif line.startswith(b"event:"):
             self._event = line[6:].strip()
         elif line.startswith(b"data:"):
@@ -112,22 +112,37 @@ class AnswerReader:
 
     def _data(self, data: bytes) -> Iterator[Chunk]:
         if data == _DONE:
-            if self._split:
-                raise self._no_json(self._split)
+            yield from self._split_event()
             if self._finish_reason is None:
                 self._raise_loose_error()
             self.is_done = True
+        elif self._split:
+            self._keep(data)
         elif data:
-            data = self._split + b"\n" + data if self._split else data
             try:
                 value = _loaded(data)
             except ValueError:
-                # One event may have several lines of data; whether that is so its end will show.
-                self._split = data
-                if len(data) > MAX_SPLIT_EVENT_BYTES:
-                    raise self._no_json(data) from None
-                return
-            self._split = b""
+                self._keep(data)
+            else:
+                yield self._chunk(value, data)
+
+    def _keep(self, data: bytes) -> None:
+        """Keep a line of an event that may have several: read once, at its end, for a row of them may be long."""
+        self._split.append(data)
+        self._split_size += len(data)
+        if self._split_size > MAX_SPLIT_EVENT_BYTES:
+            raise self._no_json(self._split[0])
+
+    def _split_event(self) -> Iterator[Chunk]:
+        """What an event of several lines of data says, at its end."""
+        if self._split:
+            data = b"\n".join(self._split)
+            self._split.clear()
+            self._split_size = 0
+            try:
+                value = _loaded(data)
+            except ValueError:
+                raise self._no_json(data) from None
             yield self._chunk(value, data)
 
     def _chunk(self, value: Any, data: bytes) -> Chunk:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -13,13 +14,15 @@ from agent_core.llm.json_text import encoded
 
 
 def chunk_of(value: Mapping[str, Any], part: str) -> Chunk:
-    """One chunk (`part` "delta") or one whole answer ("message"); of several choices the first."""
+    """One chunk (`part` "delta") or one whole answer ("message"); of several choices the first.
+
+    Some servers stream one chunk that has the whole answer.
+    """
     usage = value.get("usage")
     usage = usage if isinstance(usage, dict) else None
     choice = _first_choice(value.get("choices"))
-    delta = choice.get(part) if choice else None
-    if not isinstance(delta, dict):
-        delta = {}
+    said = (choice.get(part), choice.get("message")) if choice else ()
+    delta = next((one for one in said if isinstance(one, dict)), {})
     model = value.get("model")
     reason = choice.get("finish_reason") if choice else None
     return Chunk(
@@ -27,7 +30,7 @@ def chunk_of(value: Mapping[str, Any], part: str) -> Chunk:
         reasoning=_text(delta.get("reasoning_content") or delta.get("reasoning")),
         thinking_blocks=tuple(_blocks(delta.get("thinking_blocks"))),
         calls=tuple(_calls(delta)),
-        finish_reason=str(reason) if reason else None,
+        finish_reason=str(reason) if reason and reason != "null" else None,
         has_choice=choice is not None,
         usage=usage,
         model=model if isinstance(model, str) else None,
@@ -79,6 +82,8 @@ def _calls(delta: Mapping[str, Any]) -> Iterator[CallDelta]:
         if arguments is not None and not isinstance(arguments, str):
             arguments = encoded(arguments).decode()
         index, name = item.get("index"), function.get("name")
+        if isinstance(index, str) and re.fullmatch("[0-9]{1,6}", index):
+            index = int(index)
         yield CallDelta(
             index=index if isinstance(index, int) else None,
             id=str(item["id"]) if item.get("id") else None,
@@ -91,7 +96,7 @@ def error_of(endpoint: Endpoint, error: Any, *, secret: str = "") -> LLMError:
     """The error for an error object (or text) inside an answer with status 200."""
     if not isinstance(error, dict):
         return from_status(endpoint, 500, str(error), secret=secret)
-    code = error.get("code", error.get("status"))
+    code = error.get("status") if error.get("code") is None else error["code"]
     try:
         status = int(code) if code is not None else 500
     except (TypeError, ValueError, OverflowError):

@@ -70,6 +70,31 @@ def test_two_calls_that_share_an_index_but_not_their_id_are_two_calls() -> None:
     ]
 
 
+def test_without_an_index_an_id_that_comes_again_with_other_arguments_is_another_call() -> None:
+    calls = assembled(
+        CallDelta(None, "a", "one", '{"x": 1}'),
+        CallDelta(None, "a", "one", '{"x": 2}'),
+        CallDelta(None, "a", "two", "{}"),
+    )
+    assert [(name, arguments) for _, name, arguments in calls] == [
+        ("one", '{"x": 1}'),
+        ("one", '{"x": 2}'),
+        ("two", "{}"),
+    ]
+    assert len({call_id for call_id, _, _ in calls}) == 3
+
+
+def test_without_an_index_a_call_that_is_only_repeated_is_one() -> None:
+    (call,) = assembled(CallDelta(None, "a", "one", '{"x": 1}'), CallDelta(None, "a", "one", '{"x": 1}'))
+    assert call[:2] == ("a", "one")
+
+
+def test_empty_arguments_only_hold_the_place_of_those_that_come() -> None:
+    pieces = (CallDelta(0, "a", "one", "{}"), CallDelta(0, arguments='{"x"'), CallDelta(0, arguments=": 1}"))
+    assert assembled(*pieces) == [("a", "one", '{"x": 1}')]
+    assert assembled(pieces[0]) == [("a", "one", "{}")]
+
+
 def test_a_name_that_is_repeated_with_every_piece_is_taken_once() -> None:
     pieces = (CallDelta(0, "a", "one", "{"), CallDelta(0, "a", "one", "}"))
     assert assembled(*pieces) == [("a", "one", "{}")]

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_core.errors import LLMBadRequestError, LLMInternalError, LLMRateLimitError
+from agent_core.llm import sse
 from agent_core.llm.assembly import Assembly
 from agent_core.llm.exchange import Endpoint
 from agent_core.llm.sse import AnswerReader
@@ -103,3 +104,57 @@ def test_arguments_that_come_in_one_piece_or_in_many_are_the_same() -> None:
         data = b"".join(stream_parts(call("f", {"t": text}, argument_pieces=size), "m"))
         (made,) = read(data).message.tool_calls or []
         assert json.loads(made.arguments) == {"t": text}
+
+
+def test_an_event_of_many_lines_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    readings: list[bytes] = []
+    loaded = sse._loaded
+
+    def read_once(data: bytes) -> object:
+        readings.append(data)
+        return loaded(data)
+
+    monkeypatch.setattr(sse, "_loaded", read_once)
+    text = json.dumps(
+        {"choices": [{"delta": {"content": "hi"}, "finish_reason": "stop"}], "more": ["x"] * 50}, indent=1
+    )
+    lines = b"".join(b"data: " + line.encode() + b"\n" for line in text.splitlines())
+    assert read(lines + b"\n").message.text == "hi"
+    assert len(readings) == 2, "the first line alone, and the whole"
+    with pytest.raises(LLMInternalError, match="not JSON"):
+        read(b'data: "a",\n' * 1000 + b"\n")
+    assert len(readings) == 4
+
+
+def test_lines_that_never_become_an_event_are_not_kept_without_end() -> None:
+    reader = AnswerReader(ENDPOINT)
+    line = b"data: " + b"[" * 1000 + b"\n"
+    kept = sse.MAX_SPLIT_EVENT_BYTES // 1000
+    assert [reader.feed(line) for _ in range(kept)] == [[]] * kept
+    with pytest.raises(LLMInternalError, match="not JSON"):
+        reader.feed(line)
+
+
+@pytest.mark.parametrize("reason", [None, "null"])
+def test_a_reason_to_finish_that_is_none_finishes_nothing(reason: str | None) -> None:
+    chunk = {"choices": [{"delta": {"content": "half"}, "finish_reason": reason}]}
+    with pytest.raises(LLMInternalError, match="cut its answer off"):
+        read(b"data: " + json.dumps(chunk).encode() + b"\n\n")
+
+
+def test_a_whole_message_in_a_stream_is_read_where_nothing_else_says_it() -> None:
+    whole = {"role": "assistant", "content": "all of it"}
+    for choice, text in (({"message": whole}, "all of it"), ({"delta": {}, "message": whole}, "")):
+        chunk = {"choices": [{**choice, "finish_reason": "stop"}]}
+        assert read(b"data: " + json.dumps(chunk).encode() + b"\n\n").message.text == text
+
+
+def test_numbers_of_calls_that_come_as_text_count() -> None:
+    pieces = [("0", "a", '{"x'), ("1", "b", '{"y'), ("0", None, '": 1}'), ("1", None, '": 2}')]
+    deltas = [
+        {"tool_calls": [{"index": index, "id": name, "function": {"name": name, "arguments": arguments}}]}
+        for index, name, arguments in pieces
+    ]
+    data = b"".join(b"data: " + json.dumps({"choices": [{"delta": delta}]}).encode() + b"\n\n" for delta in deltas)
+    made = read(data + b"data: [DONE]\n\n").message.tool_calls or []
+    assert [(one.name, one.arguments) for one in made] == [("a", '{"x": 1}'), ("b", '{"y": 2}')]
