@@ -28,8 +28,11 @@ EXTRAS = ("security_risk", "summary")
 MISSPELLED_RISK = ("security_rort", "securtiy_risk", "security_riks")
 RISKS: Mapping[str, SecurityRisk] = {risk.value: risk for risk in SecurityRisk}
 MAX_ERROR_CHARS = 2_000
+MAX_DEPTH = 100
+"""How deeply the values of arguments may be nested: what comes after (the log, tools, clients) reads no further."""
 MALFORMED = "_openhands_malformed_tool_call"
 """Stands among the arguments that are kept in place of such as are no JSON; other programs know it by this name."""
+_TOO_DEEP = "they are nested too deeply"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,35 +87,45 @@ def parse_call(call: MessageToolCall, tools: Mapping[str, ToolDefinition], *, pr
 def _arguments_of(text: str) -> dict[str, Any]:
     if not text.strip():
         return {}
-    try:
-        value = _first_value(text)
-    except RecursionError:
-        raise ValueError("they are nested too deeply") from None
+    value = _first_value(text)
     if not isinstance(value, dict):
         return {}
     for wrong in MISSPELLED_RISK:
         if wrong in value:
             value.setdefault("security_risk", value.pop(wrong))
-    return {key: _without_surrogates(item) for key, item in value.items() if item is not None}
+    return {key: item for key, item in value.items() if item is not None}
 
 
 def _first_value(text: str) -> Any:
-    """The JSON value that the text begins with; garbage behind it is cut."""
+    """The JSON value that the text begins with; garbage behind it is cut.
+
+    Raises:
+        ValueError: it begins with none, or with one that is nested too deeply.
+    """
     # strict=False takes raw control characters inside strings, which many models send.
     decoder = json.JSONDecoder(strict=False, parse_constant=_no_number, parse_float=_finite)
-    value, _ = decoder.raw_decode(text.strip())
-    return value
+    try:
+        value, _ = decoder.raw_decode(text.strip())
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    return _storable(value, MAX_DEPTH)
 
 
-def _without_surrogates(value: Any) -> Any:
-    """Half characters, which JSON escapes can express and UTF-8 cannot, become the replacement character."""
+def _storable(value: Any, depth: int) -> Any:
+    """Half characters, which JSON escapes can express and UTF-8 cannot, become the replacement character.
+
+    Raises:
+        ValueError: it is nested more deeply than that.
+    """
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-8", "replace").decode()
+    if not isinstance(value, list | dict):
+        return value
+    if not depth:
+        raise ValueError(_TOO_DEEP)
     if isinstance(value, list):
-        return [_without_surrogates(item) for item in value]
-    if isinstance(value, dict):
-        return {_without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
-    return value
+        return [_storable(item, depth - 1) for item in value]
+    return {_storable(key, 1): _storable(item, depth - 1) for key, item in value.items()}
 
 
 def _no_number(name: str) -> None:
@@ -208,7 +221,7 @@ def _repaired(arguments: dict[str, Any], definition: ToolDefinition) -> dict[str
         elif not isinstance(value, str):
             continue
         elif wanted & {"array", "object"}:
-            with contextlib.suppress(ValueError, RecursionError):
+            with contextlib.suppress(ValueError):
                 out[key] = _first_value(value)
         elif wanted & {"boolean", "integer", "number"}:
             out[key] = value.strip().lower() if "boolean" in wanted else value.strip()

@@ -247,3 +247,24 @@ def test_nothing_that_a_model_sends_raises_and_everything_kept_is_valid(name: st
 def test_extreme_arguments_are_answered(arguments: str) -> None:
     parsed = parse("terminal", arguments)
     assert (parsed.action is None) == bool(parsed.error)
+
+
+@pytest.mark.parametrize("name", ["terminal", "nonesuch", "task_tracker"])
+@pytest.mark.parametrize("deep", ['{"a":' * 300 + "1" + "}" * 300, "[" * 600 + "]" * 600, "[" * 100_000])
+def test_arguments_that_are_nested_too_deeply_are_refused(name: str, deep: str) -> None:
+    parsed = parse(name, f'{{"task_list": {deep}}}')
+    assert parsed.action is None
+    assert "nested too deeply" in parsed.error
+    assert json.loads(parsed.call.arguments)["_openhands_malformed_tool_call"] is True
+
+
+def test_json_text_that_is_nested_too_deeply_is_not_read() -> None:
+    parsed = parse("task_tracker", {"command": "plan", "task_list": "[" * 300 + "]" * 300})
+    assert parsed.action is None
+    assert "task_list" in parsed.error
+
+
+def test_half_characters_in_json_text_are_made_whole() -> None:
+    parsed = parse("task_tracker", {"command": "plan", "task_list": '[{"title": "a\\ud83d"}]'})
+    assert parsed.action is not None
+    parsed.action.model_dump_json()
