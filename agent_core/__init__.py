@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from agent_core.errors import ConversationRunError as ConversationRunError
     from agent_core.errors import DrydockError as DrydockError
     from agent_core.errors import FunctionCallConversionError as FunctionCallConversionError
+    from agent_core.errors import FunctionCallNotExistsError as FunctionCallNotExistsError
     from agent_core.errors import FunctionCallValidationError as FunctionCallValidationError
     from agent_core.errors import LLMAuthenticationError as LLMAuthenticationError
     from agent_core.errors import LLMBadRequestError as LLMBadRequestError
@@ -187,10 +188,10 @@ _MODULES = {
     "controller.stuck": "StuckDetector",
     "conversation": "Conversation",
     "errors": (
-        "ConversationRunError DrydockError FunctionCallConversionError FunctionCallValidationError "
-        "LLMAuthenticationError LLMBadRequestError LLMContentPolicyError LLMContextWindowError LLMError "
-        "LLMMalformedHistoryError LLMNoResponseError LLMRateLimitError LLMTimeoutError LLMUnavailableError "
-        "NoCondensationError SkillValidationError ToolError ToolNotFoundError "
+        "ConversationRunError DrydockError FunctionCallConversionError FunctionCallNotExistsError "
+        "FunctionCallValidationError LLMAuthenticationError LLMBadRequestError LLMContentPolicyError "
+        "LLMContextWindowError LLMError LLMMalformedHistoryError LLMNoResponseError LLMRateLimitError "
+        "LLMTimeoutError LLMUnavailableError NoCondensationError SkillValidationError ToolError ToolNotFoundError "
     ),
     "events.classification": "ErrorClassification",
     "events.control": (

@@ -184,6 +184,10 @@ class FunctionCallValidationError(LLMError):
     response: object = None
 
 
+class FunctionCallNotExistsError(FunctionCallValidationError):
+    """A model that writes its calls as text called a function that there is not."""
+
+
 class AgentStuckInLoopError(DrydockError):
     """The agent repeats itself without getting anywhere; a message of its user sets it going again.
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agent_core.errors import FunctionCallValidationError
+from agent_core.errors import FunctionCallNotExistsError, FunctionCallValidationError
 from agent_core.events.messages import Message, MessageToolCall, TextContent
 from agent_core.events.schema import reduced
 from agent_core.llm.text_protocol.syntax import CALL_START, found
@@ -42,7 +42,7 @@ def with_call(message: Message, tools: Sequence[Mapping[str, Any]], number: int,
     schemas = {str(tool["function"]["name"]): tool["function"].get("parameters") or {} for tool in tools}
     name = call.name if call.name in schemas else _ALIASES.get(call.name, call.name)
     if name not in schemas:
-        raise FunctionCallValidationError(f"There is no function {call.name[:100]!r}. Available: {sorted(schemas)}.")
+        raise FunctionCallNotExistsError(f"There is no function {call.name[:100]!r}. Available: {sorted(schemas)}.")
     arguments = json.dumps(_checked(name, call.arguments, reduced(schemas[name])), ensure_ascii=False)
     before = [TextContent(text=call.before)] if call.before else []
     made = MessageToolCall(id=f"toolu_{number:02d}", name=name, arguments=arguments)

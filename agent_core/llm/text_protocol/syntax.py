@@ -17,11 +17,12 @@ from agent_core.errors import FunctionCallConversionError, FunctionCallValidatio
 CALL_START = "<function="
 STOP_WORD = "</function"
 
-_CALL = re.compile(r"<function=([^>\n]*)>")
-_PARAMETER = re.compile(r"<parameter=([^>\n]*)>")
+_CALL = re.compile(r"<function=([^<>\n]*)>")
+_PARAMETER = re.compile(r"<parameter=([^<>\n]*)>")
 _UNCLOSED_NAME = re.compile(r"<parameter=([A-Za-z_][\w-]*)=([^<\n]*)</parameter>")
 _VALUE_END = re.compile(r"</parameter>(?=\s*(?:<parameter=|</function>|\Z))")
-_WRAPPERS = re.compile(r"(?:\s*(?:</think>|<tool_call>|<think>))+\s*\Z")
+_WRAPPERS = ("</think>", "<tool_call>", "<think>")
+_MOST_WRAPPERS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +72,18 @@ def found(text: str) -> TextCall | None:
     if "</function>" not in rest:
         return None
     rest = _UNCLOSED_NAME.sub(r"<parameter=\1>\2</parameter>", rest)
-    before = _WRAPPERS.sub("", text[: start.start()])
-    return TextCall(before.rstrip(), start.group(1).strip(), _arguments(rest))
+    return TextCall(_unwrapped(text[: start.start()]), start.group(1).strip(), _arguments(rest))
+
+
+def _unwrapped(text: str) -> str:
+    """The text without the tags that models open, or close, before a call: a few, as a longer row is no wrapping."""
+    text = text.rstrip()
+    for _ in range(_MOST_WRAPPERS):
+        tag = next((one for one in _WRAPPERS if text.endswith(one)), None)
+        if tag is None:
+            break
+        text = text.removesuffix(tag).rstrip()
+    return text
 
 
 def _with_end(rest: str) -> str:
@@ -90,9 +101,11 @@ def _arguments(rest: str) -> dict[str, str]:
     """The parameters up to the end of the call; what stands between them is left out."""
     arguments: dict[str, str] = {}
     position = 0
+    end = rest.find("</function>")
     while True:
         start = _PARAMETER.search(rest, position)
-        end = rest.find("</function>", position)
+        if 0 <= end < position:
+            end = rest.find("</function>", position)
         if start is None or 0 <= end < start.start():
             return arguments
         name = start.group(1).strip()

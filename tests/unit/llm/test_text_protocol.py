@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_core.errors import FunctionCallConversionError, FunctionCallValidationError
+from agent_core.errors import FunctionCallConversionError, FunctionCallNotExistsError, FunctionCallValidationError
 from agent_core.events.messages import Message, TextContent
 from agent_core.llm.text_protocol.answers import with_call
 from agent_core.llm.text_protocol.instructions import EXAMPLE_END, system_suffix, worked_example
@@ -281,6 +281,18 @@ def test_a_call_that_was_cut_off_at_the_output_limit_is_never_run() -> None:
     with pytest.raises(FunctionCallValidationError, match="cut off"):
         read(half, is_cut=True)
     assert read(half + "</function>", is_cut=True).tool_calls
+
+
+@pytest.mark.parametrize("before", [" " * 200_000, "\n" * 200_000 + "</think>", "<tool_call>\n" * 8 + "\n"])
+def test_white_space_and_tags_before_a_call_are_left_out(before: str) -> None:
+    message = read(f"Yes.{before}<function=finish>\n</function>")
+    assert message.text == "Yes."
+    assert message.tool_calls
+
+
+def test_a_function_that_there_is_not_is_an_error_of_its_own() -> None:
+    with pytest.raises(FunctionCallNotExistsError, match=r"no function 'fly'\. Available: \['file_editor'"):
+        read("<function=fly>\n</function>")
 
 
 def test_text_without_a_call_is_left_alone() -> None:
