@@ -87,7 +87,7 @@ class _Library:
         self.failures = HttpFailures(
             disconnected=(httpx.RemoteProtocolError, httpx.ReadError),
             timeout=(httpx.TimeoutException,),
-            any=(httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, OSError),
+            any=(httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, OSError, UnicodeError),
         )
         self.make_timeout: Any = httpx.Timeout
         self.make_handler: Any = AsyncHTTPHandler

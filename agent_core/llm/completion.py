@@ -22,7 +22,7 @@ from agent_core.llm.assembly import Assembly
 from agent_core.llm.deltas import DeltaListener, DeltaSink
 from agent_core.llm.exchange import ChatRequest, Transport
 from agent_core.llm.failures import build
-from agent_core.llm.render import mark_cache
+from agent_core.llm.render import mark_cache, without_marks
 from agent_core.llm.response import LLMResponse, RetryNotice
 from agent_core.llm.retry import RetryPolicy
 
@@ -98,6 +98,7 @@ class Completion:
                 if not marks_cache:
                     raise
                 marks_cache = False
+                request = replace(request, messages=[without_marks(message) for message in request.messages])
                 attempt -= 1
             except LLMError as error:
                 error.retry_attempt, error.max_retries = attempt, self.policy.attempts
@@ -145,11 +146,11 @@ class Completion:
             async with asyncio.timeout(timeout) as limit, aclosing(self.transport.stream(request)) as chunks:
                 async for chunk in chunks:
                     now = loop.time()
-                    if chunk.says_something:
-                        patience_ends = now + SILENT_TIMEOUTS * timeout
                     assembly.add(chunk)
-                    left = timeout if assembly.finish_reason is None else min(timeout, COUNTS_SECONDS)
-                    limit.reschedule(min(now + left, patience_ends))
+                    if chunk.says_something:
+                        patience = SILENT_TIMEOUTS * timeout
+                        patience_ends = now + (patience if assembly.finish_reason is None else COUNTS_SECONDS)
+                    limit.reschedule(min(now + timeout, patience_ends))
                     sink.add(chunk.reasoning, "reasoning")
                     sink.add(chunk.text)
         except TimeoutError:

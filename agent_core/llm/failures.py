@@ -192,10 +192,10 @@ def _kind_by_text(status: int, text: str) -> type[LLMError] | None:
     for fragments, kind in tables:
         if any(fragment in plain for fragment in fragments):
             return kind
-    if status in (400, 422, 500) and any(fragment in text for fragment in _CONTENT_POLICY):
-        return LLMContentPolicyError
     if status in (400, 500) and any(fragment in text for fragment in _AUTHENTICATION):
         return LLMAuthenticationError
+    if status in (400, 422, 500) and any(fragment in text for fragment in _CONTENT_POLICY):
+        return LLMContentPolicyError
     return None
 
 

@@ -125,6 +125,15 @@ def _with_mark(message: WireMessage, *, first: bool) -> WireMessage:
     return {**message, "content": items}
 
 
+def without_marks(message: WireMessage) -> WireMessage:
+    """The message without cache marks; unchanged where it has none."""
+    content = message.get("content")
+    if isinstance(content, list) and any("cache_control" in item for item in content):
+        content = [{key: value for key, value in item.items() if key != "cache_control"} for item in content]
+        return {**message, "content": content}
+    return message
+
+
 def hoist_images(messages: Sequence[WireMessage]) -> list[WireMessage]:
     """Images of tool results, for which OpenAI's protocol has no place, moved into a user message after the batch."""
     if not any(has_images(message) for message in messages if message["role"] == "tool"):
@@ -170,7 +179,7 @@ def adapted(message: WireMessage, features: ModelFeatures) -> WireMessage:
         return wire
     items = [item for item in content if features.vision or item.get("type") != "image_url"]
     if not features.prompt_cache_marks:
-        items = [{key: value for key, value in item.items() if key != "cache_control"} for item in items]
+        items = without_marks({"content": items})["content"]
     is_plain = all(item.keys() == {"type", "text"} for item in items)
     if is_plain or features.string_content:
         return {**wire, "content": "\n".join(item["text"] for item in items if item.get("type") == "text")}

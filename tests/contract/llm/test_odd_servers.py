@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from time import monotonic
 from typing import Any
@@ -9,11 +10,19 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from agent_core.errors import LLMBadRequestError, LLMContentPolicyError, LLMError, LLMInternalError, LLMTimeoutError
+from agent_core.errors import (
+    LLMBadRequestError,
+    LLMContentPolicyError,
+    LLMError,
+    LLMInternalError,
+    LLMTimeoutError,
+    LLMUnavailableError,
+)
 from agent_core.events.transient import TextDelta, TextDiscarded
 from agent_core.llm.llm import LLM, LLMResponse
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import Turn, raw, say
+from tests.listening import listening
 
 HELLO = [{"role": "user", "content": "Hello"}]
 DONE = "data: [DONE]\n\n"
@@ -69,6 +78,31 @@ async def test_an_answer_that_is_complete_is_not_waited_for(monkeypatch: pytest.
     response = await ask(raw(part({"content": "hi"}), part({}, "stop")).then("hang"))
     assert response.message.text == "hi"
     assert monotonic() - start < 3
+
+
+async def test_signs_of_life_do_not_make_an_answer_that_is_complete_be_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("agent_core.llm.completion.COUNTS_SECONDS", 0.05)
+    alive = [": still here\n\n"] * 300
+    turn = raw(part({"content": "hi"}), part({}, "stop"), *alive, token_delay=0.02)
+    async with ModelServer([turn]) as server:
+        llm = LLM(model="openai/m", base_url=server.url, num_retries=1, timeout=5)
+        assert (await llm.acompletion(HELLO)).message.text == "hi"
+        async with asyncio.timeout(5):
+            await server.stream_dropped.wait()
+
+
+async def test_a_header_that_is_no_text_is_an_answer_that_cannot_be_read() -> None:
+    async def strange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write("HTTP/1.1 200 OK\r\nserver: é\r\ncontent-length: 2\r\n\r\n{}".encode())
+        await writer.drain()
+
+    async with listening(strange) as port:
+        llm = LLM(model="openai/m", base_url=f"http://127.0.0.1:{port}/v1", num_retries=1, timeout=5)
+        with pytest.raises(LLMUnavailableError, match="cannot be reached"):
+            await llm.acompletion(HELLO)
 
 
 async def test_signs_of_life_alone_are_not_waited_for_for_ever() -> None:

@@ -26,9 +26,11 @@ from agent_core.errors import (
     LLMTimeoutError,
     LLMUnavailableError,
 )
+from agent_core.events.messages import Message, TextContent
 from agent_core.events.transient import TextDelta, TextDiscarded
 from agent_core.llm import client
 from agent_core.llm.llm import LLM, RetryNotice
+from agent_core.testing.model_request import ModelRequest
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import Turn, fail, raw, say
 
@@ -276,6 +278,19 @@ async def test_refused_cache_marks_are_left_out_without_a_wait() -> None:
         marked, plain = (request.messages[0]["content"] for request in server.requests)
     assert marked == [{"type": "text", "text": "Hello", "cache_control": {"type": "ephemeral"}}]
     assert plain == "Hello"
+
+
+async def test_the_marks_of_a_system_prompt_are_left_out_with_the_others() -> None:
+    def script(request: ModelRequest) -> Turn:
+        return fail(400, "minimum token count to start caching") if b"cache_control" in request.content else say("ok")
+
+    async with ModelServer(script) as server:
+        llm = model(server, model_canonical_name="claude-sonnet-4-5")
+        blocks = [TextContent(text="always", cache_prompt=True), TextContent(text="today")]
+        await llm.acompletion([Message(role="system", content=blocks), Message.user("Hello")])
+        first, second = server.requests
+    assert "cache_control" in first.messages[0]["content"][0]
+    assert second.messages[0]["content"] == [{"type": "text", "text": "always"}, {"type": "text", "text": "today"}]
 
 
 async def test_the_event_loop_stays_free_during_a_long_answer() -> None:

@@ -52,6 +52,7 @@ ENDPOINT = Endpoint(
         ("minimum token count to start caching is 1024", LLMPromptCacheError),
         ("Invalid API key", LLMAuthenticationError),
         ("Output blocked by content filtering policy", LLMContentPolicyError),
+        ("Unauthorized by content_policy", LLMAuthenticationError),
         ("temperature must be between 0 and 2", LLMBadRequestError),
     ],
 )
@@ -126,6 +127,8 @@ def test_what_a_server_says_is_told_in_a_readable_length() -> None:
         ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
         ({"Retry-After": "soon"}, None),
         ({"Retry-After": "-3"}, None),
+        ({"Retry-After": "Mon, 01 Jan 0001 00:00:00 GMT"}, 0.0),
+        ({"Retry-After": "Fri, 31 Dec 9999 23:59:59 +9999"}, None),
         ({}, None),
     ],
 )
