@@ -91,7 +91,7 @@ class SteppedConversation:
     def __init__(self, agent: Any, step: StepInput, inherited: AsyncStep) -> None:
         self.agent = agent
         self.call_context = step.context or CallContext()
-        self.id = self.call_context.conversation_id
+        self.id = self.call_context.session_id
         self.state = SteppedState(View() if step.view is None else step.view)
         self._step = step
         self._inherited = inherited

@@ -47,7 +47,8 @@ class Account:
         self._max_budget = max_budget
         self._payer = payer
         self.context = CallContext(
-            conversation_id=cache_key or stream.conversation_id,
+            prompt_cache_key=cache_key or stream.conversation_id,
+            session_id=stream.conversation_id,
             on_response=self._count,
         )
         self.stats = ConversationStats(max_budget=max_budget)

@@ -8,6 +8,7 @@ from typing import Any
 from agent_core.errors import LLMBadRequestError
 from agent_core.llm.config import LLMConfig
 from agent_core.llm.features import ModelFeatures, features_of, matches
+from agent_core.llm.served import SERVED
 
 MIN_WINDOW = 16_384
 SHORT_WINDOWS = "ALLOW_SHORT_CONTEXT_WINDOWS"
@@ -37,23 +38,25 @@ def abilities_of(config: LLMConfig) -> ModelFeatures:
         changes["vision"] = not config.disable_vision
     if config.inline_image_urls is not None:
         changes["inline_images"] = config.inline_image_urls
-    if config.max_input_tokens is not None:
-        changes["max_input_tokens"] = config.max_input_tokens
+    window = config.max_input_tokens or SERVED.limits_of(config).max_input_tokens
+    if window is not None:
+        changes["max_input_tokens"] = window
     if config.api_mode != "auto":
         changes["responses"] = config.api_mode == "responses"
     elif config.base_url is not None and "supports_responses_api" not in config.capability_overrides:
         changes["responses"] = False  # few servers besides OpenAI's own have it
-    changes["max_output_tokens"] = _longest_answer(config, changes.get("max_input_tokens") or found.max_input_tokens)
+    changes["max_output_tokens"] = _longest_answer(config, window or found.max_input_tokens)
     return found.changed(changes)
 
 
 def _longest_answer(config: LLMConfig, window: int | None) -> int | None:
-    """The configured limit; else the family's or the published one, in reason."""
+    """The configured limit; else what its server says, or its family's, or the published one, in reason."""
     if config.max_output_tokens is not None:
         return config.max_output_tokens
     name = lookup_name(config)
     family = (limit for patterns, limit in _OUTPUTS if matches(name.rpartition("/")[2], patterns, anchored=True))
-    limit = next(family, None) or features_of(name).max_output_tokens
+    served = SERVED.limits_of(config).max_output_tokens
+    limit = served or next(family, None) or features_of(name).max_output_tokens
     if limit is None:
         return None
     if window is not None and limit >= window:

@@ -41,6 +41,21 @@ class Asked:
     options: dict[str, Any]
 
 
+_SETTINGS = {
+    "timeout": "timeout",
+    "num_retries": "num_retries",
+    "extra_headers": "extra_headers",
+    "extra_body": "litellm_extra_body",
+    "drop_params": "drop_params",
+}
+
+
+def settings_in(options: dict[str, Any]) -> dict[str, Any]:
+    """What of the options of a call is no part of its request, but a setting of the model by its field; taken out."""
+    given = {field: options.pop(name, None) for name, field in _SETTINGS.items()}
+    return {field: value for field, value in given.items() if value is not None}
+
+
 def as_schemas(tools: Sequence[Schema], add_security_risk_prediction: bool) -> Sequence[dict[str, Any]]:
     """The schemas of the tools."""
     return [

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import secrets
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,19 +20,30 @@ from agent_core.llm.response import LLMResponse
 logger = logging.getLogger(__name__)
 
 
-async def log_completion(folder: str, request: ChatRequest, outcome: LLMResponse | LLMError) -> None:
+Callback = Callable[[str, str], object]
+"""Given the name and the text of a file."""
+
+
+async def log_completion(
+    folder: str, request: ChatRequest, outcome: LLMResponse | LLMError, callback: Callback | None = None
+) -> None:
     """Write what was asked and what came of it, without any key; a file that cannot be written is only warned of.
 
-    The file is ``{model}-{time}-{4 hex digits}.json``, with ``-error`` before the ending when the call failed.
+    The file is ``{model}-{time}-{4 hex digits}.json``, with ``-error`` before the ending when the call failed. With a
+    `callback` nothing is written; that it fails is warned of, too.
     """
     mark = "-error" if isinstance(outcome, LLMError) else ""
     model = request.endpoint.model.replace("/", "__")
     name = f"{model}-{time.time():.3f}-{secrets.token_hex(2)}{mark}.json"
     text = hide_keys(encoded(_entry(request, outcome)).decode(), request.endpoint)
     try:
-        await asyncio.to_thread(_write, folder, name, text)
-    except OSError as error:
-        logger.warning("the log of a model call could not be written: %s", error)
+        if callback is None:
+            await asyncio.to_thread(_write, folder, name, text)
+        else:
+            callback(name, text)
+    except Exception as error:  # noqa: BLE001 - a program's function raises what it likes
+        told = error if isinstance(error, OSError) else type(error).__name__
+        logger.warning("the log of a model call could not be written: %s", told)
 
 
 def _entry(request: ChatRequest, outcome: LLMResponse | LLMError) -> dict[str, Any]:
@@ -41,7 +53,8 @@ def _entry(request: ChatRequest, outcome: LLMResponse | LLMError) -> dict[str, A
         "messages": list(request.messages),
         "tools": list(request.tools),
         "parameters": dict(request.parameters),
-        "conversation_id": request.context.conversation_id,
+        "conversation_id": request.context.prompt_cache_key,
+        "session_id": request.context.session_id,
     }
     if isinstance(outcome, LLMError):
         return {**entry, "error": f"{type(outcome).__name__}: {outcome}"}

@@ -103,8 +103,8 @@ class LLMConfig(BaseModel):
     openrouter_app_name: str = "Drydock"
     """Application that OpenRouter is told its requests come from; empty tells none."""
 
-    num_retries: int = Field(default=5, ge=1)
-    """Attempts in all."""
+    num_retries: int = Field(default=5, ge=0)
+    """Attempts in all; there is always one."""
     retry_multiplier: float = Field(default=8.0, ge=0)
     """Seconds before the second attempt, doubled before each further one."""
     retry_min_wait: float = Field(default=8.0, ge=0)
@@ -186,6 +186,8 @@ class LLMConfig(BaseModel):
     """Write each call to a file of its own."""
     log_completions_folder: str = "logs/completions"
     """Folder of these files."""
+    log_completions_callback: Callable[[str, str], object] | None = Field(default=None, exclude=True)
+    """Given the name and the text of each of these files, which is not written then; not stored."""
     record_to: str | None = None
     """File to which every exchange is appended (JSON lines, secrets masked); ``replay/<file>`` plays it back."""
 

@@ -15,11 +15,12 @@ from agent_core.llm.response import LLMResponse
 class CallContext:
     """Values of one conversation that go with a call but not into the shared configuration (agent-core 9.2).
 
-    `conversation_id` is also the key under which a provider may cache the prompt; a sub-agent passes its parent's.
-    `on_response` hears of every finished call, with the usage id of its model: it counts the cost of the conversation.
+    `prompt_cache_key` is the key under which a provider may cache the prompt: the conversation's id, for a sub-agent
+    its parent's. `session_id` stands in the log of calls. `on_response` hears of every finished call, with the usage
+    id of its model: it counts the cost of the conversation.
     """
 
-    conversation_id: str = ""
+    prompt_cache_key: str = ""
     session_id: str = ""
     on_response: Callable[[LLMResponse, str], object] | None = None
 

@@ -129,8 +129,8 @@ def openai_request(library: Any, request: ChatRequest, route: Route) -> HttpRequ
         litellm_params={"custom_llm_provider": "openai", "api_base": url},
         headers={},
     )
-    if request.context.conversation_id:
-        body["prompt_cache_key"] = request.context.conversation_id
+    if request.context.prompt_cache_key:
+        body["prompt_cache_key"] = request.context.prompt_cache_key
     return _request(library, request, url, secret, {**body, **own})
 
 

@@ -12,13 +12,14 @@ from agent_core.llm.config import LLMConfig
 from agent_core.llm.features import ModelFeatures
 from agent_core.llm.metrics import Metrics
 from agent_core.llm.model_table import model_entry
+from agent_core.llm.served import SERVED
 
 
 class KnownModel(LLMConfig):
     """The configuration of a model with what follows from it, and the count of what its calls cost."""
 
     _metrics: Metrics = PrivateAttr(default_factory=Metrics)
-    _abilities: ModelFeatures | None = PrivateAttr(default=None)
+    _abilities: tuple[int, ModelFeatures] | None = PrivateAttr(default=None)
 
     @property
     def metrics(self) -> Metrics:
@@ -35,16 +36,17 @@ class KnownModel(LLMConfig):
 
     @property
     def features(self) -> ModelFeatures:
-        """What the model can do, own settings first; looked up once per model."""
+        """What the model can do, own settings first; looked up once per model and what servers say of theirs."""
         known = self._abilities  # looked up once: pydantic finds private attributes slowly
-        if known is None:
-            known = self._abilities = abilities_of(self)
-        return known
+        if known is None or known[0] != SERVED.generation:
+            known = self._abilities = SERVED.generation, abilities_of(self)
+        return known[1]
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy with these fields changed; both count together (see `metrics`)."""
         copy = super().model_copy(update=update, deep=deep)
         copy._abilities = None
+        copy._metrics = self._metrics
         return copy
 
     @property

@@ -17,7 +17,7 @@ from agent_core.events.messages import Message
 from agent_core.llm.abilities import check_window, lookup_name
 from agent_core.llm.addresses import endpoint_of
 from agent_core.llm.assembly import Assembly
-from agent_core.llm.calling import Asked, Schema, as_schemas, run_alone
+from agent_core.llm.calling import Asked, Schema, as_schemas, run_alone, settings_in
 from agent_core.llm.client import shared_client
 from agent_core.llm.completion import Completion, RetryListener, heard_by
 from agent_core.llm.completion_log import log_completion
@@ -32,6 +32,7 @@ from agent_core.llm.prices import cost_of, usage_of
 from agent_core.llm.render import WireMessage, adapted, has_images, render_message, texts_of, texts_size
 from agent_core.llm.response import LLMResponse, ResponseKind, RetryNotice, classify
 from agent_core.llm.retry import RetryPolicy
+from agent_core.llm.served import SERVED
 from agent_core.llm.text_protocol.calls import TextCalls
 from agent_core.llm.text_protocol.syntax import STOP_WORD
 from agent_core.llm.tokens import count_tokens
@@ -125,7 +126,8 @@ class LLM(KnownModel):
         `on_token` hears the pieces of text alone, and may be asynchronous. `on_retry` is told before each wait. All are
         called in the event loop and must not block. `context` (or `call_context`) is the conversation that the call is
         made for. `options` are those of the request by their OpenAI names, and beat what is configured; None leaves one
-        out. Cancelling closes the connection and ends a wait at once.
+        out. So do `timeout`, `num_retries`, `extra_headers`, `extra_body` and `drop_params`. Cancelling closes the
+        connection and ends a wait at once.
 
         Raises:
             FunctionCallValidationError: a model without tools of its own wrote a call that cannot be; it was counted.
@@ -133,8 +135,10 @@ class LLM(KnownModel):
         """
         schemas = as_schemas(tools or (), add_security_risk_prediction)
         made_for = context or call_context or CallContext()
+        settings = settings_in(options)
+        llm = self.model_copy(update=settings) if settings else self
         async with heard(on_delta, on_token) as listener:
-            return await self._answer(Asked(self._wire(messages), schemas, listener, on_retry, made_for, options))
+            return await llm._answer(Asked(self._wire(messages), schemas, listener, on_retry, made_for, options))
 
     async def _answer(self, asked: Asked) -> LLMResponse:
         """This model's answer, or that of the first fallback that has one."""
@@ -187,10 +191,12 @@ class LLM(KnownModel):
         return None
 
     async def _ask(self, asked: Asked) -> LLMResponse:
+        if self._transport is None:
+            await SERVED.refresh(self, self._http)
         features, messages, tools = self.features, asked.messages, asked.tools
         check_window(self, features.max_input_tokens)
         if features.inline_images and any(map(has_images, messages)):
-            messages = await inlined(messages, await shared_client().http(self.timeout))
+            messages = await inlined(messages, await self._http())
         parameters = parameters_of(self, features, lambda: self.get_token_count(messages, tools))
         parameters = with_given(parameters, asked.options)
         spoken = None if features.function_calling else TextCalls(messages, tools, example=features.text_example)
@@ -228,6 +234,12 @@ class LLM(KnownModel):
             asked.context.on_response(response, self.usage_id)
         return response if spoken is None else spoken.read(response)
 
+    async def _http(self) -> Any:
+        """The ``httpx.AsyncClient`` of the running loop."""
+        client = shared_client()
+        await client.prepare(endpoint_of(self))
+        return await client.http(self.timeout)
+
     async def _logged(self, completion: Completion, request: ChatRequest) -> LLMResponse:
         """The response, written to the log of calls where there is to be one."""
         if not self.log_completions:
@@ -235,9 +247,9 @@ class LLM(KnownModel):
         try:
             response = await completion.run()
         except LLMError as error:
-            await log_completion(self.log_completions_folder, request, error)
+            await log_completion(self.log_completions_folder, request, error, self.log_completions_callback)
             raise
-        await log_completion(self.log_completions_folder, request, response)
+        await log_completion(self.log_completions_folder, request, response, self.log_completions_callback)
         return response
 
     def _usage(

@@ -53,9 +53,12 @@ def headers_of(parameters: dict[str, Any]) -> tuple[tuple[str, str], ...]:
 def with_given(parameters: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     """The options with those that a caller gives for one call; None takes one away.
 
-    A model that has to call one tool, or to answer in one form, cannot be let think before.
+    The limit of the answer has two names. A model that has to call one tool, or to answer in one form, cannot be let
+    think before.
     """
     options = {**parameters, **given}
+    if "max_completion_tokens" in given and "max_tokens" not in given:
+        options.pop("max_tokens", None)
     if given.get("tool_choice") not in (None, "auto", "none"):
         options.pop("thinking", None)
     return {name: value for name, value in options.items() if value is not None}

@@ -103,7 +103,7 @@ class ReplayTransport:
         """See `Transport.stream`."""
         if len(self._used) > MAX_CONVERSATIONS:
             self._used.clear()
-        used = self._used.setdefault(request.context.conversation_id, set())
+        used = self._used.setdefault(request.context.prompt_cache_key, set())
         exchange = self._find(_asked(request), self._exchanges, used)
         for piece in exchange["chunks"]:
             yield _chunk(piece)

@@ -13,6 +13,7 @@ REASONING = "reasoning"
 
 _OPTIONS = (
     ("max_output_tokens", "max_tokens"),
+    ("max_output_tokens", "max_completion_tokens"),
     ("temperature", "temperature"),
     ("top_p", "top_p"),
     ("prompt_cache_retention", "prompt_cache_retention"),
@@ -47,8 +48,8 @@ def responses_body(request: ChatRequest, model: str) -> dict[str, Any]:
     for name, ours in _OPTIONS:
         if parameters.get(ours) is not None:
             body[name] = parameters[ours]
-    if request.context.conversation_id:
-        body["prompt_cache_key"] = request.context.conversation_id
+    if request.context.prompt_cache_key:
+        body["prompt_cache_key"] = request.context.prompt_cache_key
     return body
 
 

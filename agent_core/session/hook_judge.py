@@ -73,7 +73,7 @@ class ModelJudge:
         parsed = parse_call(call, tools)
         text = parsed.error
         if parsed.action is not None:
-            context = DirectContext(self._context.conversation_id, self._sandbox, {}, lambda values: None, None)
+            context = DirectContext(self._context.session_id, self._sandbox, {}, lambda values: None, None)
             try:
                 seen = await tools[parsed.tool_name].acall(parsed.action, context)
                 text = "\n".join(part.text for part in seen.to_llm_content if isinstance(part, TextContent))

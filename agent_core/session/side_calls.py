@@ -15,7 +15,8 @@ class SideCalls:
         self._log = log
         self._counted = ConversationStats()
         self.context = CallContext(
-            conversation_id=log.conversation_id,
+            prompt_cache_key=log.conversation_id,
+            session_id=log.conversation_id,
             on_response=lambda response, usage_id: self._counted.add(response, usage_id),
         )
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from agent_core.errors import LLMUnavailableError
+from agent_core.errors import LLMBadRequestError, LLMUnavailableError
 from agent_core.events.messages import Message
-from agent_core.llm.llm import LLM
+from agent_core.llm.llm import LLM, CallContext
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import fail, say
 
@@ -45,6 +45,31 @@ async def test_a_log_that_cannot_be_written_fails_no_call(tmp_path: Path) -> Non
     async with ModelServer([say("Hello")]) as server:
         llm = model(server, log_completions=True, log_completions_folder=str(tmp_path / "file" / "logs"))
         assert (await llm.acompletion([llm.render(Message.user("Hi"))])).message.text == "Hello"
+
+
+async def test_a_callback_is_given_what_would_be_written_and_may_fail(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    given: dict[str, str] = {}
+
+    def callback(name: str, text: str) -> None:
+        given[name] = text
+        raise KeyError("sk-of-the-test")
+
+    async with ModelServer([say("Hello"), fail(400, "no")]) as server:
+        logs = {"log_completions": True, "log_completions_folder": str(tmp_path / "logs")}
+        llm = model(server, **logs, log_completions_callback=callback)
+        context = CallContext(prompt_cache_key="c", session_id="s")
+        assert (await llm.acompletion([Message.user("sk-of-the-test")], context=context)).message.text == "Hello"
+        with pytest.raises(LLMBadRequestError):
+            await llm.acompletion([Message.user("Hi")])
+    good, bad = given.items()
+    entry = json.loads(good[1])
+    assert (entry["conversation_id"], entry["session_id"], entry["response_id"][:5]) == ("c", "s", "resp_")
+    assert bad[0].endswith("-error.json")
+    assert "sk-of-the-test" not in good[1] + caplog.text
+    assert not (tmp_path / "logs").exists()
+    assert "log_completions_callback" not in llm.model_dump()
 
 
 async def test_the_listener_of_the_configuration_hears_of_each_retry_and_the_error_of_its_attempt() -> None:

@@ -35,7 +35,7 @@ async def test_openai_itself_gets_the_options_of_its_model_family(monkeypatch: p
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         options: dict[str, Any] = {"max_output_tokens": 500, "temperature": 0.3, "reasoning_effort": "low"}
         llm = LLM(model="openai/gpt-5", api_key=SecretStr("sk-x"), api_mode="chat", **options)
-        response = await llm.acompletion(HELLO, TOOLS, context=CallContext(conversation_id="c1"))
+        response = await llm.acompletion(HELLO, TOOLS, context=CallContext(prompt_cache_key="c1"))
         body = server.last_request.json
     assert body["model"] == "gpt-5"
     assert body["max_completion_tokens"] == 500

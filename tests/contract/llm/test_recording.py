@@ -81,7 +81,7 @@ async def test_an_attempt_and_its_retries_are_replayed_in_their_order(tmp_path: 
     later = await replayer(path).acompletion(hello())
     assert later.message.text == "whole"
     notices.clear()
-    other = CallContext(conversation_id="another")
+    other = CallContext(prompt_cache_key="another")
     await replayer(path).acompletion(hello(), on_retry=notices.append, context=other)
     assert len(notices) == 2
 

@@ -88,7 +88,7 @@ async def test_the_request_has_instructions_items_and_asks_to_store_nothing() ->
         llm = model(server, reasoning_effort="low", reasoning_summary="auto", max_output_tokens=900, temperature=0.5)
         assert llm.features.sampling is None, "so it is not told a temperature while it is told how long to think"
         wire = [llm.render(message) for message in history]
-        await llm.acompletion(wire, [TOOL], context=CallContext(conversation_id="conv"))
+        await llm.acompletion(wire, [TOOL], context=CallContext(prompt_cache_key="conv"))
     body = server.last_request.json
     shown = {"type": "input_image", "image_url": "data:image/png;base64,AA==", "detail": "auto"}
     assert body["input"] == [
@@ -122,6 +122,14 @@ async def test_the_request_has_instructions_items_and_asks_to_store_nothing() ->
         "prompt_cache_key": "conv",
         "stream": True,
     }
+
+
+async def test_the_limit_of_the_answer_may_be_given_by_either_name() -> None:
+    async with ModelServer([say("ok"), say("ok")]) as server:
+        llm = model(server, max_output_tokens=900)
+        await llm.acompletion([llm.render(Message.user("Go"))], max_tokens=70)
+        await llm.acompletion([llm.render(Message.user("Go"))], max_completion_tokens=70)
+        assert [request.json["max_output_tokens"] for request in server.requests] == [70, 70]
 
 
 async def test_an_answer_goes_back_into_the_next_request_as_it_came() -> None:

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from agent_core.errors import LLMBadRequestError
+from agent_core.errors import LLMBadRequestError, LLMUnavailableError
 from agent_core.events.llm_events import TokenUsage
 from agent_core.events.messages import Message
 from agent_core.events.transient import TextDelta, TextDiscarded
@@ -45,9 +45,16 @@ def test_importing_the_model_layer_does_not_import_the_client_library() -> None:
 
 def test_unknown_fields_are_ignored_and_wrong_ones_refused() -> None:
     assert LLM.model_validate({"model": "openai/x", "from_the_future": 1}).model == "openai/x"
-    for wrong in ({"model": ""}, {"num_retries": 0}, {"timeout": 0}, {"reasoning_effort": "huge"}):
+    for wrong in ({"model": ""}, {"num_retries": -1}, {"timeout": 0}, {"reasoning_effort": "huge"}):
         with pytest.raises(ValidationError):
             LLM.model_validate(wrong)
+
+
+async def test_without_retries_there_is_one_attempt() -> None:
+    failing = Words(LLMUnavailableError("gone"))
+    with pytest.raises(LLMUnavailableError) as caught:
+        await LLM(model="openai/x", num_retries=0, retry_min_wait=60).using(failing).acompletion([Message.user("Go")])
+    assert caught.value.retry_attempt == 1
 
 
 def test_a_key_is_not_shown() -> None:
@@ -90,6 +97,26 @@ async def test_a_program_hears_text_as_it_comes_in_order_and_before_the_answer(i
     assert not [task for task in asyncio.all_tasks() if task.get_name() == "on-token"]
 
 
+@pytest.mark.parametrize("is_asynchronous", [True, False])
+async def test_a_listener_that_fails_hears_the_rest_and_the_answer_comes(
+    is_asynchronous: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard: list[str] = []
+
+    def fails(delta: TextDelta) -> None:
+        heard.append(delta.text)
+        raise KeyError("sk-secret")
+
+    async def fails_later(delta: TextDelta) -> None:
+        fails(delta)
+
+    llm = LLM(model="openai/x", num_retries=1).using(Words())
+    answer = await llm.acompletion([Message.user("Go")], on_token=fails_later if is_asynchronous else fails)
+    assert (answer.message.text, heard) == ("one two", ["one ", "two"])
+    assert caplog.text.count("a listener to a model's text failed: KeyError") == 2
+    assert "sk-secret" not in caplog.text
+
+
 async def test_what_hears_text_is_let_go_of_when_the_call_fails() -> None:
     begun = asyncio.Event()
 
@@ -106,7 +133,7 @@ async def test_what_hears_text_is_let_go_of_when_the_call_fails() -> None:
 
 async def test_a_call_is_made_for_the_conversation_that_is_given() -> None:
     spent: list[str] = []
-    given = CallContext(conversation_id="c", on_response=lambda response, usage_id: spent.append(usage_id))
+    given = CallContext(prompt_cache_key="c", on_response=lambda response, usage_id: spent.append(usage_id))
     llm = LLM(model="openai/x", usage_id="mine").using(Echo())
     await llm.acompletion([llm.render(Message.user("hello"))], call_context=given)
     await llm.acompletion([llm.render(Message.user("hello"))], context=given)

@@ -47,6 +47,7 @@ async def test_a_model_counts_what_its_calls_cost() -> None:
 async def test_copies_count_together_until_one_is_reset() -> None:
     llm = LLM(model="openai/x").using(Priced())
     copy = llm.model_copy(update={"temperature": 0.5})
+    assert llm.model_copy(deep=True).metrics is llm.metrics
     await copy.acompletion([copy.render(Message.user("hello"))])
     assert llm.metrics.accumulated_cost == 0.25
     copy.reset_metrics()

@@ -165,9 +165,21 @@ async def test_what_a_caller_gives_for_one_call_beats_what_is_configured() -> No
     options = {"model": "openai/gpt-4o", "temperature": 0.5, "max_output_tokens": 100}
     found = (await sent(options, temperature=0.1, max_tokens=None, stop=["END"])).parameters
     assert found == {"temperature": 0.1, "stop": ["END"]}
+    other_name = (await sent(options, max_completion_tokens=7)).parameters
+    assert other_name == {"temperature": 0.5, "max_completion_tokens": 7}
     forced = await sent({"model": "anthropic/claude-sonnet-4-5"}, tool_choice="required")
     assert "thinking" not in forced.parameters
     assert not forced.endpoint.headers
+
+
+async def test_settings_given_for_one_call_are_its_own_and_no_part_of_what_is_asked() -> None:
+    options = {"model": "openai/gpt-4o", "timeout": 9, "extra_headers": {"a": "1"}, "litellm_extra_body": {"q": 1}}
+    given = {"timeout": 5, "num_retries": 1, "extra_headers": {"a": "2"}, "extra_body": {"q": 2}, "drop_params": False}
+    request = await sent(options, **given)
+    assert (request.timeout, request.endpoint.headers, request.extra_body) == (5, (("a", "2"),), {"q": 2})
+    assert (request.endpoint.drop_params, request.parameters) == (False, {})
+    usual = await sent(options, timeout=None)
+    assert (usual.timeout, usual.parameters, usual.extra_body) == (9, {}, {"q": 1})
 
 
 async def test_messages_and_tools_may_be_given_as_they_are() -> None:

@@ -1,0 +1,170 @@
+"""What servers say of the models that they serve: context window and longest answer (agent-core 9.5).
+
+Asked are servers that are known to say it: proxies of the client library, vLLM, OpenRouter. Each is asked once in a
+while, whether it answers or not; a call waits for that a moment at most, and goes on without.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, Final
+
+import orjson
+
+from agent_core.llm.addresses import endpoint_of
+from agent_core.llm.config import LLMConfig
+from agent_core.llm.http_requests import address_of
+from agent_core.llm.routes import route_of
+
+logger = logging.getLogger(__name__)
+
+SECONDS: Final = 3.0
+"""How long a call waits for it."""
+
+FRESH_SECONDS: Final = 300.0
+"""After which a server is asked again."""
+
+KEPT: Final = 256
+"""Of how many models it is kept."""
+
+MAX_BYTES: Final = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ServedLimits:
+    """What a server says of a model; None where it says nothing."""
+
+    max_input_tokens: int | None = None
+    max_output_tokens: int | None = None
+
+
+@dataclass(slots=True)
+class _Known:
+    """What was said, and until when that counts as new."""
+
+    limits: ServedLimits
+    until: float
+
+
+_UNKNOWN = ServedLimits()
+_Key = tuple[str, str]
+
+
+class ServedModels:
+    """What was said by now.
+
+    Attributes:
+        generation: changes with what is known.
+    """
+
+    def __init__(self) -> None:
+        self.generation = 0
+        self._known: dict[_Key, _Known] = {}
+
+    def limits_of(self, config: LLMConfig) -> ServedLimits:
+        """What is known of a model, without asking."""
+        known = self._known.get(key) if self._known and (key := _key(config)) is not None else None
+        return _UNKNOWN if known is None else known.limits
+
+    async def refresh(self, config: LLMConfig, http: Callable[[], Awaitable[Any]]) -> None:
+        """Ask, where the model's server says such things and has not been asked for a while; never raises for it.
+
+        `http` gets an ``httpx.AsyncClient``. Who comes while another one asks does not wait.
+        """
+        key = _key(config)
+        if key is None:
+            return
+        known = self._known.setdefault(key, _Known(_UNKNOWN, 0.0))
+        if known.until > monotonic():
+            return
+        known.until = monotonic() + FRESH_SECONDS
+        try:
+            client = await http()
+            async with asyncio.timeout(SECONDS):
+                limits = await _asked(config, key, client)
+        except asyncio.CancelledError:
+            known.until = 0.0
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever the client raises: it is not known then
+            logger.info("the server of %s does not say what it takes: %s", config.model, type(error).__name__)
+            return
+        if limits != known.limits:
+            known.limits = limits
+            self.generation += 1
+        while len(self._known) > KEPT:
+            del self._known[next(iter(self._known))]
+
+
+SERVED = ServedModels()
+"""Of all models of this process."""
+
+
+def _key(config: LLMConfig) -> _Key | None:
+    """The server and the model's name there; None where nothing would be said."""
+    prefix, _, name = config.model.partition("/")
+    base_url = route_of(endpoint_of(config), ()).base_url if prefix in _ROUTES else None
+    return None if base_url is None else (base_url, name)
+
+
+async def _asked(config: LLMConfig, key: _Key, http: Any) -> ServedLimits:
+    base_url, name = key
+    endpoint = endpoint_of(config)
+    address = address_of(endpoint, base_url, _ROUTES[config.model.partition("/")[0]])
+    headers = {"accept": "application/json"}
+    if endpoint.api_key is not None or address.authorization:
+        key_header = f"Bearer {endpoint.api_key.get_secret_value()}" if endpoint.api_key else address.authorization
+        headers["authorization"] = key_header
+    headers |= dict(endpoint.headers)
+    for url in (address.url, address.other_url):
+        if url is not None and (body := await _body(http, url, headers)) is not None:
+            return next((limits for named, limits in _said(orjson.loads(body)) if named == name), _UNKNOWN)
+    return _UNKNOWN
+
+
+async def _body(http: Any, url: str, headers: Mapping[str, str]) -> bytes | None:
+    """What is there, if anything of a bearable size is."""
+    body = bytearray()
+    async with http.stream("GET", url, headers=headers, follow_redirects=False) as response:
+        if response.status_code != 200:
+            return None
+        async for piece in response.aiter_bytes():
+            body += piece
+            if len(body) > MAX_BYTES:
+                return None
+    return bytes(body)
+
+
+def _said(value: Any) -> Iterator[tuple[str, ServedLimits]]:
+    """The models of an answer, and their limits, by the names that these servers use."""
+    entries = value.get("data") if isinstance(value, dict) else None
+    for entry in entries if isinstance(entries, list) else ():
+        if not isinstance(entry, dict):
+            continue
+        name = entry.get("model_name") or entry.get("id")
+        info, provider = entry.get("model_info"), entry.get("top_provider")
+        facts: Mapping[str, Any] = {
+            **entry,
+            **(provider if isinstance(provider, dict) else {}),
+            **(info if isinstance(info, dict) else {}),
+        }
+        window = _count(facts, "max_input_tokens", "max_model_len", "context_length")
+        if isinstance(name, str):
+            yield name, ServedLimits(window, _count(facts, "max_output_tokens", "max_completion_tokens"))
+
+
+def _count(facts: Mapping[str, Any], *names: str) -> int | None:
+    values = (facts.get(name) for name in names)
+    return next((one for one in values if isinstance(one, int) and not isinstance(one, bool) and one > 0), None)
+
+
+_ROUTES: Final[Mapping[str, str]] = {
+    "litellm_proxy": "/model/info",
+    "openhands": "/model/info",
+    "hosted_vllm": "/models",
+    "vllm": "/models",
+    "openrouter": "/models",
+}
