@@ -22,6 +22,7 @@ from agent_core.events.control import AgentState, AgentStateChanged
 from agent_core.events.event import utc_now
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import Message
+from agent_core.events.recorded import Recorded
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from server.db.conversations import ConversationRecord
@@ -168,6 +169,48 @@ async def test_only_what_is_wanted_is_sent(tmp_path: Path, receiver: Receiver) -
         await receiver.until(lambda: len(receiver.acknowledged) == 2)
     assert receiver.events("mine") == [1, 3]
     assert {one["data"]["conversation_id"] for one in receiver.acknowledged} == {"mine"}
+
+
+async def test_what_clients_do_not_see_is_not_sent_and_pictures_are_left_out(
+    tmp_path: Path, receiver: Receiver
+) -> None:
+    records: list[dict[str, Any]] = [
+        {"action": "null", "args": {}},
+        {"action": "run", "args": {"command": "ls", "hidden": True}},
+        {"observation": "browse", "content": "A page", "extras": {"url": "http://x/", "screenshot": "data:…"}},
+    ]
+    async with sending(tmp_path) as (database, webhooks):
+        log = await conversation(database, "one")
+        await hook(webhooks, receiver)
+        await log.add_events([Recorded(source="agent", record={"message": "", **record}) for record in records])
+        await receiver.until_position(database, "one", 2)
+    assert receiver.events("one") == [2]
+    ((page,),) = [one["data"]["events"] for one in receiver.acknowledged]
+    assert page["extras"] == {"url": "http://x/"}
+
+
+async def test_events_that_are_not_wanted_are_looked_at_once(tmp_path: Path, receiver: Receiver) -> None:
+    async with sending(tmp_path) as (database, webhooks):
+        log = await conversation(database, "one")
+        await hook(webhooks, receiver, events=("finish",))
+        await log.add_event(says("hello"))
+        await receiver.until_position(database, "one", 0)
+    assert receiver.requests == []
+
+
+async def test_a_receiver_that_asks_for_a_pause_gets_it_but_for_an_hour_at_most(
+    tmp_path: Path, receiver: Receiver
+) -> None:
+    asked = iter(["60", "7200", "soon"])
+    receiver.answer = lambda number: Response(status_code=503, headers={"retry-after": next(asked)})
+    made = Webhook(id="wh", user_id="", url=receiver.url, secret=new_secret())
+    sender = Sender(Destinations(hosts=(), loopback=True), limit_seconds=5)
+    async with open_database(tmp_path) as database:
+        one = lane.Lane(made, database.webhooks, database.events, sender, waits=WAITS)
+        pauses = [one._wait(await sender.send(made, "message", b"{}")) for _ in range(3)]
+        await sender.aclose()
+    assert pauses[:2] == [60.0, 3600.0]
+    assert 0 < pauses[2] < 1
 
 
 async def test_a_receiver_that_wants_no_more_is_sent_no_more_until_it_is_made_active(
