@@ -140,6 +140,7 @@ class SandboxLink:
         """A new stream to the sandbox that lives; raises `SandboxLostError` when there is none, or none in time."""
         delay = 0.02
         reason = "it does not answer"
+        is_silent = False
         try:
             async with asyncio.timeout(self._limits.reattach_seconds):
                 while True:
@@ -149,15 +150,24 @@ class SandboxLink:
                             await self._sandbox.resume()
                         elif status is not SandboxStatus.RUNNING:
                             raise SandboxLostError(f"The sandbox has gone ({status.value}).")
+                        is_silent = True
                         return await self._attach()
                     except SandboxLostError:
                         raise
                     except SandboxError as error:
-                        reason = str(error)
+                        is_silent, reason = False, str(error)
                     await asyncio.sleep(delay)
                     delay = min(1.0, delay * 2)
         except TimeoutError:
+            if is_silent:  # it would be as silent to everybody who attaches to it, instead of starting it anew
+                await self._stop_silent()
             raise SandboxLostError(f"The sandbox could not be reached again: {reason}") from None
+
+    async def _stop_silent(self) -> None:
+        try:
+            await self._sandbox.stop()
+        except SandboxError:
+            logger.exception("a sandbox that does not answer could not be stopped")
 
     async def let_go(self, reason: str) -> None:
         self._attached_before = False
