@@ -138,6 +138,8 @@ async def test_of_too_many_tokens_the_shortest_stretch_goes_that_leaves_less_tha
         enough = thousands(8)
         assert await condenser.acondense(enough, agent_llm) is enough, "a limit may be reached"
         assert isinstance(await condenser.acondense(thousands(9), agent_llm), Condensation)
+        long = thousands(20)
+        assert await condenser.acondense(long) is long, "tokens are those of the agent's model"
 
 
 def test_the_defaults_of_a_summarising_condenser() -> None:
