@@ -159,6 +159,9 @@ async def test_a_call_is_one_request_under_the_actions_key_within_limits() -> No
     context.hard_timeout = 5.0
     await tool.acall(BrowserNavigateAction(url="http://a"), context)  # type: ignore[arg-type] # a fake
     assert sandbox.asked[1][1]["timeout"] == 5.0
+    (usual,) = BrowserNavigateTool.create(BrowserToolExecutor())
+    await usual.acall(BrowserNavigateAction(url="http://a"), context)  # type: ignore[arg-type] # a fake
+    assert (sandbox.asked[2][1]["navigation_seconds"], sandbox.asked[2][1]["idle_seconds"]) == (30, 1800)
 
 
 async def test_the_code_tool_tells_the_page_in_its_form() -> None:
