@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 from agent_core.errors import DrydockError
 from agent_core.testing.fake_sandbox import BROKEN, SLOW, FakeProvider
+from server.auth.identity import Identity
 from server.conversation_manager.conversation_manager import LiveConversation
 from server.conversation_manager.standalone import StandaloneConversationManager
 from tests.contract.rest.conftest import MakeServer, Server
@@ -107,6 +109,34 @@ async def test_a_wrong_body_is_refused_and_makes_nothing(server: Server, body: A
     assert response.status_code == status
     assert response.json()["detail"]
     assert (await server.get("/api/conversations")).json()["results"] == []
+
+
+async def test_a_replay_has_a_first_message_of_its_own(server: Server) -> None:
+    replay = json.dumps([{"source": "user", "action": "message", "args": {"content": "hi"}}])
+    for more in ({"initial_user_msg": "x"}, {"image_urls": ["data:image/png;base64,AA=="]}):
+        response = await server.post("/api/conversations", json={"replay_json": replay, **more})
+        assert response.status_code == 400
+        assert response.json()["message"].startswith("replay_json: has a first message of its own")
+    assert (await server.get("/api/conversations")).json()["results"] == []
+
+
+async def test_a_new_title_is_told_to_clients_and_those_that_are_there_are_counted(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[str, str]] = []
+
+    async def announce(conversation_id: str, title: str) -> None:
+        told.append((conversation_id, title))
+
+    conversation_id = await server.create()
+    manager = server.app.services.manager
+    monkeypatch.setattr(manager, "announce_title", announce)
+    await server.client.patch(f"/api/conversations/{conversation_id}", json={"title": " New "})
+    assert told == [(conversation_id, "New")]
+    await manager.join(conversation_id, "a-connection", Identity())
+    assert (await server.info(conversation_id))["num_connections"] == 1
+    await manager.leave("a-connection")
+    assert (await server.info(conversation_id))["num_connections"] == 0
 
 
 async def test_malformed_json_is_a_422_with_a_reason_and_without_the_text(server: Server) -> None:
