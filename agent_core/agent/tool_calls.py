@@ -75,6 +75,8 @@ def parse_call(call: MessageToolCall, tools: Mapping[str, ToolDefinition], *, pr
         return _refused(call, name, problems_in(error), keys=sorted(arguments))
     except ValueError as error:
         return _refused(call, name, str(error), keys=sorted(arguments))
+    except Exception as error:  # noqa: BLE001 - a tool's own validators raise what they like
+        return _refused(call, name, f"the tool cannot read them ({type(error).__name__})", keys=sorted(arguments))
     return ParsedCall(
         _stored(call, name, {**arguments, **own}),
         name,

@@ -268,3 +268,14 @@ def test_half_characters_in_json_text_are_made_whole() -> None:
     parsed = parse("task_tracker", {"command": "plan", "task_list": '[{"title": "a\\ud83d"}]'})
     assert parsed.action is not None
     parsed.action.model_dump_json()
+
+
+def test_a_tool_that_fails_at_reading_its_arguments_is_a_call_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(self: ToolDefinition, arguments: object) -> None:
+        raise KeyError("secret")
+
+    monkeypatch.setattr(ToolDefinition, "action_from_arguments", fails)
+    parsed = parse("terminal", {"command": "ls"})
+    assert parsed.action is None
+    assert "the tool cannot read them (KeyError). Parameters provided: ['command']" in parsed.error
+    assert "secret" not in parsed.error
