@@ -14,6 +14,7 @@ from agent_core.events.control import (
     AgentState,
     AgentStateChanged,
     ChangeAgentState,
+    HookExecutionEvent,
     RecallAction,
     RecallObservation,
 )
@@ -183,6 +184,32 @@ def test_a_limit_stops_the_agent_and_running_again_extends_it_by_its_first_amoun
     log.enter(AgentState.RUNNING)
     assert log.state.limits.iteration_limit == 2
     check_limits(log.state)
+
+
+@pytest.mark.parametrize(("per_run", "limit"), [(False, 3), (True, 4)])
+def test_to_be_loaded_while_actions_wait_is_a_new_run_only_where_runs_are_counted(per_run: bool, limit: int) -> None:
+    log = Log(max_iterations=3)
+    log.state.limits.per_run = per_run
+    log.act(log.running(), awaits_confirmation=True)
+    log.enter(AgentState.AWAITING_USER_CONFIRMATION)
+    log.enter(AgentState.LOADING)
+    assert log.state.limits.iteration_limit == limit
+
+
+@pytest.mark.parametrize(("refused", "is_blocked"), [(0, False), (1, True)])
+def test_only_with_the_newest_message_refused_nothing_is_left_to_be_done(refused: int, is_blocked: bool) -> None:
+    log = Log()
+    messages = [log.user("one"), log.user("other")]
+    log.add(
+        HookExecutionEvent(
+            hook_event_type="UserPromptSubmit",
+            hook_command="x",
+            success=True,
+            blocked=True,
+            message_id=messages[refused],
+        )
+    )
+    assert (log.state.is_blocked, list(log.state.unrecalled)) == (is_blocked, [messages[1 - refused]])
 
 
 def test_a_budget_counts_what_the_log_says_was_spent() -> None:
