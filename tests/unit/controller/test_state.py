@@ -14,6 +14,7 @@ from agent_core.events.control import (
     AgentState,
     AgentStateChanged,
     ChangeAgentState,
+    ConfirmationPolicyChanged,
     HookExecutionEvent,
     RecallAction,
     RecallObservation,
@@ -29,6 +30,7 @@ from agent_core.events.llm_events import (
 from agent_core.events.messages import Message
 from agent_core.events.schema import Observation
 from agent_core.events.serialization import AnyEvent
+from agent_core.security.confirmation import AlwaysConfirm
 from agent_core.tools.finish import FinishAction, FinishObservation
 from agent_core.tools.terminal import TerminalAction
 
@@ -210,6 +212,14 @@ def test_only_with_the_newest_message_refused_nothing_is_left_to_be_done(refused
         )
     )
     assert (log.state.is_blocked, list(log.state.unrecalled)) == (is_blocked, [messages[1 - refused]])
+
+
+def test_a_policy_that_was_chosen_on_an_undone_branch_stays_in_force() -> None:
+    whole = Log()
+    whole.add(ConfirmationPolicyChanged(policy=AlwaysConfirm().model_dump(mode="json")))
+    branch = Log().state
+    branch.keep(whole.state)
+    assert branch.policy == AlwaysConfirm().model_dump(mode="json")
 
 
 def test_a_budget_counts_what_the_log_says_was_spent() -> None:
