@@ -114,6 +114,19 @@ class TabsContract:
                     "The page did not react any more, so its tab was closed.",
                 )
 
+    async def test_a_page_that_hangs_does_not_keep_what_is_allowed_from_counting(self, web: BrowserKit) -> None:
+        await web.close_others()
+        button = number(await web.go("/busy"), 'button "Hang soon"')
+        await web.done(BrowserClickAction(index=button))
+        await asyncio.sleep(0.4)  # until it hangs
+        narrow = BrowserToolExecutor(allowed_domains=["localhost"])
+        for _ in range(2):
+            seen = await web.do(BrowserNavigateAction(url=f"{web.site}/boats"), narrow)
+            if seen.status != "unavailable":  # its words say that the next call starts it anew
+                break
+        assert "127.0.0.1" in seen.text
+        assert seen.is_error
+
     async def test_a_browser_that_died_is_started_anew(self, web: BrowserKit) -> None:
         await web.go("/boats")
         await output(web.sandbox, "pkill -9 -f -- '[-]-remote-debugging-pipe'")

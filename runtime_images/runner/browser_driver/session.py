@@ -97,14 +97,25 @@ class Session:
         return len([target for target in targets if target["type"] == "page"]) - len(self._tabs)
 
     async def allow(self, domains: tuple[str, ...]) -> None:
-        """Let pages come only from these hosts and what is below them; none means all."""
+        """Let pages come only from these hosts and what is below them; none means all.
+
+        Raises:
+            SessionError: the browser did not take it; it has been ended, since it might show what is not allowed.
+        """
         if domains == self._allowed or self._context is None:
             return
+        try:
+            await asyncio.wait_for(self._route(self._context, domains), _ANSWER_SECONDS)
+        except asyncio.TimeoutError:
+            await self.end()
+            raise SessionError("Chromium did not react any more; it is started anew with the next call") from None
+
+    async def _route(self, context: BrowserContext, domains: tuple[str, ...]) -> None:
         if self._allowed:
-            await self._context.unroute("**/*")
+            await context.unroute("**/*")
         self._allowed = domains
         if domains:
-            await self._context.route("**/*", self._judge)
+            await context.route("**/*", self._judge)
 
     async def end(self) -> None:
         """End Chromium and the library's process; takes a few seconds at most."""
