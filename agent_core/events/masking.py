@@ -21,6 +21,9 @@ MASK = "<secret_hidden>"
 MIN_SECRET_LENGTH = 4
 """Shorter values are not masked: they would hide half of every text and protect nothing (agent-core 8.9)."""
 
+SENSITIVE_NAME = re.compile(r"auth|cookie|credential|key|pass|pwd|secret|session|token", re.IGNORECASE)
+"""Found in the names of headers and variables whose values are likely to be secrets."""
+
 _MIN_BASE64_CORE = 8
 
 _PROBE = 16

@@ -20,6 +20,7 @@ from pydantic import (
     model_validator,
 )
 
+from agent_core.events.masking import SENSITIVE_NAME
 from agent_core.llm.fallback import FallbackStrategy
 from agent_core.llm.features import CAPABILITIES, THINKING_MODES
 
@@ -175,7 +176,8 @@ class LLMConfig(BaseModel):
     """Path of a ``tokenizer.json`` by which prompts are counted; without one they are estimated."""
     model_canonical_name: str | None = None
     """Name under which abilities and prices are looked up, where `model` is an alias."""
-    extra_headers: dict[str, str] | None = None
+    extra_headers: dict[str, str] | None = Field(default=None, repr=False)
+    """Sent with every request. Values of those whose names tell of secrets are masked in JSON as keys are."""
     litellm_extra_body: dict[str, Any] = Field(default_factory=dict)
     """Further members of the request body. For ``demo/…``: ``pace``, 0 to answer at once."""
     fallback_strategy: FallbackStrategy | None = Field(default=None, exclude=True)
@@ -203,6 +205,18 @@ class LLMConfig(BaseModel):
         if value is not None and info.context and info.context.get(EXPOSE_SECRETS):
             return value.get_secret_value()
         return str(value) if value is not None and info.mode == "json" else value
+
+    @field_validator("extra_headers")
+    @classmethod
+    def _no_masked_headers(cls, value: dict[str, str] | None) -> dict[str, str] | None:
+        """One that was written without its value is to be given again, as a key is."""
+        return value and {name: text for name, text in value.items() if text != _MASK}
+
+    @field_serializer("extra_headers")
+    def _written_headers(self, value: dict[str, str] | None, info: SerializationInfo) -> dict[str, str] | None:
+        if not value or info.mode != "json" or (info.context and info.context.get(EXPOSE_SECRETS)):
+            return value
+        return {name: _MASK if SENSITIVE_NAME.search(name) else text for name, text in value.items()}
 
     @field_validator("capability_overrides")
     @classmethod

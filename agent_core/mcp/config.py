@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, SerializationInfo, field_serializer, field_validator, model_validator
 
+from agent_core.events.masking import SENSITIVE_NAME
 from agent_core.events.messages import Frozen
 from agent_core.mcp.expansion import is_reference
 
@@ -23,7 +24,6 @@ EXPOSE_SECRETS = "expose_secrets"
 
 _MASK = "**********"
 _TRANSPORTS = {"shttp": "http", "streamable-http": "http", "streamable_http": "http", "streamableHttp": "http"}
-_SENSITIVE = re.compile(r"auth|cookie|credential|key|pass|pwd|secret|session|token", re.IGNORECASE)
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _MIN_SECRET = 4
 
@@ -179,7 +179,7 @@ class McpServer(Frozen):
 
     @field_serializer("env", "headers")
     def _written(self, value: dict[str, str], info: SerializationInfo) -> dict[str, str]:
-        return {name: _shown(text, info) if _SENSITIVE.search(name) else text for name, text in value.items()}
+        return {name: _shown(text, info) if SENSITIVE_NAME.search(name) else text for name, text in value.items()}
 
     @property
     def kind(self) -> Literal["stdio", "http", "sse"]:
@@ -200,7 +200,7 @@ class McpServer(Frozen):
     def secrets(self) -> list[str]:
         """The values in it that nobody else should see; a value that is looked up is not among them."""
         named = [(name, text) for pairs in (self.env, self.headers) for name, text in pairs.items()]
-        found = [text for name, text in named if _SENSITIVE.search(name)] + self.auth.secrets
+        found = [text for name, text in named if SENSITIVE_NAME.search(name)] + self.auth.secrets
         words = [word for text in found for word in (text, text.rpartition(" ")[2])]  # "Bearer …"
         return [word for word in dict.fromkeys(words) if len(word) >= _MIN_SECRET and not is_reference(word)]
 

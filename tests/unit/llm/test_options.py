@@ -9,6 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from agent_core.events.messages import Message
+from agent_core.llm.config import EXPOSE_SECRETS
 from agent_core.llm.exchange import ChatRequest, Chunk, Endpoint
 from agent_core.llm.llm import LLM, CallContext
 from agent_core.tools.think import ThinkTool
@@ -209,3 +210,16 @@ def test_a_thinking_mode_that_there_is_not_is_refused() -> None:
         LLM(capability_overrides={"thinking_mode": "deep"})
     with pytest.raises(ValidationError, match=r"supports_vision is 'yes'; it can be one of \[True, False\]"):
         LLM(capability_overrides={"supports_vision": "yes"})
+
+
+def test_headers_that_may_be_secret_are_masked_as_keys_are() -> None:
+    given = {"X-Team": "blue", "Authorization": "Bearer sk-very-secret", "x-goog-api-key": "sk-also"}
+    llm = LLM(model="openai/gpt-4o", extra_headers=given)
+    written = llm.model_dump_json()
+    assert "very-secret" not in written
+    assert "sk-also" not in written
+    assert "sk-very-secret" not in repr(llm)
+    assert LLM.model_validate_json(written).extra_headers == {"X-Team": "blue"}
+    exposed = llm.model_dump_json(context={EXPOSE_SECRETS: True})
+    assert LLM.model_validate_json(exposed).extra_headers == given
+    assert llm.model_copy().extra_headers == given
