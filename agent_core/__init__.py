@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from agent_core.agent.critic import EmptyPatchCritic as EmptyPatchCritic
     from agent_core.agent.critic import IterativeRefinementConfig as IterativeRefinementConfig
     from agent_core.agent.critic import PassCritic as PassCritic
+    from agent_core.agent.dummy import DummyAgent as DummyAgent
     from agent_core.agent.planning import PlanningAgent as PlanningAgent
     from agent_core.agent.planning import get_planning_agent as get_planning_agent
     from agent_core.agent.presets import get_default_agent as get_default_agent
@@ -177,6 +178,7 @@ _MODULES = {
     "agent.critic": (
         "AgentFinishedCritic CriticBase CriticMixin EmptyPatchCritic IterativeRefinementConfig PassCritic "
     ),
+    "agent.dummy": "DummyAgent",
     "agent.planning": "PlanningAgent get_planning_agent",
     "agent.presets": "get_default_agent",
     "agent.prompt_manager": "PromptManager",

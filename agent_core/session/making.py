@@ -9,6 +9,7 @@ from typing import Any
 
 from agent_core.agent.base import AgentBase
 from agent_core.agent.codeact import CodeActAgent
+from agent_core.agent.dummy import DummyAgent
 from agent_core.agent.planning import PlanningAgent
 from agent_core.agent.specialists import BrowsingAgent, LocAgent, ReadOnlyAgent, VisualBrowsingAgent
 from agent_core.controller.step import Step
@@ -30,7 +31,7 @@ from agent_core.tools.live import LiveTools
 from agent_core.tools.spec import SandboxAccess
 from agent_core.version import VERSION
 
-AGENT_CLASSES = (CodeActAgent, PlanningAgent, ReadOnlyAgent, LocAgent, BrowsingAgent, VisualBrowsingAgent)
+AGENT_CLASSES = (CodeActAgent, PlanningAgent, ReadOnlyAgent, LocAgent, BrowsingAgent, VisualBrowsingAgent, DummyAgent)
 """Agents that settings can name; a program may define more."""
 
 reading_files = ThreadPoolExecutor(max_workers=2, thread_name_prefix="skills")

@@ -128,6 +128,7 @@ async def test_options_are_sorted_lists(server: Server) -> None:
     assert {
         "BrowsingAgent",
         "CodeActAgent",
+        "DummyAgent",
         "LocAgent",
         "PlanningAgent",
         "ReadOnlyAgent",
