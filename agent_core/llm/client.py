@@ -18,7 +18,7 @@ import threading
 import warnings
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from agent_core.errors import LLMBadRequestError, LLMError, LLMInternalError
@@ -57,6 +57,8 @@ _PARTS_OF = {"bedrock": ("boto3",), "sagemaker": ("boto3",)}
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 _import_lock = threading.Lock()
+_T = TypeVar("_T")
+
 _import_result: concurrent.futures.Future[_Library] | None = None
 _clients: WeakKeyDictionary[asyncio.AbstractEventLoop, LiteLLMClient] = WeakKeyDictionary()
 
@@ -111,7 +113,7 @@ class _Library:
             modules = (*_PROVIDER_PARTS, *_PARTS_OF.get(name, ()))
             thread = threading.Thread(target=_load_parts, args=(modules, loading), name="litellm-parts", daemon=True)
             thread.start()
-        await asyncio.shield(asyncio.wrap_future(loading))
+        await _outcome(loading)
 
 
 def _start_import() -> concurrent.futures.Future[_Library]:
@@ -152,7 +154,15 @@ def _load_parts(modules: tuple[str, ...], result: concurrent.futures.Future[None
 
 async def _library() -> _Library:
     result = _start_import()
-    return result.result() if result.done() else await asyncio.shield(asyncio.wrap_future(result))
+    return result.result() if result.done() else await _outcome(result)
+
+
+async def _outcome(result: concurrent.futures.Future[_T]) -> _T:
+    """What a thread's work comes to; who is cancelled waits no more, and the work goes on."""
+    waiting = asyncio.wrap_future(result)
+    # Where nobody waits any more its failure is nobody's: the next who asks begins anew.
+    waiting.add_done_callback(lambda done: None if done.cancelled() else done.exception())
+    return await asyncio.shield(waiting)
 
 
 async def warm_up() -> None:

@@ -6,9 +6,8 @@ import subprocess
 import sys
 from typing import Final
 
-PROGRAM: Final = """
-import asyncio, sys
-from agent_core.llm import client
+BREAKING: Final = """
+import sys
 
 class Once:
     left = 1
@@ -18,6 +17,12 @@ class Once:
             raise OSError("too many open files")
 
 sys.meta_path.insert(0, Once())
+"""
+
+PROGRAM: Final = """
+import asyncio
+from agent_core.llm import client
+
 try:
     asyncio.run(client.warm_up())
 except OSError as error:
@@ -27,6 +32,34 @@ print("there")
 """
 
 
+CANCELLED: Final = """
+import asyncio, gc, threading
+from agent_core.llm import client
+
+async def main():
+    waiting = asyncio.create_task(client.warm_up())
+    await asyncio.sleep(0)
+    (importing,) = [thread for thread in threading.enumerate() if thread.name == "litellm-import"]
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    await asyncio.to_thread(importing.join)
+    await asyncio.sleep(0)
+    print("cancelled" if waiting.cancelled() else waiting.exception())
+
+asyncio.run(main())
+gc.collect()
+"""
+
+
+def run(program: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120)
+
+
 def test_an_import_that_broke_off_is_made_whole_by_the_next_one() -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False, timeout=120)
+    done = run(BREAKING + PROGRAM)
     assert done.stdout == "too many open files\nthere\n", done.stderr
+
+
+def test_an_import_that_fails_when_nobody_waits_any_more_is_told_to_nobody() -> None:
+    done = run(BREAKING + CANCELLED)
+    assert (done.stdout, done.stderr) == ("cancelled\n", "")
