@@ -28,16 +28,17 @@ async def test_a_conversations_whole_log_arrives_as_clients_read_it(server: Serv
     conversation_id = await server.create(initial_user_msg="hello")
     await server.until_running(conversation_id)
 
+    log: list[dict[str, Any]] = []
+
     async def is_told_all() -> bool:
-        return receiver.events(conversation_id) == [
-            event["id"] for event in await server.events(conversation_id) if event.get("action") != "null"
-        ]
+        log[:] = [event for event in await server.events(conversation_id) if event.get("action") != "null"]
+        return receiver.events(conversation_id) == [event["id"] for event in log]
 
     await server.until(is_told_all)
     for headers, body in receiver.requests:
         Verifier(made["secret"]).verify(body.decode(), headers)
     told = {event["id"]: event for one in receiver.acknowledged for event in one["data"]["events"]}
-    for event in await server.events(conversation_id):
+    for event in log:
         assert told[event["id"]] == event
     shown = (await server.get(f"/api/webhooks/{made['id']}")).json()
     assert shown["delivered_at"] is not None
