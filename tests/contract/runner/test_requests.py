@@ -209,8 +209,8 @@ def test_a_request_refused_for_its_form_may_be_asked_again_under_its_key(client:
 
 
 def test_a_runner_told_to_end_takes_its_processes_along(runner: Runner, client: Client) -> None:
-    client.run("sleep 4741 & setsid -f sleep 4741", soft_timeout=0.2)
-    until(lambda: len(processes_with("sleep 4741")) == 2, "both processes")
+    ran = client.run("sleep 4741 & setsid -f sleep 4741", soft_timeout=0.2)
+    until(lambda: len(processes_with("sleep 4741")) == 2, f"both processes of {ran}")
     runner.process.terminate()
     assert runner.process.wait(PATIENCE_SECONDS) == 0
     until(lambda: processes_with("sleep 4741") == [], "their end")
