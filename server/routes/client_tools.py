@@ -13,6 +13,7 @@ from server.errors import ReplyError
 from server.replies.conversations import ClientToolsReply
 from server.replies.errors import errors
 from server.routes.json_route import JsonRoute
+from server.routes.paging import LINKED, PagingDependency
 
 router = APIRouter(prefix="/api/conversations/{conversation_id}/client-tools", route_class=JsonRoute)
 
@@ -25,10 +26,11 @@ class ToolsChange(BaseModel):
     client_tools: ClientTools
 
 
-@router.get("", response_model=ClientToolsReply)
-async def list_tools(record: OwnConversation) -> dict[str, Any]:
-    """Those that are declared."""
-    return {"client_tools": list(record.options.get(CLIENT_TOOLS) or ())}
+@router.get("", response_model=ClientToolsReply, responses={200: LINKED})
+async def list_tools(record: OwnConversation, paging: PagingDependency) -> dict[str, Any]:
+    """Those that are declared, in their order."""
+    placed = enumerate(record.options.get(CLIENT_TOOLS) or ())
+    return {"client_tools": [tool for _, tool in paging.linked(paging.cut(placed, lambda one: one[:1], int))]}
 
 
 @router.put("", response_model=ClientToolsReply, responses=errors(409))

@@ -12,12 +12,16 @@ from server.db.conversations import ConversationRecord
 from server.dependencies import OwnConversation, Services, ServicesDependency
 from server.errors import ReplyError
 from server.replies.workspace import Ports, WebHosts
+from server.routes.json_route import JsonRoute
+from server.routes.paging import LINKED, PagingDependency
 
-router = APIRouter(prefix="/api/conversations/{conversation_id}")
+router = APIRouter(prefix="/api/conversations/{conversation_id}", route_class=JsonRoute)
 
 
-@router.get("/ports", response_model=Ports)
-async def read_ports(record: OwnConversation, services: ServicesDependency, request: Request) -> dict[str, Any]:
+@router.get("/ports", response_model=Ports, responses={200: LINKED})
+async def read_ports(
+    record: OwnConversation, services: ServicesDependency, request: Request, paging: PagingDependency
+) -> dict[str, Any]:
     """What listens, lowest port first, each with the address of its preview, which counts for some minutes.
 
     ``running`` is false, and the list empty, while there is no sandbox. ``mode`` says how previews are kept apart from
@@ -26,9 +30,9 @@ async def read_ports(record: OwnConversation, services: ServicesDependency, requ
     previews = services.previews
     host = request.headers.get("host", "")
     found = await _listening(services, record)
+    shown = paging.linked(paging.cut(found or [], lambda one: (one["port"],), int))
     ports = [
-        {**one, "url": previews.link(request.url.scheme, host, record.id, one["port"], record.user_id)}
-        for one in found or []
+        {**one, "url": previews.link(request.url.scheme, host, record.id, one["port"], record.user_id)} for one in shown
     ]
     return {"running": found is not None, "mode": previews.addresses.mode(host), "ports": ports}
 

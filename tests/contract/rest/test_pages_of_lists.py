@@ -48,6 +48,14 @@ async def test_secrets_that_come_and_go_shift_no_page(server: Server) -> None:
     assert [one["name"] for page in rest for one in page] == ["F", "G", "H"]
 
 
+async def test_the_tools_of_clients_have_pages_in_the_order_in_which_they_were_declared(server: Server) -> None:
+    path = f"/api/conversations/{await server.create()}/client-tools"
+    declared = [{"name": name, "description": "A tool.", "parameters": {"type": "object"}} for name in ("c", "a", "b")]
+    assert (await server.client.put(path, json={"client_tools": declared})).status_code == 200
+    found = await pages(server, f"{path}?limit=2")
+    assert [[one["name"] for one in page] for page in found] == [["c", "a"], ["b"]]
+
+
 async def test_an_unchanged_page_still_says_where_the_next_one_is(server: Server) -> None:
     first = await server.get("/api/options/models?limit=1")
     same = await server.get("/api/options/models?limit=1", headers={"If-None-Match": first.headers["etag"]})

@@ -56,6 +56,17 @@ async def test_ports_are_listed_with_addresses_that_lead_to_their_own_origin(ser
     assert response.headers["location"] == "/"
 
 
+async def test_ports_are_listed_in_pages_and_what_is_polled_has_a_tag(server: Server) -> None:
+    path = f"/api/conversations/{await running(server)}"
+    first = await server.get(f"{path}/ports?limit=1")
+    assert [one["port"] for one in first.json()["ports"]] == [8000]
+    second = await server.get(first.links["next"]["url"])
+    assert [one["port"] for one in second.json()["ports"]] == [9000]
+    assert "link" not in second.headers
+    for name in ("ports", "web-hosts"):
+        assert (await server.get(f"{path}/{name}")).headers["etag"]
+
+
 async def test_other_hosts_get_addresses_under_a_path(make_server: MakeServer) -> None:
     async with make_server(allowed_hosts=("drydock.example",)) as server:
         conversation_id = await running(server)
