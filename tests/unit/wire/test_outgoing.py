@@ -66,6 +66,26 @@ def head(event_id: int, message: str, source: str = "agent", **more: Any) -> dic
     return {"id": event_id, "timestamp": TEXT, "source": source, "message": message, **more}
 
 
+def llm_metrics(cost: float, *, budget: float | None, model: str, prompt_tokens: int) -> dict[str, Any]:
+    return {
+        "accumulated_cost": cost,
+        "max_budget_per_task": budget,
+        "accumulated_token_usage": {
+            "model": model,
+            "prompt_tokens": prompt_tokens,
+            "completion_tokens": 0,
+            "cache_read_tokens": 0,
+            "cache_write_tokens": 0,
+            "context_window": 0,
+            "per_turn_token": 0,
+            "response_id": "",
+        },
+        "costs": [],
+        "response_latencies": [],
+        "token_usages": [],
+    }
+
+
 def action(name: str, args: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"action": name, "args": args, **more}
 
@@ -346,23 +366,7 @@ CASES: list[tuple[str, AnyEvent, dict[str, Any] | None]] = [
                 },
                 "total_calls_in_response": 2,
             },
-            "llm_metrics": {
-                "accumulated_cost": 0.5,
-                "max_budget_per_task": None,
-                "accumulated_token_usage": {
-                    "model": "m",
-                    "prompt_tokens": 3,
-                    "completion_tokens": 0,
-                    "cache_read_tokens": 0,
-                    "cache_write_tokens": 0,
-                    "context_window": 0,
-                    "per_turn_token": 0,
-                    "response_id": "",
-                },
-                "costs": [],
-                "response_latencies": [],
-                "token_usages": [],
-            },
+            "llm_metrics": llm_metrics(0.5, budget=None, model="m", prompt_tokens=3),
             "args": RUN_ARGS | {"thought": "look around", "blocking": True, "security_risk": 2},
             "timeout": 120.0,
         },
@@ -889,23 +893,7 @@ def test_metrics_say_the_limit_and_have_a_model_before_the_first_call() -> None:
     metrics = MetricsSnapshot(max_budget=2.5, usage=TokenUsage())
     frame = to_wire(tool_event(ThinkAction(thought="hm"), "think", metrics=metrics), live=True)
     assert frame is not None
-    assert frame["llm_metrics"] == {
-        "accumulated_cost": 0.0,
-        "max_budget_per_task": 2.5,
-        "accumulated_token_usage": {
-            "model": "default",
-            "prompt_tokens": 0,
-            "completion_tokens": 0,
-            "cache_read_tokens": 0,
-            "cache_write_tokens": 0,
-            "context_window": 0,
-            "per_turn_token": 0,
-            "response_id": "",
-        },
-        "costs": [],
-        "response_latencies": [],
-        "token_usages": [],
-    }
+    assert frame["llm_metrics"] == llm_metrics(0.0, budget=2.5, model="default", prompt_tokens=0)
 
 
 def test_an_event_without_an_id_has_no_id_on_the_wire() -> None:
