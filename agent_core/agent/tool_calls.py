@@ -82,7 +82,7 @@ def parse_call(call: MessageToolCall, tools: Mapping[str, ToolDefinition], *, pr
         name,
         action=action,
         security_risk=risk,
-        summary=summary or f"{name}: {json.dumps(own, ensure_ascii=False)}"[:200],
+        summary=summary or f"{name}: {_ENCODER.encode(own)}"[:200],
     )
 
 
@@ -104,10 +104,8 @@ def _first_value(text: str) -> Any:
     Raises:
         ValueError: it begins with none, or with one that is nested too deeply.
     """
-    # strict=False takes raw control characters inside strings, which many models send.
-    decoder = json.JSONDecoder(strict=False, parse_constant=_no_number, parse_float=_finite)
     try:
-        value, _ = decoder.raw_decode(text.strip())
+        value, _ = _DECODER.raw_decode(text.strip())
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
     return _storable(value, MAX_DEPTH)
@@ -137,6 +135,11 @@ def _no_number(name: str) -> None:
 def _finite(digits: str) -> float | None:
     """A number that is too large for Python becomes infinite, which could not be written as JSON again."""
     return number if math.isfinite(number := float(digits)) else None
+
+
+# strict=False takes raw control characters inside strings, which many models send.
+_DECODER = json.JSONDecoder(strict=False, parse_constant=_no_number, parse_float=_finite)
+_ENCODER = json.JSONEncoder(ensure_ascii=False)
 
 
 def _normalised(
@@ -248,4 +251,4 @@ def _sendable(name: str) -> str:
 
 
 def _stored(call: MessageToolCall, name: str, arguments: dict[str, Any]) -> MessageToolCall:
-    return call.model_copy(update={"name": name, "arguments": json.dumps(arguments, ensure_ascii=False)})
+    return call.model_copy(update={"name": name, "arguments": _ENCODER.encode(arguments)})

@@ -136,7 +136,7 @@ class AgentController:
         await self.rejoin()  # where that failed before, which is why this runs again
         with self._step.following():
             try:
-                async with self._stream.subscribe(after=self.state.last_event_id) as events:
+                async with self._stream.subscribe(after=self.state.last_event_id, acts=True) as events:
                     async for event in events:
                         await self._on_event(event)  # type: ignore[arg-type] # no notices were asked for
             finally:

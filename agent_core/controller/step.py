@@ -38,6 +38,7 @@ from agent_core.events.stream import PAGE, EventStream
 from agent_core.events.transient import StatusNotice
 from agent_core.llm.response import LLMResponse
 from agent_core.memory.prompt import PromptCache
+from agent_core.memory.sharing import shared_tools
 from agent_core.memory.view import View
 from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.confirmation import ConfirmationGate, policy_in_force
@@ -87,7 +88,7 @@ class Step:
     def _offer(self, tools: dict[str, ToolDefinition]) -> None:
         """Have the model choose from these."""
         self._offered = tools
-        self._schemas: list[dict[str, Any]] = [self._agent.shown_tool(tool) for tool in tools.values()]
+        self._schemas = shared_tools([self._agent.shown_tool(tool) for tool in tools.values()])
 
     async def _present_tools(self) -> dict[str, ToolDefinition]:
         tools = await present_tools(self._tools)

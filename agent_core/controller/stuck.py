@@ -7,7 +7,6 @@ when asked whether the agent goes round in circles.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections import deque
 from collections.abc import Sequence
@@ -23,7 +22,9 @@ from agent_core.events.llm_events import (
     ObservationEvent,
     UserRejectObservation,
 )
+from agent_core.events.messages import TextContent
 from agent_core.events.serialization import AnyEvent
+from agent_core.llm.json_text import canonical
 from agent_core.tools.ipython import IPythonObservation
 
 WINDOW = 20
@@ -186,10 +187,11 @@ def _digest_of_action(event: ActionEvent) -> bytes:
 def _digest_of_answer(event: AnswerEvent) -> bytes:
     if isinstance(event, ObservationEvent):
         seen = event.observation
-        content = [part.model_dump(mode="json") for part in seen.to_llm_content]  # where it is put in words of its own
+        parts = seen.to_llm_content  # where it is put in words of its own
+        content = [part.text if isinstance(part, TextContent) else part.image_urls for part in parts]
         return _digest([seen.kind, content])
     return _digest([event.kind, event.to_llm_message().text])
 
 
 def _digest(value: object) -> bytes:
-    return hashlib.blake2b(json.dumps(value, sort_keys=True).encode("utf-8", "replace"), digest_size=16).digest()
+    return hashlib.blake2b(canonical(value), digest_size=16).digest()

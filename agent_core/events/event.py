@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import AwareDatetime, Field
 
 from agent_core.events.kinds import Kindred
-from agent_core.events.messages import Message
+from agent_core.events.messages import Lean, Message
 
 Source = Literal["agent", "user", "environment", "hook"]
 
@@ -28,7 +28,7 @@ def _is_none(value: object) -> bool:
     return value is None
 
 
-class Event(Kindred):
+class Event(Lean, Kindred):
     """One entry of a conversation's log; never changed once it is stored.
 
     Attributes:

@@ -8,7 +8,7 @@ from pydantic import AliasChoices, BeforeValidator, Field
 
 from agent_core.events.classification import ErrorClassification, classification_of
 from agent_core.events.event import Event, LLMConvertibleEvent, Source
-from agent_core.events.messages import Frozen, Message, MessageToolCall, TextContent
+from agent_core.events.messages import Frozen, Lean, Message, MessageToolCall, TextContent
 from agent_core.events.risk import SecurityRisk
 from agent_core.events.schema import AnyAction, AnyObservation
 
@@ -16,7 +16,7 @@ _CAUSE = AliasChoices("cause", "action_id")
 """What an answer answers, also by the name that other programs know (agent-core 1.2)."""
 
 
-class TokenUsage(Frozen):
+class TokenUsage(Lean):
     """Tokens of one call, or of many added up (agent-core 8.8)."""
 
     model: str = ""
@@ -57,7 +57,7 @@ class CriticResult(Frozen):
         return self.score >= 0.5
 
 
-class UsageFigures(Frozen):
+class UsageFigures(Lean):
     """What calls have cost: US dollars (0 where no price is known), and tokens."""
 
     accumulated_cost: float = 0.0

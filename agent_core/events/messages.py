@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -13,8 +13,50 @@ class Frozen(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with these fields changed, which are not checked; it shares everything else unless it is `deep`.
 
-class TextContent(Frozen):
+        What pydantic's own does, in a third of the time: several copies are made in each step of an agent.
+        """
+        if deep or self.__pydantic_private__ is not None or self.__pydantic_extra__ is not None:
+            return super().model_copy(update=update, deep=deep)
+        values, names = self.__dict__.copy(), self.__pydantic_fields_set__
+        if update:
+            values.update(update)
+            if not names.issuperset(update):
+                names = names.union(update)
+        made = _new(type(self))
+        _set(made, "__dict__", values)
+        _set(made, "__pydantic_fields_set__", names)
+        _set(made, "__pydantic_extra__", None)
+        _set(made, "__pydantic_private__", None)
+        return made
+
+
+_new = object.__new__
+_set = object.__setattr__
+
+
+class Lean(Frozen):
+    """Base of the values of which very many are kept: it is not remembered which of their fields were given.
+
+    Pydantic keeps a set of their names with every object, which is often larger than the object itself. Here all
+    objects of a class share one; ``exclude_unset`` leaves nothing out.
+    """
+
+    _names: ClassVar[set[str]] = set()
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        cls._names = set(cls.__pydantic_fields__)
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Called by pydantic when the fields are set."""
+        _set(self, "__pydantic_fields_set__", self._names)
+
+
+class TextContent(Lean):
     """A piece of text. `cache_prompt` marks the end of a prefix worth caching at the provider."""
 
     type: Literal["text"] = "text"
@@ -22,7 +64,7 @@ class TextContent(Frozen):
     cache_prompt: bool = False
 
 
-class ImageContent(Frozen):
+class ImageContent(Lean):
     """One or more images, each an http(s) or data URL."""
 
     type: Literal["image"] = "image"
@@ -33,7 +75,7 @@ class ImageContent(Frozen):
 Content = Annotated[TextContent | ImageContent, Field(discriminator="type")]
 
 
-class MessageToolCall(Frozen):
+class MessageToolCall(Lean):
     """One tool call as the model made it. `arguments` is the JSON text, valid JSON once it is in the log."""
 
     id: str
@@ -49,7 +91,7 @@ def _as_parts(given: Any) -> Any:
     return [] if given is None else given
 
 
-class Message(Frozen):
+class Message(Lean):
     """One message of a model conversation.
 
     A ``tool`` message answers exactly one call (`tool_call_id`, `name`). An ``assistant`` message may carry

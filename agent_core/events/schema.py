@@ -24,7 +24,7 @@ from pydantic import (
 )
 
 from agent_core.events.kinds import Kindred
-from agent_core.events.messages import Content, ImageContent, TextContent
+from agent_core.events.messages import Content, ImageContent, Lean, TextContent
 
 NAMESAKES = 4
 _OURS = "agent_core."
@@ -88,7 +88,11 @@ class Action(Tagged):
     """The typed arguments of one tool call. Field descriptions become the parameter descriptions of the tool."""
 
 
-class Observation(Tagged):
+ERROR_NOTE = TextContent(text="[An error occurred during execution.]")
+"""Stands before what the model is shown of a call that failed (agent-core 3.3)."""
+
+
+class Observation(Lean, Tagged):
     """The typed result of one tool call.
 
     Attributes:
@@ -114,7 +118,7 @@ class Observation(Tagged):
         """The content for the model; an error is announced by a first block (agent-core 3.3)."""
         if not self.is_error:
             return list(self.content)
-        return [TextContent(text="[An error occurred during execution.]"), *self.content]
+        return [ERROR_NOTE, *self.content]
 
 
 class UnknownAction(Action):

@@ -46,7 +46,7 @@ class EventStream:
         self._recent: deque[tuple[AnyEvent, int]] = deque()
         self._recent_bytes = 0
         self._arrived: dict[int, tuple[AnyEvent, int]] = {}
-        self._subscriptions: set[Subscription] = set()
+        self._subscriptions: dict[Subscription, None] = {}
         self._underway = Underway()
         self.closed = False
 
@@ -104,9 +104,19 @@ class EventStream:
             self.last_id = entry[0].id
             self._remember(*entry)
             self._underway.settle(entry[0])
-        for subscription in self._subscriptions:
-            subscription.wake()
+        self._wake()
         return stored
+
+    def _wake(self) -> None:
+        """Wake the readers: first those that act, so that what they begin is under way while the others look on."""
+        looking_on = []
+        for subscription in self._subscriptions:
+            if subscription.acts:
+                subscription.wake()
+            elif subscription.waits:
+                looking_on.append(subscription)
+        if looking_on:
+            asyncio.get_running_loop().call_soon(_wake_all, looking_on)
 
     def _remember(self, event: AnyEvent, size: int) -> None:
         """Keep the event for the live readers, as long as one of them has still to read it and there is room."""
@@ -176,13 +186,14 @@ class EventStream:
                 after = event.id
                 yield event
 
-    def subscribe(self, *, after: int = -1, transients: bool = False) -> Subscription:
+    def subscribe(self, *, after: int = -1, transients: bool = False, acts: bool = False) -> Subscription:
         """A cursor behind event `after`; with `transients` it also sees the transient notices published from now on.
 
+        A reader that `acts` on what it reads, so that others wait for it, is woken a turn of the loop earlier.
         Behind the history it is first told what is under way at this moment (see `Underway`).
         Use it as ``async with`` and iterate over it; it ends when the stream is closed and everything was read.
         """
-        return Subscription(self, after=after, transients=transients)
+        return Subscription(self, after=after, transients=transients, acts=acts)
 
     def publish(self, notice: Transient) -> None:
         """Show a transient notice to the subscriptions that asked for them; nothing is stored."""
@@ -192,16 +203,21 @@ class EventStream:
 
     def attach(self, subscription: Subscription) -> None:
         """For `Subscription`: be woken by this stream, which keeps what is new until it is read."""
-        self._subscriptions.add(subscription)
+        self._subscriptions[subscription] = None
         for notice in self._underway:
             subscription.offer(notice)
 
     def detach(self, subscription: Subscription) -> None:
         """For `Subscription`: be woken no more."""
-        self._subscriptions.discard(subscription)
+        self._subscriptions.pop(subscription, None)
 
     def close(self) -> None:
         """Take no more events and let the readers end; calling it again is fine."""
         self.closed = True
         for subscription in self._subscriptions:
             subscription.wake()
+
+
+def _wake_all(subscriptions: Sequence[Subscription]) -> None:
+    for subscription in subscriptions:
+        subscription.wake()

@@ -45,20 +45,25 @@ class Subscription:
     With transient notices the order is kept too: a notice comes after the events that were stored before it was
     published, and before those stored later. Notices of a reader that lags are joined, then the oldest are dropped:
     what they announce is in the log anyway.
+
+    Attributes:
+        position: the last event that was delivered.
+        acts: whether others wait for what its reader does; then it is woken before the others.
     """
 
-    def __init__(self, stream: Subscribed, *, after: int, transients: bool) -> None:
+    def __init__(self, stream: Subscribed, *, after: int, transients: bool, acts: bool = False) -> None:
         self.position = after
+        self.acts = acts
         self._stream = stream
         self._wants_notices = transients
-        self._notices: deque[_Pending] = deque()
-        self._events: deque[AnyEvent] = deque()
+        self._notices: deque[_Pending] | tuple[()] = ()
+        self._fetched: list[AnyEvent] = []  # the newest first: what is taken next stands at the end
         self._waiting: asyncio.Future[None] | None = None
 
     @property
     def read_ahead(self) -> int:
         """The last event that was fetched from the stream, delivered or not."""
-        return self._events[-1].id if self._events else self.position
+        return self._fetched[0].id if self._fetched else self.position
 
     async def __aenter__(self) -> Self:
         self._stream.attach(self)
@@ -68,8 +73,8 @@ class Subscription:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._stream.detach(self)
-        self._notices.clear()
-        self._events.clear()
+        self._notices = ()
+        self._fetched = []
 
     def __aiter__(self) -> Self:
         return self
@@ -82,27 +87,20 @@ class Subscription:
             EventStoreError: the log cannot be read; the position is kept, so trying again is sound.
         """
         while True:
-            notice = self._due_notice()
-            if notice is not None:
-                return notice
-            if self._events:
-                event = self._events.popleft()
+            if self._notices and self._notices[0].after <= self.position:  # everything before it was read already
+                return self._notices.popleft().notice
+            if self._fetched:
+                event = self._fetched.pop()
                 self.position = event.id
                 return event
             if self._stream.last_id > self.position and (page := await self._stream.page(after=self.position)):
-                self._events.extend(page)
+                self._fetched = page[::-1]
             elif self._notices:
                 return self._notices.popleft().notice
             elif self._stream.closed:
                 raise StopAsyncIteration
             else:
                 await self._sleep()
-
-    def _due_notice(self) -> Transient | None:
-        """The oldest notice, if everything stored before it was read already."""
-        if self._notices and self._notices[0].after <= self.position:
-            return self._notices.popleft().notice
-        return None
 
     async def _sleep(self) -> None:
         """Wait for `wake`; there is no turn of the loop between the look that found nothing and this."""
@@ -111,6 +109,11 @@ class Subscription:
             await waiting
         finally:
             self._waiting = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether its reader sleeps; who does not will look before it does."""
+        return self._waiting is not None
 
     def wake(self) -> None:
         """There may be something new (called by the stream)."""
@@ -122,6 +125,8 @@ class Subscription:
         if not self._wants_notices:
             return
         after = self._stream.last_id
+        if not isinstance(self._notices, deque):  # an empty one takes a kilobyte, and most readers want none
+            self._notices = deque()
         if self._notices and self._notices[-1].after == after:
             joined = _joined(self._notices[-1].notice, notice)
             if joined is not None:

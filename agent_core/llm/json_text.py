@@ -16,6 +16,14 @@ def encoded(value: Any) -> bytes:
         return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
 
 
+def canonical(value: Any) -> bytes:
+    """The value as JSON that is the same for equal values: the keys of objects stand in order."""
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except TypeError:
+        return json.dumps(value, ensure_ascii=False, sort_keys=True).encode("utf-8", "replace")
+
+
 def whole_characters(text: str) -> str:
     """The text with halves of characters that follow each other made whole; single ones become U+FFFD."""
     if text.isascii():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Self
 
-from pydantic import PrivateAttr
+from pydantic import BaseModel, PrivateAttr
 
 from agent_core.llm.abilities import abilities_of, lookup_name
 from agent_core.llm.config import LLMConfig
@@ -13,6 +13,11 @@ from agent_core.llm.features import ModelFeatures
 from agent_core.llm.metrics import Metrics
 from agent_core.llm.model_table import model_entry
 from agent_core.llm.served import SERVED
+
+
+def private(model: BaseModel) -> dict[str, Any]:
+    """The private attributes by name; by their names alone pydantic finds them slowly."""
+    return model.__pydantic_private__ or {}
 
 
 class KnownModel(LLMConfig):
@@ -37,7 +42,7 @@ class KnownModel(LLMConfig):
     @property
     def features(self) -> ModelFeatures:
         """What the model can do, own settings first; looked up once per model and what servers say of theirs."""
-        known = self._abilities  # looked up once: pydantic finds private attributes slowly
+        known: tuple[int, ModelFeatures] | None = private(self)["_abilities"]
         if known is None or known[0] != SERVED.generation:
             known = self._abilities = SERVED.generation, abilities_of(self)
         return known[1]

@@ -26,7 +26,8 @@ from agent_core.llm.deltas import DeltaListener
 from agent_core.llm.exchange import CallContext, ChatRequest, Transport
 from agent_core.llm.features import ModelFeatures
 from agent_core.llm.images import inlined
-from agent_core.llm.known_model import KnownModel
+from agent_core.llm.known_model import KnownModel, private
+from agent_core.llm.metrics import Metrics
 from agent_core.llm.options import headers_of, parameters_of, with_given
 from agent_core.llm.prices import cost_of, usage_of
 from agent_core.llm.render import WireMessage, adapted, has_images, render_message, texts_of, texts_size
@@ -191,7 +192,10 @@ class LLM(KnownModel):
         return None
 
     async def _ask(self, asked: Asked) -> LLMResponse:
-        if self._transport is None:
+        own = private(self)
+        transport: Transport | None = own["_transport"]
+        metrics: Metrics = own["_metrics"]
+        if transport is None:
             await SERVED.refresh(self, self._http)
         features, messages, tools = self.features, asked.messages, asked.tools
         check_window(self, features.max_input_tokens)
@@ -204,9 +208,9 @@ class LLM(KnownModel):
             parameters.pop("tool_choice", None)
             if tools and features.stop_words and not self.disable_stop_word:
                 parameters["stop"] = [STOP_WORD]
-        endpoint = endpoint_of(self)
+        endpoint, headers = endpoint_of(self), headers_of(parameters)
         request = ChatRequest(
-            endpoint=replace(endpoint, headers=(*headers_of(parameters), *endpoint.headers)),
+            endpoint=endpoint if not headers else replace(endpoint, headers=(*headers, *endpoint.headers)),
             messages=messages if spoken is None else spoken.prompt,
             tools=tools if spoken is None else (),
             parameters=parameters,
@@ -216,7 +220,7 @@ class LLM(KnownModel):
             api="responses" if features.responses else "chat",
         )
         completion = Completion(
-            transport=self._transport or transport_of(self.model, self.record_to),
+            transport=transport or transport_of(self.model, self.record_to),
             request=request,
             policy=RetryPolicy(self.num_retries, self.retry_multiplier, self.retry_min_wait, self.retry_max_wait),
             marks_cache=self.is_caching_prompt_active(),
@@ -228,8 +232,8 @@ class LLM(KnownModel):
             on_retry=heard_by(self.retry_listener, asked.on_retry),
         )
         response = await self._logged(completion, request)
-        self._metrics.add(response)
-        response = replace(response, metrics=self._metrics.snapshot())
+        metrics.add(response)
+        response = replace(response, metrics=metrics.snapshot())
         if asked.context.on_response is not None:
             asked.context.on_response(response, self.usage_id)
         return response if spoken is None else spoken.read(response)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import copy
-from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import TypeVar
 
 from agent_core.events.llm_events import MetricsSnapshot, TokenUsage, UsageFigures
 from agent_core.llm.response import LLMResponse
 
 RECENT_CALLS = 100
 DEFAULT_USAGE_ID = "default"
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +53,9 @@ class Metrics:
         self.max_budget_per_task = max_budget_per_task
         self.accumulated_token_usage = accumulated_token_usage or TokenUsage()
         self.calls = 0
-        self.costs: deque[Cost] = deque(maxlen=RECENT_CALLS)
-        self.response_latencies: deque[ResponseLatency] = deque(maxlen=RECENT_CALLS)
-        self.token_usages: deque[TokenUsage] = deque(maxlen=RECENT_CALLS)
+        self.costs: list[Cost] = []
+        self.response_latencies: list[ResponseLatency] = []
+        self.token_usages: list[TokenUsage] = []
 
     def add(self, response: LLMResponse) -> None:
         """Count a call; an unknown cost counts as nothing.
@@ -64,10 +66,11 @@ class Metrics:
         cost = _cost(response.cost or 0.0, f"the cost of response {response.id}")
         if cost:
             self.accumulated_cost += cost
-            self.costs.append(Cost(response.model, cost, response.id))
+            _keep(self.costs, [Cost(response.model, cost, response.id)])
         self.accumulated_token_usage += response.usage
-        self.token_usages.append(response.usage)
-        self.response_latencies.append(ResponseLatency(response.model, max(0.0, response.latency), response.id))
+        _keep(self.token_usages, [response.usage])
+        took = ResponseLatency(response.model, max(0.0, response.latency), response.id)
+        _keep(self.response_latencies, [took])
         self.calls += 1
 
     def merge(self, other: Metrics) -> None:
@@ -77,9 +80,9 @@ class Metrics:
         self.accumulated_cost += other.accumulated_cost
         self.accumulated_token_usage += other.accumulated_token_usage
         self.calls += other.calls
-        self.costs.extend(other.costs)
-        self.response_latencies.extend(other.response_latencies)
-        self.token_usages.extend(other.token_usages)
+        _keep(self.costs, other.costs)
+        _keep(self.response_latencies, other.response_latencies)
+        _keep(self.token_usages, other.token_usages)
 
     def diff(self, baseline: Metrics) -> Metrics:
         """What was counted since `baseline`, an earlier copy of this counter."""
@@ -193,6 +196,12 @@ class ConversationStats:
                 for usage_id, one in self._metrics.items()
             },
         )
+
+
+def _keep(kept: list[_T], new: Iterable[_T]) -> None:
+    """Add to the newest calls."""
+    kept.extend(new)
+    del kept[:-RECENT_CALLS]
 
 
 def _cost(value: float, name: str) -> float:

@@ -15,8 +15,12 @@ KEPT = 32
 
 def shared(event: SystemPromptEvent) -> SystemPromptEvent:
     """An equal event whose text and tools are those of an earlier one, where there was one."""
-    tools = json.dumps(event.tools)
-    return event.model_copy(update={"system_prompt": _text(event.system_prompt), "tools": _tools(tools)})
+    return event.model_copy(update={"system_prompt": _text(event.system_prompt), "tools": shared_tools(event.tools)})
+
+
+def shared_tools(schemas: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Equal schemas of tools, those that were seen first; not to be changed."""
+    return _tools(json.dumps(schemas))
 
 
 @lru_cache(maxsize=KEPT)

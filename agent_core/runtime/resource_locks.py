@@ -73,6 +73,8 @@ class Turn:
 
     async def _be_first(self, key: str) -> None:
         line = self._lines[key]
+        if line[0] is self:
+            return
         limit = LOCK_SECONDS.get(key.partition(":")[0], OTHER_SECONDS)
         try:
             async with asyncio.timeout(limit):

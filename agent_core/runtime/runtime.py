@@ -163,7 +163,7 @@ class Runtime:
         """Follow the log and execute, until the stream is closed."""
         self._dealt_with = self._position
         try:
-            async with self._stream.subscribe(after=self._position) as events:
+            async with self._stream.subscribe(after=self._position, acts=True) as events:
                 async for event in events:
                     self.observe(event)  # type: ignore[arg-type] # no notices were asked for
                     await self._react(event)  # type: ignore[arg-type]

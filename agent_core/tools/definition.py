@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, ClassVar, Generic, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -156,7 +157,7 @@ class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolC
 
     def declared_resources(self, action: Action) -> DeclaredResources:
         """What a call with these arguments touches; what its `resources` say, unless a tool knows better."""
-        return DeclaredResources(keys=self.resources or (), declared=self.resources is not None)
+        return _resources(self.resources)
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -257,6 +258,11 @@ class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolC
             extras["summary"] = SUMMARY_SCHEMA
         parameters = {**schema, "properties": {**extras, **schema["properties"]}}
         return {"name": self.name, "description": self.description, "parameters": parameters}
+
+
+@lru_cache(maxsize=256)
+def _resources(keys: tuple[str, ...] | None) -> DeclaredResources:
+    return DeclaredResources(keys=keys or (), declared=keys is not None)
 
 
 def _types_of(tool: type[ToolDefinition]) -> dict[str, type]:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from agent_core.events.messages import ImageContent, TextContent
-from agent_core.events.schema import Action, Observation
+from agent_core.events.schema import ERROR_NOTE, Action, Observation
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.registry import register_tool
 from agent_core.tools.sandbox_executor import SandboxExecutor
@@ -109,8 +109,9 @@ class TerminalObservation(Observation):
     @property
     def to_llm_content(self) -> Sequence[TextContent | ImageContent]:
         text = self.prefix + self.text.removesuffix("\n")
-        joined = f"{text}\n{self.suffix}" if text and self.suffix else text or self.suffix
-        return Observation.from_text(joined, is_error=self.is_error).to_llm_content
+        suffix = self.suffix
+        said = TextContent(text=f"{text}\n{suffix}" if text and suffix else text or suffix)
+        return [ERROR_NOTE, said] if self.is_error else [said]
 
 
 class TerminalExecutor(SandboxExecutor[TerminalAction, TerminalObservation]):

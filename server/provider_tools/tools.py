@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any, Final
 from urllib.parse import unquote
 
@@ -126,10 +127,15 @@ class RequestTool:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The JSON schema of its arguments."""
-        schema = self.arguments.model_json_schema()
-        schema["properties"] = {name: _plain(one) for name, one in schema["properties"].items()}
-        return {name: value for name, value in schema.items() if name not in {"title", "description"}}
+        """The JSON schema of its arguments; the same object each time, so not to be changed."""
+        return _schema_of(self.arguments)
+
+
+@cache
+def _schema_of(arguments: type[RequestArguments]) -> dict[str, Any]:
+    schema = arguments.model_json_schema()
+    schema["properties"] = {name: _plain(one) for name, one in schema["properties"].items()}
+    return {name: value for name, value in schema.items() if name not in {"title", "description"}}
 
 
 def _plain(schema: dict[str, Any]) -> dict[str, Any]:
