@@ -176,9 +176,7 @@ class Step:
             raise
         if not any(_is_shown(event) for event in outcome.events):
             deltas.discard()  # nothing of it is in the log
-        await self._log.read(
-            until=stored
-        )  # the tools are at work: what is done now need not be done when they have ended
+        await self._log.read(until=stored)  # the tools are at work: what is done now is not left for their end
 
     async def _repeat(self, state: ConversationState, seen: int) -> None:
         """Store what is recorded in place of the model's answer."""
