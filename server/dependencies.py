@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 from server.auth.identity import Authenticator, Identity
+from server.chat.under_way import UnderWay
 from server.conversation_manager.conversation_manager import ConversationManager
 from server.db.conversations import ConversationRecord
 from server.db.database import Database
@@ -42,6 +43,7 @@ class Services:
     git: GitAccess
     provider_door: ASGIApp
     webhooks: Webhooks
+    chats: UnderWay = field(default_factory=UnderWay)
     ending: asyncio.Event = field(default_factory=asyncio.Event)
     started_at: float = field(default_factory=time.monotonic)
 

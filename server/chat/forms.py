@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -81,7 +82,8 @@ class ChatRequest(BaseModel):
 
     How the model is asked is set for the agent, not here: temperature, length and the like are read and left alone.
     What would change the form of the answer is refused. ``conversation_id`` (or one in ``metadata``) is an addition:
-    the conversation to go on with, whatever the history says.
+    the conversation to go on with, whatever the history says. ``user`` and ``safety_identifier`` tell apart the chats
+    of those for whom one client speaks.
     """
 
     model_config = ConfigDict(extra="ignore", strict=True)
@@ -96,6 +98,8 @@ class ChatRequest(BaseModel):
     response_format: Any = None
     logprobs: Any = None
     audio: Any = None
+    user: Any = None
+    safety_identifier: Any = None
     metadata: dict[str, str] | None = None
     conversation_id: str | None = None
 
@@ -118,3 +122,9 @@ class ChatRequest(BaseModel):
     def chosen_conversation(self) -> str | None:
         """The conversation that the client names."""
         return self.conversation_id or (self.metadata or {}).get("conversation_id")
+
+    @property
+    def speaker(self) -> str:
+        """Whom the client speaks for, as one text; empty where it does not say."""
+        named = [self.user, self.safety_identifier]
+        return json.dumps(named) if any(named) else ""

@@ -24,15 +24,17 @@ class History:
         past: what was said up to the last answer.
         text, images: what the user says now.
         instructions: what the client tells the agent about itself; may change from turn to turn.
+        speaker: whom the client speaks for, as it names them; empty where it does not.
     """
 
     past: tuple[ChatMessage, ...]
     text: str
     images: tuple[str, ...]
     instructions: str
+    speaker: str = ""
 
     @classmethod
-    def of(cls, messages: Sequence[ChatMessage]) -> History:
+    def of(cls, messages: Sequence[ChatMessage], *, speaker: str = "") -> History:
         """Divide a request's messages.
 
         Raises:
@@ -48,18 +50,27 @@ class History:
         if not text and not images:
             raise NothingSaidError("messages: the user's last one is empty")
         told = (message.text for message in messages if message.role in ("system", "developer"))
-        return cls(tuple(spoken[: answered + 1]), text, images, "\n\n".join(filter(None, told)))
+        return cls(tuple(spoken[: answered + 1]), text, images, "\n\n".join(filter(None, told)), speaker)
 
     @property
-    def digest(self) -> str:
-        """Of what was said up to the last answer; empty at the beginning of a chat."""
-        return _digest([_plain(message) for message in self.past]) if self.past else ""
+    def digests(self) -> list[str]:
+        """Of what was said up to the last answer, the one to go by first in front; none at the beginning of a chat.
 
-    def digest_after(self, answer: str) -> str:
-        """What `digest` will be when the client has got this answer and says something more."""
+        Two chats may begin alike, and the instructions then tell one from the other; but clients may also change them
+        in the middle of a chat, so the second one is without.
+        """
+        return self._digests([_plain(message) for message in self.past]) if self.past else []
+
+    def digests_after(self, answer: str) -> list[str]:
+        """What `digests` will be when the client has got this answer and says something more."""
         now: list[object] = ["user", self.text, list(self.images)]
         given: list[object] = ["assistant", answer.strip(), []]
-        return _digest([*map(_plain, self.past), now, given])
+        return self._digests([*map(_plain, self.past), now, given])
+
+    def _digests(self, said: list[list[object]]) -> list[str]:
+        spoken: list[list[object]] = [["speaker", self.speaker, []]] if self.speaker else []
+        told: list[list[object]] = [["system", self.instructions, []]] if self.instructions else []
+        return list(dict.fromkeys((_digest([*spoken, *told, *said]), _digest([*spoken, *said]))))
 
     @property
     def whole_text(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from sqlalchemy import delete, insert, select
@@ -34,13 +35,13 @@ class ChatTurnRepository:
         rows = await self._engines.select(statement)
         return ChatTurn(rows[0].conversation_id, rows[0].event_id) if rows else None
 
-    async def keep(self, user_id: str, digest: str, turn: ChatTurn) -> None:
-        """Note it, durably; of two with the same history the newer one is kept."""
-        row = {"user_id": user_id, "digest": digest, **turn._asdict()}
+    async def keep(self, user_id: str, digests: Sequence[str], turn: ChatTurn) -> None:
+        """Note it under each of these, durably; of two with the same history the newer one is kept."""
+        rows = [{"user_id": user_id, "digest": digest, **turn._asdict()} for digest in digests]
 
         async def apply(connection: AsyncConnection) -> None:
-            same = (chat_turns.c.user_id == user_id) & (chat_turns.c.digest == digest)
+            same = (chat_turns.c.user_id == user_id) & chat_turns.c.digest.in_(digests)
             await connection.execute(delete(chat_turns).where(same))
-            await connection.execute(insert(chat_turns), row)
+            await connection.execute(insert(chat_turns), rows)
 
         await self._writer.change(apply)

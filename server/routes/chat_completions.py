@@ -1,8 +1,8 @@
 """OpenAI's chat completions with a conversation behind each chat: for clients that know nothing of Drydock.
 
 Such a client sends the whole history each time. What it says last goes into the conversation that gave the answer
-before; a history that is not known (or was changed) begins a conversation of its own, and an answer that is asked for
-again goes on in a fork.
+before; a history that is not known (or was changed) begins a conversation of its own. An answer that is asked for
+again goes on in a fork, and so does every request but one of those that come at once.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Header, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -26,6 +26,7 @@ from server.chat.history import History, NothingSaidError
 from server.chat.pieces import while_serving, with_signs_of_life
 from server.chat.replies import DONE, STILL_AT_WORK, Reply, error_chunk
 from server.chat.turn import APPROVE, REJECT, Piece, Turn
+from server.chat.under_way import Claim
 from server.db.chat_turns import ChatTurn
 from server.db.conversations import ConversationRecord
 from server.dependencies import IdentityDependency, Services, ServicesDependency, find_conversation, id_problem
@@ -52,6 +53,14 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
 _METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 _LOOK_BEHIND = 100
 _DECISIONS = {APPROVE: AgentState.USER_CONFIRMED, REJECT: AgentState.USER_REJECTED}
+
+
+class _Place(NamedTuple):
+    """The conversation of a turn, whether its agent knows what was said before, and what keeps others out of it."""
+
+    record: ConversationRecord
+    goes_on: bool
+    claim: Claim | None = None
 
 
 @router.get("/models", response_model=ModelList)
@@ -89,17 +98,17 @@ async def complete_chat(
     """Let the agent answer, in one piece or in a stream of pieces; the conversation's id is in a header."""
     _check_model(body.model)
     try:
-        history = History.of(body.messages)
+        history = History.of(body.messages, speaker=body.speaker)
     except NothingSaidError as error:
         raise ReplyError(400, {"message": str(error), "param": "messages"}) from error
     chosen = conversation or body.chosen_conversation
-    record, goes_on = await _conversation(services, identity, history, chosen)
+    record, goes_on, claim = await _place(services, identity, history, chosen)
     said = await _said(services, record, history, goes_on=goes_on)
     turn = Turn(services.manager, identity, record.id)
     spent = (record.prompt_tokens, record.completion_tokens)
     reply = Reply(record.id, f"chatcmpl-{uuid.uuid4().hex}", spent)
     answer = while_serving(turn.run(said), services.ending)
-    pieces = _kept(services, identity, history, turn, answer)
+    pieces = _kept(services, identity, history, turn, answer, claim)
     headers = {CONVERSATION_HEADER: record.id}
     if body.stream:
         wants_usage = body.stream_options is not None and body.stream_options.include_usage
@@ -117,23 +126,23 @@ async def refuse_path(request: Request, path: str) -> Response:
     raise ReplyError(404, {"message": f"There is no {request.method} /v1/{path[:200]}{there}", "code": "unknown_url"})
 
 
-async def _conversation(
-    services: Services, identity: Identity, history: History, chosen: str | None
-) -> tuple[ConversationRecord, bool]:
-    """The conversation of this turn, and whether its agent knows what was said before."""
+async def _place(services: Services, identity: Identity, history: History, chosen: str | None) -> _Place:
     if chosen is not None:
         if (problem := id_problem(chosen)) is not None:
             raise ReplyError(400, {"message": f"conversation_id: {problem}", "param": "conversation_id"})
         if (record := await find_conversation(services, identity, chosen)) is None:
             raise ConversationNotFoundError(chosen)
-        return record, True
-    known = await services.database.chat_turns.get(identity.user_id, history.digest) if history.digest else None
-    if known is not None and (record := await find_conversation(services, identity, known.conversation_id)) is not None:
-        if not await _went_on(services, known):
-            return record, True
-        return await _forked(services, record, known), True
+        return _Place(record, goes_on=True)
+    for digest in history.digests:
+        known = await services.database.chat_turns.get(identity.user_id, digest)
+        if known is None or (record := await find_conversation(services, identity, known.conversation_id)) is None:
+            continue
+        claim = services.chats.claim(record.id)  # before it is looked at, since that takes its time
+        if claim is not None and not await _went_on(services, known):
+            return _Place(record, goes_on=True, claim=claim)
+        return _Place(await _forked(services, record, known), goes_on=True)
     wish = NewConversation(conversation_instructions=history.instructions or None)
-    return await begin_conversation(services, identity, wish), False
+    return _Place(await begin_conversation(services, identity, wish), goes_on=False)
 
 
 async def _went_on(services: Services, known: ChatTurn) -> bool:
@@ -180,14 +189,23 @@ async def _state(services: Services, conversation_id: str) -> AgentState | None:
 
 
 async def _kept(
-    services: Services, identity: Identity, history: History, turn: Turn, pieces: AsyncGenerator[Piece, None]
+    services: Services,
+    identity: Identity,
+    history: History,
+    turn: Turn,
+    pieces: AsyncGenerator[Piece, None],
+    claim: Claim | None,
 ) -> AsyncGenerator[Piece, None]:
     """The pieces; behind the last one it is noted where the next turn of this chat goes on."""
-    async with contextlib.aclosing(pieces):
-        async for piece in pieces:
-            yield piece
-    place = ChatTurn(turn.conversation_id, turn.last_event_id)
-    await services.database.chat_turns.keep(identity.user_id, history.digest_after(turn.text), place)
+    try:
+        async with contextlib.aclosing(pieces):
+            async for piece in pieces:
+                yield piece
+        place = ChatTurn(turn.conversation_id, turn.last_event_id)
+        await services.database.chat_turns.keep(identity.user_id, history.digests_after(turn.text), place)
+    finally:
+        if claim is not None:
+            claim.release()
 
 
 async def _all(request: Request, pieces: AsyncGenerator[Piece, None]) -> str:

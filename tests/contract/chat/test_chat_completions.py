@@ -151,6 +151,37 @@ async def test_an_answer_that_is_asked_for_again_goes_on_in_a_fork(door: Door) -
     assert "Left?" not in said
 
 
+async def test_requests_at_once_to_the_same_history_each_have_a_conversation(door: Door) -> None:
+    opening = [("user", "Hi"), ("assistant", "Hello.")]
+    first = await door.ask(opening[0])
+    door.answer = lambda request: say(f"About {last_words(request).split()[0]}.")
+    answers = await asyncio.gather(*(door.ask(*opening, ("user", word)) for word in ("Left", "Right", "Up")))
+    assert [answer.choices[0].message.content for answer in answers] == ["About Left.", "About Right.", "About Up."]
+    conversations = [answer.conversation_id for answer in answers]
+    assert len(set(conversations)) == 3
+    assert first.conversation_id in conversations
+
+
+async def test_chats_that_begin_alike_are_told_apart_by_their_instructions(door: Door) -> None:
+    chat = [("system", "You are a pirate."), ("user", "Hi")]
+    first = await door.ask(*chat)
+    await door.ask(("system", "You are a judge."), ("user", "Hi"))
+    again = await door.ask(*chat, ("assistant", "Hello."), ("user", "Who are you?"))
+    assert again.conversation_id == first.conversation_id
+
+
+@pytest.mark.parametrize("name", ["user", "safety_identifier"])
+async def test_chats_of_several_people_behind_one_client_are_told_apart(door: Door, name: str) -> None:
+    def of(person: str) -> dict[str, Any]:
+        return {"extra_body": {name: person}}
+
+    chat = [("user", "Hi"), ("assistant", "Hello."), ("user", "Go on")]
+    first = await door.ask(chat[0], **of("ann"))
+    other = await door.ask(chat[0], **of("bob"))
+    assert (await door.ask(*chat, **of("ann"))).conversation_id == first.conversation_id
+    assert (await door.ask(*chat, **of("eve"))).conversation_id not in {first.conversation_id, other.conversation_id}
+
+
 async def test_a_history_that_is_not_known_is_told_to_a_new_agent(door: Door) -> None:
     answer = await door.ask(("user", "My name is Ada."), ("assistant", "Noted."), ("user", "What is my name?"))
     heard = last_words(door.model.last_request)

@@ -84,9 +84,11 @@ export interface ChatRequest {
   readonly model: "drydock";
   readonly n?: 1 | null;
   readonly response_format?: unknown;
+  readonly safety_identifier?: unknown;
   readonly stream?: boolean;
   readonly stream_options?: StreamOptions | null;
   readonly tools?: unknown;
+  readonly user?: unknown;
 }
 
 /** The one answer. */
