@@ -61,10 +61,11 @@ def loans(variables: Dict[str, str]) -> str:
     return "".join(f"{name}={quote(value)} " for name, value in variables.items())
 
 
-def run(command: str, variables: Dict[str, str], ended: str, terminal: str, last_status: int) -> str:
+def run(command: str, variables: Dict[str, str], ended: str, terminal: str, last_status: int, *, sourced: bool) -> str:
     """Return the line that runs the command, which sees the last command's status in ``$?``.
 
-    Its own is kept in a variable of the name ``ended``, which the command does not know.
+    Its own is kept in a variable of the name ``ended``, which the command does not know. ``sourced``: it may change
+    the mode of editing, or call what does.
 
     A list of two, because bash gives up a whole list, and not only its current part, when a program of it dies of
     an interrupt. What stands around them keeps the prompt before the next line from doing anything: what the command
@@ -80,7 +81,7 @@ def run(command: str, variables: Dict[str, str], ended: str, terminal: str, last
     # Without the word ``command`` bash forgets variables lent to ``builtin`` after the first line of what it evaluates.
     builtin = f"{loans(variables)}\\builtin command" if variables else "\\builtin"
     # A change of the editing mode makes ``eval`` of a shell that does not edit lines crash, but not ``source``.
-    evaluate = "source /dev/fd/9 9<<<" if _changes_editing(command) else "eval "
+    evaluate = "source /dev/fd/9 9<<<" if sourced else "eval "
     evaluation = f"{before} {builtin} {evaluate}{quote(command)} 0<>{terminal} 1>&0 2>&0"
     return (
         f"\\builtin shopt -s {_ONLY_THEN}; {evaluation}; {ended}=$?; \\builtin shopt -u {_ONLY_THEN}; "
@@ -88,7 +89,8 @@ def run(command: str, variables: Dict[str, str], ended: str, terminal: str, last
     )
 
 
-def _changes_editing(command: str) -> bool:
+def changes_editing(command: str) -> bool:
+    """Return whether the command may change the mode of editing lines, or make a function that does."""
     if _EDITING.search(command) is None:  # as in nearly all
         return False
     return any(_SETS.search(line) and _EDITING.search(line) for line in command.split("\n"))
@@ -123,6 +125,23 @@ def report(word: str, ended: str, pipe: str, terminal: str) -> str:
     return f"_{word}s=${{{ended}-$?}}; {send}\n{restore}\n"
 
 
+def at_exit(word: str, pipe: str, state_pipe: str) -> str:
+    """Return the command that has a shell report its own end, and write its state to ``state_pipe``."""
+    state = shell_state.write_down(exit_word(word), state_pipe)
+    report = f"\\builtin printf '%s\\0' '' {exit_word(word)} \"$?\" {_FACTS} >|{pipe}"
+    return f"\\builtin trap -- {quote(f'{{ {report}; {state}; }} 2>|/dev/null')} EXIT"
+
+
+def without_trap(word: str) -> str:
+    """Return the line that takes ``at_exit`` back, for a command that may list the traps; another's is left alone."""
+    return f"[[ $(\\builtin trap -p EXIT 2>|/dev/null) != *{exit_word(word)}* ]] || \\builtin trap - EXIT || [[ 1 ]]\n"
+
+
+def with_trap(trap: str) -> str:
+    """Return the line that puts ``at_exit`` back, unless the command has set a trap of its own."""
+    return f"[[ $(\\builtin trap -p EXIT 2>|/dev/null) ]] || {trap} || [[ 1 ]]\n"
+
+
 def start(
     word: str, pipe: str, state_pipe: str, terminal: str, directory: str, state: Optional[bytes], profile: bool
 ) -> bytes:
@@ -144,10 +163,7 @@ def start(
         )
     lines.append("\\builtin unset -v HISTFILE MAILCHECK TMOUT PROMPT_COMMAND PS0\n")
     lines.append("\\builtin set +o history +H\n\\builtin history -c\n")
-    state_at_exit = shell_state.write_down(exit_word(word), state_pipe)
-    report_at_exit = f"\\builtin printf '%s\\0' '' {exit_word(word)} \"$?\" {_FACTS} >|{pipe}"
-    at_exit = f"{{ {report_at_exit}; {state_at_exit}; }} 2>|/dev/null"
-    lines.append(f"\\builtin trap -- {quote(at_exit)} EXIT\n")
+    lines.append(f"{at_exit(word, pipe, state_pipe)}\n")
     enter = f"\\builtin cd -- {quote(directory)} || \\builtin cd /"
     if state is None:
         lines.append(f"{enter}; \\builtin unset -v OLDPWD; \\builtin export OLDPWD\n")
@@ -174,6 +190,8 @@ class Lines:
 
     Busybox runs many of them in a copy of itself.
     """
+    tells_traps = True
+    """Whether it can tell its trap on EXIT from one of a command's."""
     run = staticmethod(run)
     report = staticmethod(report)
     write_down = staticmethod(shell_state.write_down)

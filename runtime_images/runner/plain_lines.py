@@ -14,12 +14,13 @@ _NO_PROMPT = "PS1= PS2="
 _FACTS = '"${!-}" "${PWD-}" "${PATH-}" "$-"'
 
 
-def run(command: str, variables: Dict[str, str], ended: str, terminal: str, last_status: int) -> str:
+def run(command: str, variables: Dict[str, str], ended: str, terminal: str, last_status: int, *, sourced: bool) -> str:
     """Return the line that runs the command, which sees the last command's status in ``$?``.
 
     Without ``command`` a syntax error would cost the shell the lines that follow. A prompt that the command has made
     could last, or end the shell.
     """
+    del sourced  # its ``eval`` bears every mode of editing
     before = ":;" if last_status == 0 else f"(exit {last_status}) ||"
     evaluation = f"{before} {loans(variables)}command eval {quote(command)} 0<>{terminal} 1>&0 2>&0"
     return f"{evaluation}; {ended}=$?; {_NO_PROMPT}\n"
@@ -68,6 +69,7 @@ class PlainLines(Lines):
     arguments = ("sh", "-is")
     known_by = "-is"
     reads_ahead = True
+    tells_traps = False
     run = staticmethod(run)
     report = staticmethod(report)
     write_down = staticmethod(write_down)

@@ -75,7 +75,7 @@ def directory(pid: int, name: str) -> str:
     try:
         path = os.readlink(link)
     except OSError:
-        return name if os.path.isdir(name) else ""
+        return name if name.startswith("/") and os.path.isdir(name) else ""
     return path[: -len(_DELETED)] if path.endswith(_DELETED) else path
 
 

@@ -21,6 +21,7 @@ class Speech:
         self._streams = streams
         self._start_word = self._command_word = ""
         self._ended = f"_{driver.new_word()}"
+        self._sourced = False
 
     def choose(self) -> Optional[str]:
         """Choose what shell there is to speak to; return its path, None when the image has none."""
@@ -51,9 +52,16 @@ class Speech:
         self._command_word = self.word
         self._ended = f"_{driver.new_word()}"
         self._streams.state.lend(variables)
-        line = self.lines.run(command, variables, self._ended, self._streams.terminal.name, status)
-        state = self.lines.write_down(self.word, self._streams.state.path)
-        return line.encode("utf-8"), self.report() + f"{state}\n".encode()
+        # A function that changes the mode of editing is called by commands that do not show it.
+        self._sourced = self._sourced or driver.changes_editing(command)
+        terminal = self._streams.terminal.name
+        line = self.lines.run(command, variables, self._ended, terminal, status, sourced=self._sourced)
+        after = f"{self.lines.write_down(self.word, self._streams.state.path)}\n"
+        if "trap" in command and self.lines.tells_traps:
+            line = driver.without_trap(self._start_word) + line
+            trap = driver.at_exit(self._start_word, self._streams.report_path, self._streams.state.path)
+            after += driver.with_trap(trap)
+        return line.encode("utf-8"), self.report() + after.encode()
 
     def report(self) -> bytes:
         """Return what has the shell report, as it was told already."""

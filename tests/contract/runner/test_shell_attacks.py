@@ -140,6 +140,22 @@ def test_what_a_command_changed_before_it_ended_the_shell_is_kept(client: Client
     assert client.output("basename $PWD; echo $LATE; late") == "there\n1\nlate\n"
 
 
+def test_a_command_sees_no_traps_but_its_own(client: Client) -> None:
+    assert client.output("set -x\nset +x; trap; trap -p") == "++ set +x\n"
+    assert client.output("trap 'echo bye' EXIT; trap -p") == "trap -- 'echo bye' EXIT\n"
+    assert client.output("trap -p EXIT") == "trap -- 'echo bye' EXIT\n"
+    client.run("trap - EXIT")
+    assert client.run("cd /; exit 4")["exit_code"] == 4
+    assert client.output("echo $? $PWD; trap; (exit 6)\necho $?") == "4 /\n6\n"
+
+
+def test_a_directory_that_is_gone_is_not_mistaken_for_another(client: Client, workspace: Path) -> None:
+    client.run("mkdir gone; cd gone; rmdir ../gone")
+    client.run("cd ..")
+    assert client.run("PWD=..; exit")["exit_code"] == 0
+    assert client.output("pwd") == f"{workspace}\n"
+
+
 def test_exec_keeps_directory_and_environment(client: Client) -> None:
     running = client.send("shell.run", command="cd /; export LATE=1; exec sh -c 'read x'", soft_timeout=0.3)
     waiting = client.wait(running).result
@@ -223,7 +239,7 @@ def test_a_program_that_floods_every_descriptor_changes_nothing(client: Client) 
 
 
 def test_a_fake_report_in_the_pipe_is_ignored(client: Client) -> None:
-    find = "pipe=$(trap -p EXIT | grep -o '/proc/[0-9]*/fd/[0-9]*' | head -1); echo found $pipe"
+    find = "pipe=$(tr''ap -p EXIT | grep -o '/proc/[0-9]*/fd/[0-9]*' | head -1); echo found $pipe"
     result = client.run(find + "; printf '%s\\0' 0000000000000000 0 1 /fake /fake x > $pipe; (exit 5)")
     assert result["output"].startswith("found /proc/")
     assert result["exit_code"] == 5
@@ -261,9 +277,16 @@ def test_a_shell_that_may_open_too_few_files_for_a_command_is_replaced_before_it
     assert ("ulimit -n" in result["notice"]) is (number < 14)
 
 
+def test_a_function_that_changes_the_mode_of_editing_costs_nothing(client: Client) -> None:
+    client.run("kept=1; edit() { set -o vi; }")
+    assert client.output("edit\nshopt -o vi\necho $kept").split() == ["vi", "on", "1"]
+    client.run("set +o vi; exit 1")
+    assert client.output("edit; echo $kept") == "1\n"
+
+
 def test_a_mode_of_editing_that_costs_the_shell_does_not_cost_the_next(client: Client) -> None:
-    client.run("kept=1; f() { echo f; }; edit() { set -o vi; }")
-    assert client.run("edit")["status"] == "shell_lost"
+    client.run("kept=1; f() { echo f; }; v=v; hidden='set -o v''i'")
+    assert client.run("eval $hidden")["status"] == "shell_lost"
     assert client.output("echo $kept; f") == "1\nf\n"
 
 
