@@ -16,6 +16,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import (
     BaseModel,
     BeforeValidator,
+    ConfigDict,
     Field,
     ModelWrapValidatorHandler,
     SerializeAsAny,
@@ -36,6 +37,8 @@ class Tagged(Kindred):
     A program may have classes of its own that are called like ours, or like some of before: those of the program count
     first, the newest of them before the others, and then whichever the data fit.
     """
+
+    model_config = ConfigDict(defer_build=True)  # until `kind` has its default, just below: to build twice takes long
 
     kind: str = ""
 

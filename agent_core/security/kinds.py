@@ -6,7 +6,7 @@ import inspect
 from importlib import import_module
 from typing import Any, ClassVar, Self
 
-from pydantic import ModelWrapValidatorHandler, model_validator
+from pydantic import ConfigDict, ModelWrapValidatorHandler, model_validator
 
 from agent_core.events.messages import Frozen
 
@@ -18,6 +18,8 @@ class Recreatable(Frozen):
     those that a library user adds. An abstract class of it reads the data of its subclasses. Two `kind`s of one family
     cannot have the same name: the later one is meant.
     """
+
+    model_config = ConfigDict(defer_build=True)  # until `kind` has its default, just below: to build twice takes long
 
     kind: str = ""
 
