@@ -24,6 +24,7 @@ from bench.machine import processor_seconds
 from bench.processes import Server
 from bench.stage import QUICK_STEPS, Stage
 from server.db.database import open_database
+from server.fast_start import spare_collector
 
 FIRST_STEPS = 50
 LATE_STEP = 400
@@ -83,7 +84,8 @@ async def _overhead(stage: Stage, name: str, settings: Callable[[LLM], SessionSe
     model = InstantModel(steps)
     data_dir = stage.data_dir()
     async with open_database(data_dir) as database, stage.provider(data_dir) as provider:
-        await database.make_room()  # as a server does when it has started
+        await database.make_room()  # this and the next as a server does when it has started
+        spare_collector()
         try:
             spec = SandboxSpec("overhead", database.instance_id, image=IMAGE, data_dir=str(data_dir), network="none")
             session = AgentSession(

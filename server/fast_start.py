@@ -36,8 +36,12 @@ def quick_imports() -> Iterator[None]:
     finally:
         for name in hidden:
             modules.pop(name, None)
-        # What is loaded by now stays for the life of the process: the collector need not look at it again.
-        gc.freeze()
-        gc.set_threshold(YOUNG_OBJECTS, *gc.get_threshold()[1:])
+        spare_collector()
         if was_collecting:
             gc.enable()
+
+
+def spare_collector() -> None:
+    """What is loaded by now stays for the life of the process: the collector of garbage need not look at it again."""
+    gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS, *gc.get_threshold()[1:])
