@@ -23,9 +23,7 @@ BROKEN_OFF = "The server was restarted before it was done; what it had done by t
 def rejection(action: ActionEvent, decision: ActionDecision) -> UserRejectObservation:
     """The answer to an action that the user refused."""
     extra = {"rejection_reason": f"the user refused it and said: {decision.reason}"} if decision.reason else {}
-    return UserRejectObservation(
-        source="user", cause=action.id, tool_name=action.tool_name, tool_call_id=action.tool_call_id, **extra
-    )
+    return UserRejectObservation(cause=action.id, tool_name=action.tool_name, tool_call_id=action.tool_call_id, **extra)
 
 
 def interrupted(action: ActionEvent, text: str) -> AgentErrorEvent:

@@ -142,6 +142,7 @@ async def test_a_rejected_batch_is_answered_call_by_call_and_nothing_of_it_runs(
     assert not ran(events)
     refused = [event.cause for event in events if isinstance(event, UserRejectObservation)]
     assert refused == [action.id for action in actions(events)]
+    assert {event.source for event in events if isinstance(event, UserRejectObservation)} == {"environment"}
 
 
 async def test_a_message_while_calls_wait_refuses_them_with_that_message_as_the_reason() -> None:
