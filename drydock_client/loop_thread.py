@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from concurrent.futures import CancelledError
 from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar
@@ -25,6 +26,8 @@ class LoopThread:
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        # Work is handed over before the loop is told to stop, or not at all: what comes later would never be done.
+        self._handing_over = threading.Lock()
 
     def start(self) -> None:
         """Begin; returns when the loop takes work."""
@@ -35,22 +38,25 @@ class LoopThread:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Do this there and wait for it; whatever interrupts the wait (such as Ctrl-C) cancels it."""
-        loop = self._loop
-        if loop is None:
-            work.close()
-            raise ClientError("The client is not open.", fix="Use it in a `with` block.")
-        future = asyncio.run_coroutine_threadsafe(work, loop)
+        with self._handing_over:
+            if self._loop is None:
+                work.close()
+                raise ClientError("The client is not open.", fix="Use it in a `with` block.")
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
+        except CancelledError:
+            raise ClientError("The client was closed meanwhile.", fix="Close it when its last call is over.") from None
         except BaseException:
             future.cancel()
             raise
 
     def end(self) -> None:
         """Cancel what still runs, and end the thread."""
-        loop, self._loop = self._loop, None
-        if loop is not None:
-            loop.call_soon_threadsafe(loop.stop)
+        with self._handing_over:
+            loop, self._loop = self._loop, None
+            if loop is not None:
+                loop.call_soon_threadsafe(loop.stop)
         if self._thread is not None:
             self._thread.join(END_SECONDS)
             self._thread = None
