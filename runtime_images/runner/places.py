@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Callable, List, NamedTuple, Tuple
 
-from .patch_text import Hunk, PatchError
+from .patch_text import Hunk, Line, PatchError
 
 _ELSEWHERE = 10000
 _WAYS: "Tuple[Tuple[int, Callable[[str], str]], ...]" = ((0, str), (1, str.rstrip), (100, str.strip))
@@ -30,11 +30,32 @@ def changes(path: str, lines: List[str], hunks: List[Hunk]) -> Tuple[List[Change
     for hunk in hunks:
         position, more = _behind_anchors(path, lines, hunk, position)
         doubt += more
-        start, more = _place(path, lines, hunk, position)
+        start, count, more = _place_but_for_blank_end(path, lines, hunk, position)
         doubt += more
         found += _changes(hunk, start)
-        position = start + len(hunk.before)
+        position = start + count
     return found, doubt
+
+
+def _place_but_for_blank_end(path: str, lines: List[str], hunk: Hunk, position: int) -> Tuple[int, int, int]:
+    """Return where the hunk's lines begin, how many of them stand there, and how doubtful that is.
+
+    Empty lines behind a hunk may only set it apart from what follows; and a file has one at its end, so to speak.
+    """
+    try:
+        start, doubt = _place(path, lines, hunk, position)
+    except PatchError:
+        count = len(hunk.lines)
+        while count and hunk.lines[count - 1] == Line(" ", ""):
+            count -= 1
+        shorter = hunk._replace(lines=hunk.lines[:count])
+        if count == len(hunk.lines) or not shorter.before:
+            raise
+    else:
+        return start, len(hunk.before), doubt
+    start, doubt = _place(path, lines, shorter, position)
+    end = start + len(shorter.before)
+    return start, end - start, doubt + (1 if end < len(lines) else 0)
 
 
 def _behind_anchors(path: str, lines: List[str], hunk: Hunk, position: int) -> Tuple[int, int]:

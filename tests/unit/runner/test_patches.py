@@ -92,6 +92,15 @@ def test_lines_are_found_exactly_or_but_for_blanks(work: Path, context: str, fuz
     assert (work / "a").read_text() == "def f():\n    x = 1\n    y = 3\n"
 
 
+@pytest.mark.parametrize(("rest", "fuzz"), [("z\n", 1), ("", 0)])
+def test_empty_lines_behind_a_hunk_may_stand_for_nothing(work: Path, rest: str, fuzz: int) -> None:
+    (work / "a").write_text(f"x\ny\n{rest}")
+    done(patch(work, "*** Update File: a", "@@", "-y", "+Y", "", "", "*** Add File: b", "+b"), "M a", "A b", fuzz=fuzz)
+    assert (work / "a").read_text() == f"x\nY\n{rest}"
+    fails(patch(work, "*** Update File: a", "@@", "+new", ""), "line 3")
+    fails(patch(work, "*** Update File: a", "@@", "-none", ""), "none")
+
+
 def test_hunks_are_found_one_below_the_other(work: Path) -> None:
     (work / "a").write_text("x\n1\nx\n2\nx\n3\n")
     result = patch(work, "*** Update File: a", " x", "-1", "+one", "@@", " x", "-2", "+two", "@@ x", "+three")
