@@ -151,7 +151,7 @@ class Webhook(Tolerant):
 class NewWebhook(Webhook):
     """A webhook that was just made, with the `secret` that signs what it sends."""
 
-    secret: str
+    secret: str = Field(repr=False)  # it is not to end in somebody's log
 
 
 class Settings(Tolerant):

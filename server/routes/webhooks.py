@@ -109,7 +109,7 @@ class WebhookList(BaseModel):
     """A user's webhooks, or a page of them."""
 
     results: list[WebhookInfo] = Field(max_length=MAX_PER_USER)
-    next_page_id: str | None = None
+    next_page_id: str | None = Field(description="`page_id` of the next page; null on the last one.")
 
 
 async def _own_webhook(request: Request, webhook_id: str) -> Webhook:

@@ -106,12 +106,16 @@ class Webhooks:
     async def replay(self, webhook_id: str, conversation_id: str, after: int) -> None:
         """Send what is behind the event `after` of a conversation, whether or not it was acknowledged before.
 
+        Beyond the end of the log it is the end: what is new is sent.
+
         Raises:
             DatabaseError: it could not be stored.
+            EventStoreError: the log cannot be read.
         """
         async with self._changing:
             await self._stop(webhook_id)
             try:
+                after = min(after, await self._database.events.last_id(conversation_id))
                 await self._database.webhooks.move(webhook_id, conversation_id, after)
             finally:
                 await self._begin_again(webhook_id)

@@ -258,6 +258,17 @@ async def test_a_log_can_be_sent_again_from_an_event_on(tmp_path: Path, receiver
     assert receiver.message_ids[-1] not in receiver.message_ids[:-1], "another batch is another message"
 
 
+async def test_a_place_beyond_the_end_of_a_log_is_its_end(tmp_path: Path, receiver: Receiver) -> None:
+    async with sending(tmp_path) as (database, webhooks):
+        log = await conversation(database, "one")
+        await hook(webhooks, receiver)
+        await log.add_events([says("old")])
+        await receiver.until_position(database, "one", 0)
+        await webhooks.replay("wh", "one", 1_000)
+        await log.add_events([says("new")])
+        await receiver.until(lambda: receiver.events("one") == [0, 1])
+
+
 async def test_a_deleted_conversation_or_webhook_leaves_nothing_behind(tmp_path: Path, receiver: Receiver) -> None:
     async with sending(tmp_path) as (database, webhooks):
         await hook(webhooks, receiver)

@@ -162,6 +162,7 @@ async def test_webhooks_are_made_changed_and_deleted(url: str) -> None:
         conversation = await client.create_conversation()
         made = await client.webhooks.create("http://127.0.0.1:9/", events=["finish"], conversation_id=conversation.id)
         assert (made.events, made.active, made.secret[:6]) == (("finish",), True, "whsec_")
+        assert made.secret not in repr(made)
         changed = await client.webhooks.change(made.id, active=False, events=[])
         assert (changed.active, changed.events, changed.conversation_id) == (False, (), conversation.id)
         assert await client.webhooks.list() == [changed] == [await client.webhooks.get(made.id)]

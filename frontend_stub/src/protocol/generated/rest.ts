@@ -873,7 +873,7 @@ export interface WebhookInfo {
 
 /** A user's webhooks, or a page of them. */
 export interface WebhookList {
-  readonly next_page_id?: string | null;
+  readonly next_page_id: string | null;
   readonly results: readonly WebhookInfo[];
 }
 
