@@ -24,6 +24,7 @@ from server.sockets.limits import SocketLimits
 from server.sockets.line import SCOPE_KEY, Line, LineKeeper
 from server.sockets.outlet import Outlet
 from server.sockets.packets import Malformed, client_packet_class
+from server.sockets.polling import PacketQueue, PayloadKeeper
 from server.sockets.ports import Conversations, JoinRefusedError
 from server.wire.encoding import to_json
 from server.wire.errors import WireError
@@ -86,7 +87,10 @@ class SocketGateway:
 
     def asgi_app(self, other: ASGIApp) -> ASGIApp:
         """The ASGI application: Socket.IO under ``/socket.io/``, everything else (lifespan too) is `other`'s."""
-        return LineKeeper(socketio.ASGIApp(self._server, other_asgi_app=other), self.limits, self._upgraded)
+        app = PayloadKeeper(
+            socketio.ASGIApp(self._server, other_asgi_app=other), max_bytes=self.limits.max_transport_bytes
+        )
+        return LineKeeper(app, self.limits, self._upgraded)
 
     @property
     def connection_count(self) -> int:
@@ -221,7 +225,7 @@ class SocketGateway:
 
 def _make_server(limits: SocketLimits) -> socketio.AsyncServer:
     """The library's server. Hosts and origins are checked before it (`server.gate`), so its own check is off."""
-    return socketio.AsyncServer(
+    server = socketio.AsyncServer(
         async_mode="asgi",
         serializer=client_packet_class(limits.max_message_bytes),
         # One message of a client after the other: order is kept, and a flood waits in the client's own socket.
@@ -233,6 +237,8 @@ def _make_server(limits: SocketLimits) -> socketio.AsyncServer:
         logger=_library_logger("socketio"),
         engineio_logger=_library_logger("engineio"),
     )
+    server.eio.create_queue = PacketQueue
+    return server
 
 
 def _library_logger(name: str) -> logging.Logger:

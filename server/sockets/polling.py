@@ -1,0 +1,140 @@
+"""What the library leaves open about long polling: how many packets one request takes, and what is no packet."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+from urllib.parse import parse_qs
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+MAX_PACKETS: Final = 16
+"""In one request or reply. The Python library, at either end, reads no more and lets go of the connection."""
+
+_PATHS: Final = ("/socket.io", "/socket.io/")
+_SEPARATOR: Final = "\x1e"
+_BEGINNINGS: Final = frozenset("1345b")
+"""Of what clients may post: close, pong, message, upgrade, a binary message. Others would end in the library's log."""
+
+_NO_TEXT: Final = "the packets are no UTF-8; send text, and binary data as files"
+_NO_PACKET: Final = "packet {} of the request is none of Engine.IO's that a client posts; send messages, such as 42[…]"
+_TOO_LARGE: Final = "the request is larger than the {} bytes that this server takes; send less at once"
+
+
+class PacketQueue(asyncio.Queue[Any]):
+    """What waits for one client. Without waiting it gives no more at once than a client reads from one reply."""
+
+    _given = 0
+
+    async def get(self) -> Any:
+        """The next packet, and with it a new reply."""
+        self._given = 0
+        return await super().get()
+
+    def get_nowait(self) -> Any:
+        """The next packet of the same reply."""
+        if self._given >= MAX_PACKETS:
+            raise asyncio.QueueEmpty
+        packet = super().get_nowait()
+        self._given += 1
+        return packet
+
+
+class PayloadKeeper:
+    """ASGI middleware that hands the library no more packets at once than it reads, and refuses what it cannot read.
+
+    It would answer 200 either way, and forget them all.
+    """
+
+    def __init__(self, app: ASGIApp, *, max_bytes: int) -> None:
+        self._app = app
+        self._max_bytes = max_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "POST" or scope["path"] not in _PATHS:
+            await self._app(scope, receive, send)
+            return
+        body = await _read(receive, self._max_bytes)
+        if body is None:
+            return
+        if len(body) > self._max_bytes:
+            await _refuse(send, 413, _TOO_LARGE.format(self._max_bytes))
+            return
+        try:
+            packets = _packets(body.decode())
+        except UnicodeDecodeError:
+            await _refuse(send, 400, _NO_TEXT)
+            return
+        for number, packet in enumerate(packets, start=1):
+            if packet[:1] not in _BEGINNINGS:
+                await _refuse(send, 400, _NO_PACKET.format(number))
+                return
+        await self._pass_on(scope, receive, send, packets)
+
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send, packets: list[str]) -> None:
+        for index in range(0, len(packets), MAX_PACKETS):
+            part = _SEPARATOR.join(packets[index : index + MAX_PACKETS]).encode()
+            reply = _Reply()
+            await self._app(_with_length(scope, len(part)), _Body(part, receive), reply)
+            if reply.status >= 400:
+                break
+        for message in reply.messages:
+            await send(message)
+
+
+class _Body:
+    """Gives a whole body, and then what else comes over the connection."""
+
+    def __init__(self, body: bytes, receive: Receive) -> None:
+        self._messages: Iterator[Message] = iter([{"type": "http.request", "body": body, "more_body": False}])
+        self._receive = receive
+
+    async def __call__(self) -> Message:
+        message = next(self._messages, None)
+        return await self._receive() if message is None else message
+
+
+class _Reply:
+    """Keeps a reply, which here is short."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.status = 0
+
+    async def __call__(self, message: Message) -> None:
+        self.messages.append(message)
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+
+
+async def _read(receive: Receive, limit: int) -> bytes | None:
+    """The body, up to the first piece beyond the limit; None when the client has gone."""
+    body = b""
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            return None
+        body += message.get("body", b"")
+        if not message.get("more_body", False) or len(body) > limit:
+            return body
+
+
+def _packets(text: str) -> list[str]:
+    if text.startswith("d="):  # as a form, which browsers without other means send
+        text = parse_qs(text).get("d", [""])[0]
+    return text.split(_SEPARATOR)
+
+
+def _with_length(scope: Scope, length: int) -> Scope:
+    """The scope of a request with a body of that length: the library reads as much as the header says, else nothing."""
+    kept = [header for header in scope["headers"] if header[0] not in (b"content-length", b"transfer-encoding")]
+    return {**scope, "headers": [*kept, (b"content-length", str(length).encode())]}
+
+
+async def _refuse(send: Send, status: int, problem: str) -> None:
+    body = json.dumps({"detail": problem, "message": problem}, ensure_ascii=False).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
