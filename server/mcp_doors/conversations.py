@@ -38,6 +38,7 @@ _PASSING: Final = (UnreachableError, BusyError)
 """What happens while a server restarts."""
 
 AT_WORK: Final = "the agent is at work"
+STOPPED: Final = "STOPPED"
 
 Tell = Callable[[str], Awaitable[None]]
 
@@ -147,9 +148,11 @@ class Conversations:
             await self._client.confirm(conversation_id, accept=accept, feedback="" if accept else feedback)
 
     async def pause(self, conversation_id: str) -> None:
-        """Have the agent stop what it does."""
+        """Have the agent stop what it does; one that is stopped would only be started to hear of it."""
         async with _told():
-            await self._client.pause(conversation_id)
+            conversation = await self._client.conversation(conversation_id)
+            if conversation.status != STOPPED or not (await standing_of(self._client, conversation_id)).is_at_rest:
+                await self._client.pause(conversation_id)
 
     async def stop(self, conversation_id: str) -> None:
         """End its session and its sandbox."""

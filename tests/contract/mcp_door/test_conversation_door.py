@@ -138,8 +138,10 @@ async def test_an_agent_is_stopped_and_goes_on_with_the_next_message(behind: Beh
     found = await data_of(door, "send_message", conversation_id=ident, message="Go on.", wait_seconds=60)
     assert found["answer"] == "Back again."
     await data_of(door, "stop_conversation", conversation_id=ident, end_session=True)
+    found = await data_of(door, "stop_conversation", conversation_id=ident)
+    assert (found["at_rest"], found["state"]) == (True, "stopped")
     listed = await data_of(door, "list_conversations")
-    assert listed["conversations"][0]["status"] == "STOPPED"
+    assert listed["conversations"][0]["status"] == "STOPPED", "to stop it once more starts nothing"
     found = await data_of(door, "send_message", conversation_id=ident, message="Once more.", wait_seconds=60)
     assert (found["at_rest"], found["answer"]) == (True, "And once more."), "a rest from before does not count"
 
