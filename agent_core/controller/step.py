@@ -37,6 +37,7 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import PAGE, EventStream
 from agent_core.events.transient import StatusNotice
 from agent_core.llm.response import LLMResponse
+from agent_core.memory.condenser import condensed_by
 from agent_core.memory.prompt import PromptCache
 from agent_core.memory.sharing import shared_tools
 from agent_core.memory.view import View
@@ -227,7 +228,7 @@ class Step:
         if self._agent.condenser is None:
             return self._view
         try:
-            outcome = await self._agent.condenser.acondense(self._view, self._agent.llm, self.account.context)
+            outcome = await condensed_by(self._agent.condenser, self._view, self._agent.llm, self.account.context)
         except NoCondensationError as error:
             if self._view.is_too_long or not self._view.wants_condensation:
                 raise

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 
-from agent_core.errors import LLMError, NoCondensationError
+from agent_core.errors import DrydockError, LLMError, NoCondensationError
 from agent_core.events.control import Condensation
 from agent_core.events.schema import Family
 from agent_core.events.serialization import AnyEvent
@@ -125,6 +125,22 @@ class Condenser(Family):
         return self.handles_requests
 
 
+async def condensed_by(
+    condenser: Condenser, view: View, agent_llm: LLM | None, context: CallContext | None = None
+) -> View | Condensation:
+    """What a condenser, which may be a program's own, makes of the view.
+
+    Raises:
+        NoCondensationError: it must shorten it, and cannot.
+        DrydockError: it made neither a view nor a condensation of it.
+    """
+    outcome: object = await condenser.acondense(view, agent_llm, context)
+    if not isinstance(outcome, View | Condensation):
+        name, given = type(condenser).__name__, type(outcome).__name__
+        raise DrydockError(f"the condenser {name} returned {given}; it must return a View or a Condensation")
+    return outcome
+
+
 async def _condensed_in_thread(
     self: Condenser, view: View, agent_llm: LLM | None = None, context: CallContext | None = None
 ) -> View | Condensation:
@@ -183,7 +199,7 @@ class PipelineCondenser(Condenser):
         failed: NoCondensationError | None = None
         for one in self.condensers:
             try:
-                outcome = await one.acondense(view, agent_llm, context)
+                outcome = await condensed_by(one, view, agent_llm, context)
             except NoCondensationError as error:
                 failed = failed or error
                 continue

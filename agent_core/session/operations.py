@@ -12,6 +12,7 @@ from agent_core.events.masking import SecretMasker
 from agent_core.events.schema import Action, Observation
 from agent_core.events.serialization import AnyEvent
 from agent_core.llm.llm import LLM, CallContext
+from agent_core.memory.condenser import condensed_by
 from agent_core.security.secrets import SecretRegistry
 from agent_core.session import questions
 from agent_core.session.conversation_loop import ConversationLoop
@@ -90,7 +91,7 @@ async def condense(work: ConversationLoop) -> None:
         return
     view = await work.log.view()
     view.add(request)
-    outcome = await condenser.acondense(view, work.agent.llm, work.side_calls.context)
+    outcome = await condensed_by(condenser, view, work.agent.llm, work.side_calls.context)
     made: list[AnyEvent] = [request]
     if isinstance(outcome, Condensation):
         made.append(outcome.model_copy(update={"metrics": await work.side_calls.snapshot()}))

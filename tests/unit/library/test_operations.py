@@ -16,6 +16,7 @@ from agent_core import Conversation, ConversationErrorEvent, Event, ExecutionSta
 from agent_core.agent.agent import Agent
 from agent_core.errors import (
     ConversationRunError,
+    DrydockError,
     LLMBadRequestError,
     LLMContextWindowError,
     LLMError,
@@ -32,10 +33,13 @@ from agent_core.events.llm_events import (
 )
 from agent_core.events.masking import MASK
 from agent_core.events.transient import TextDelta
+from agent_core.llm.llm import LLM, CallContext
 from agent_core.llm.profiles import ProfileStore
+from agent_core.memory.condenser import Condenser, PipelineCondenser
 from agent_core.memory.condensers.forgetting import AmortizedForgettingCondenser
 from agent_core.memory.condensers.summarizing import LLMSummarizingCondenser
 from agent_core.memory.condensers.window import ConversationWindowCondenser
+from agent_core.memory.view import View
 from agent_core.security.analyzer import LLMSecurityAnalyzer
 from agent_core.security.confirmation import AlwaysConfirm, ConfirmRisky, NeverConfirm
 from agent_core.security.hooks import HookConfig
@@ -617,6 +621,29 @@ def test_condense_makes_the_history_shorter_at_once_between_runs() -> None:
         one.send_message("Go on.")
         one.run()
         assert "SUMMARY" in script.prompt()
+
+
+class Forgetful(Condenser):
+    """Of a program that returns something else than it should."""
+
+    handles_requests: ClassVar[bool] = True
+    returned: Any = None
+
+    def condense(self, view: View, agent_llm: LLM | None = None, context: CallContext | None = None) -> Any:
+        return self.returned
+
+
+@pytest.mark.parametrize("in_pipeline", [False, True])
+def test_what_is_no_result_of_a_condenser_is_named(in_pipeline: bool) -> None:
+    condenser: Condenser = Forgetful(returned=["an event"])
+    if in_pipeline:
+        condenser = PipelineCondenser(condensers=[condenser])
+    with conversation(agent(Script(DONE), condenser=condenser)) as one:
+        one.send_message("Hello")
+        with pytest.raises(ConversationRunError, match="Forgetful returned list; it must return a View or"):
+            one.run()
+        with pytest.raises(DrydockError, match="Forgetful returned list"):
+            one.condense()
 
 
 def test_condense_without_a_condenser_that_can_is_refused() -> None:
