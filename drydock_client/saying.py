@@ -53,7 +53,10 @@ class SayingCalls(Calls):
         return Sent(id=int(event_id))
 
     async def pause(self, conversation_id: str) -> Sent:
-        """Have the agent stop after what it is doing, and whatever runs be interrupted."""
+        """Have the agent stop after what it is doing, and whatever runs be interrupted.
+
+        An agent that waits for confirmation goes on waiting: `confirm` answers it.
+        """
         return await self._change_state(conversation_id, "paused")
 
     async def resume(self, conversation_id: str) -> Sent:

@@ -186,6 +186,8 @@ class AgentController:
         elif wanted is AgentState.RUNNING:
             if present in _ANSWERABLE:
                 await self._enter(AgentState.RUNNING)
+        elif wanted is AgentState.PAUSED and present is AgentState.AWAITING_USER_CONFIRMATION:
+            return  # it rests already, and its question stands (agent-core 6.4)
         elif wanted in INTERRUPTING and wanted is not present:
             await self._cancel_step()
             await self._enter(wanted)

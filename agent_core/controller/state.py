@@ -283,7 +283,8 @@ class ConversationState:
             self.last_interruption_id = event.id
         if event.agent_state in INTERRUPTING | {AgentState.RUNNING}:
             self._asked = event.agent_state
-            if self.agent_state is AgentState.LOADING:
+            keeps_waiting = event.agent_state is AgentState.PAUSED and self.undecided  # see agent-core 6.4
+            if self.agent_state is AgentState.LOADING and not keeps_waiting:
                 self._told_to_run = event.agent_state is AgentState.RUNNING
                 self.resumable = event.agent_state
 

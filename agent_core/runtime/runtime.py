@@ -193,7 +193,7 @@ class Runtime:
                 else:
                     await self._answer(action, rejection(action, event))
             case ChangeAgentState(source="user") if event.agent_state in _ENDING:
-                await self.interrupt()
+                await self.interrupt(keeps_questions=event.agent_state is AgentState.PAUSED)
             case AgentStateChanged() if event.agent_state in _HALTED:
                 await self.interrupt()
             case Rewind():
@@ -282,9 +282,16 @@ class Runtime:
         except SandboxError as error:
             logger.debug("%s was not acknowledged: %s", self._key(action), error)
 
-    async def interrupt(self) -> None:
-        """Stop the running action and answer all that wait, those that wait for the user included."""
-        waiting = [action for action in self._unanswered.values() if action.action is not None]
+    async def interrupt(self, *, keeps_questions: bool = False) -> None:
+        """Stop the running action and answer all that wait, those that wait for the user included.
+
+        With `keeps_questions` these go on waiting: no pause is an answer to what the user is asked (agent-core 6.4).
+        """
+        waiting = [
+            action
+            for action in self._unanswered.values()
+            if action.action is not None and not (keeps_questions and self._waits_for_user(action))
+        ]
         self._queue.clear()
         if self._running:
             running = list(self._running.values())

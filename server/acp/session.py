@@ -113,16 +113,25 @@ class Session:
             self._turn = None
 
     async def cancel(self) -> None:
-        """Have the agent pause; the prompt is answered when it has."""
+        """Have the agent pause, or refuse what it asks for; the prompt is answered when that is done."""
         turn = self._turn
         if turn is None:
             return
         turn.is_cancelled = True
         asyncio.get_running_loop().call_later(CANCEL_SECONDS, turn.end, "cancelled")
+        if self._state == AgentState.AWAITING_USER_CONFIRMATION:
+            await self._refuse()  # who waits is not paused
+            return
         try:
             await self._client.pause(self.id)
         except ClientError as error:
             logger.warning("conversation %s could not be paused: %s", self.id, error)
+
+    async def _refuse(self) -> None:
+        try:
+            await self._client.confirm(self.id, accept=False)
+        except ClientError as error:
+            logger.warning("what conversation %s asks for could not be refused: %s", self.id, error)
 
     async def _follow(self, first: Sequence[Update]) -> None:
         try:
@@ -164,7 +173,10 @@ class Session:
         elif isinstance(item, State):
             self._state = item.state
             if item.state == AgentState.AWAITING_USER_CONFIRMATION:
-                self.permissions.expect()
+                if self._turn is not None and self._turn.is_cancelled:
+                    self._begin(self._refuse(), f"acp-refuse-{self.id}")
+                else:
+                    self.permissions.expect()
             else:
                 await self.permissions.drop()
         elif isinstance(item, Action):

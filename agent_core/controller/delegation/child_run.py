@@ -115,7 +115,8 @@ class ChildRun:
         """
         self._is_stopping = True
         if self._has_started:
-            await self._session.send(ChangeAgentState(agent_state=AgentState.PAUSED))
+            waits = self._round.waits_for_word  # and would not be paused (agent-core 6.4)
+            await self._session.send(ChangeAgentState(agent_state=AgentState.STOPPED if waits else AgentState.PAUSED))
 
     async def suspend(self) -> None:
         """Let go of it as it is: what it runs goes on, and the same order goes on from there later."""
@@ -163,11 +164,13 @@ class ChildRun:
     async def _decide(self) -> None:
         waiting = list(self._round.undecided.values())
         answer: Any
-        if await self._confirm(waiting):
+        if self._is_told_to_stop():
+            answer = ChangeAgentState(agent_state=AgentState.STOPPED)
+        elif await self._confirm(waiting):
             answer = ChangeAgentState(agent_state=AgentState.USER_CONFIRMED)
         elif self._round.rejections >= MAX_REJECTIONS:
             self._is_unapproved = True
-            answer = ChangeAgentState(agent_state=AgentState.PAUSED)
+            answer = ChangeAgentState(agent_state=AgentState.STOPPED)
         else:
             answer = MessageEvent(source="user", llm_message=Message.user(REFUSED))
         await self._session.send(answer)

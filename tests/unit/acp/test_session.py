@@ -54,6 +54,7 @@ class PlayedClient(DrydockClient):
         self.asked: list[str] = []
         self.may_send = asyncio.Event()
         self.was_paused_again = asyncio.Event()
+        self.was_decided = asyncio.Event()
 
     async def _open(self, position: int, seconds: float) -> Line:
         return PlayedLine(next(self._lines))
@@ -74,6 +75,11 @@ class PlayedClient(DrydockClient):
         if "send" in self.asked:
             self.was_paused_again.set()
         return Sent(id=6)
+
+    async def confirm(self, conversation_id: str, *, accept: bool, remember: bool = False, feedback: str = "") -> Sent:
+        self.asked.append(f"confirm {accept}")
+        self.was_decided.set()
+        return Sent(id=8)
 
 
 async def nothing(*_: object) -> None:
@@ -125,3 +131,26 @@ async def test_a_prompt_that_is_cancelled_while_it_is_sent_is_cancelled_behind_i
     assert client.asked == ["pause", "send", "pause"]
     await session.aclose()
     assert await prompt == "cancelled"
+
+
+def waits(ident: int) -> tuple[str, dict[str, Any]]:
+    extras = {"agent_state": "awaiting_user_confirmation", "reason": ""}
+    data = {"id": ident, "timestamp": "2026-01-01T00:00:00Z", "source": "agent", "message": "", "content": ""}
+    return "oh_event", {**data, "observation": "agent_state_changed", "extras": extras}
+
+
+async def test_what_the_agent_asks_in_a_cancelled_turn_is_refused_for_no_pause_is_an_answer() -> None:
+    client = PlayedClient([waits(7)])
+    session, _ = session_of(client)
+    prompt = asyncio.create_task(session.prompt(Message("Hi", [])))
+    await asyncio.sleep(0)
+    await session.cancel()
+    async with asyncio.timeout(5):
+        await client.was_decided.wait()
+    assert client.asked == ["pause", "confirm False"]
+    client.was_decided.clear()
+    await session.cancel()
+    assert client.was_decided.is_set()
+    assert client.asked[1:] == ["confirm False", "confirm False"]
+    await session.aclose()
+    prompt.cancel()

@@ -10,7 +10,14 @@ from typing import Any
 
 import pytest
 
-from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState, ConfirmationPolicyChanged
+from agent_core.events.control import (
+    AgentState,
+    AgentStateChanged,
+    ChangeAgentState,
+    ConfirmationPolicyChanged,
+    InterruptEvent,
+    PauseEvent,
+)
 from agent_core.events.llm_events import (
     ActionDecision,
     ActionEvent,
@@ -175,6 +182,30 @@ async def test_who_approves_for_the_rest_of_the_conversation_is_never_asked_agai
         replies = [calls("rm -rf /bin"), REPLIES["finish"]]
         again = await until(stage, lambda log: len(actions(log)) == 5 and FINISHED(log), replies)
     assert not actions(again)[3].awaits_confirmation
+
+
+@pytest.mark.parametrize("wished", [ChangeAgentState(agent_state=AgentState.PAUSED), PauseEvent(), InterruptEvent()])
+async def test_a_pause_is_no_answer_to_what_the_user_is_asked(wished: ChangeAgentState) -> None:
+    async with staged(**RISKY) as stage:
+        await stage.say()
+        await until(stage, waits(2), [calls("rm -rf /", "ls")])
+        await stage.session.send(wished)
+        await wish(stage, AgentState.USER_CONFIRMED)
+        events = await until(stage, FINISHED, [REPLIES["finish"]])
+    assert ran(events)[:2] == [action.id for action in actions(events)[:2]]
+    assert AgentState.PAUSED not in [event.agent_state for event in events if isinstance(event, AgentStateChanged)]
+
+
+async def test_a_pause_while_the_conversation_is_loaded_again_leaves_the_question_open() -> None:
+    async with staged(**RISKY) as stage:
+        await stage.say()
+        await until(stage, waits(1), [calls("rm -rf /")])
+        await stage.crash()
+        await stage.begin(asking_for=AgentState.PAUSED)
+        await until(stage, waits(1))
+        await wish(stage, AgentState.USER_CONFIRMED)
+        events = await until(stage, FINISHED, [REPLIES["finish"]])
+    assert ran(events)[0] == actions(events)[0].id
 
 
 async def test_a_refusal_is_never_remembered_as_an_approval() -> None:
