@@ -66,8 +66,7 @@ class SandboxLink:
     async def ready(self, *, revive: bool) -> RunnerChannel:
         """An open channel; all who need one share one attempt, which no caller's cancelling ends."""
         while True:
-            if self.closed:
-                raise SandboxClosedError("The connection to the sandbox is closed.")
+            self._refuse_if_closed()
             channel = self.usable()
             if channel is not None:
                 return channel
@@ -75,12 +74,17 @@ class SandboxLink:
             task = self._bringing_up or self._spawn(self._bring_up(revive))
             await asyncio.wait({task})
             if task.cancelled():
+                self._refuse_if_closed()
                 raise SandboxLostError("The sandbox was let go while it started.")
             error = task.exception()
             if error is None:
                 return task.result()
             if not (joined and revive and isinstance(error, SandboxLostError)):
                 raise error
+
+    def _refuse_if_closed(self) -> None:
+        if self.closed:
+            raise SandboxClosedError("The connection to the sandbox is closed.")
 
     def _spawn(self, work: Coroutine[Any, Any, RunnerChannel]) -> asyncio.Task[RunnerChannel]:
         task = asyncio.create_task(work, name=f"sandbox-start {self._sandbox.spec.conversation_id}")

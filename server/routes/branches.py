@@ -13,7 +13,7 @@ from server.conversation_manager.conversation_manager import ConversationStatus
 from server.db.conversations import ConversationRecord
 from server.db.idempotency_keys import Attempt
 from server.dependencies import IdempotencyKey, OwnConversation, Services, ServicesDependency
-from server.errors import ReplyError
+from server.errors import ConversationNotFoundError, ReplyError
 from server.replies.conversations import ForkReply, RewindReply
 from server.routes.json_route import JsonRoute
 from server.routes.making import made_once
@@ -49,6 +49,8 @@ async def rewind_conversation(
         rewind = await services.manager.rewind(record.id, body.event_id)
     except NoSuchEventError as error:
         raise ReplyError(400, _error(f"event_id: {error}")) from error
+    except ConversationNotFoundError:
+        raise
     except DrydockError as error:
         raise ReplyError(500, _error(f"The conversation could not be taken back: {error}")) from error
     facts = {"files_of": rewind.files_of, "note": rewind.note} if isinstance(rewind, Rewind) else {}
@@ -93,6 +95,8 @@ async def _fork(services: Services, record: ConversationRecord, wish: ForkWish, 
         )
     except NoSuchEventError as error:
         raise ReplyError(400, _error(f"event_id: {error}")) from error
+    except ConversationNotFoundError:
+        raise
     except DrydockError as error:
         raise ReplyError(500, _error(f"The conversation could not be forked: {error}")) from error
 

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from agent_core.errors import DrydockError, SandboxError, SandboxLostError, ToolError
+from agent_core.errors import DrydockError, SandboxClosedError, SandboxError, SandboxLostError, ToolError
 from agent_core.runtime.transfers import Incoming, reading, writing
 from agent_core.tools.spec import SandboxAccess
 from server.dependencies import OwnConversation, Services, ServicesDependency
@@ -26,6 +26,7 @@ router = APIRouter(prefix="/api/conversations/{conversation_id}", responses=erro
 
 MAX_SHOWN_BYTES = 5 * 1024 * 1024
 MAX_PATH = 4096
+NO_SANDBOX = "Runtime not yet initialized"
 _STATUS = {
     "bad_request": 400,
     "not_a_file": 400,
@@ -77,12 +78,14 @@ def workspace_of(services: Services, conversation_id: str) -> SandboxAccess:
     services.manager.touch(conversation_id)
     sandbox = services.manager.sandbox(conversation_id)
     if sandbox is None:
-        raise ReplyError(404, {"error": "Runtime not yet initialized"})
+        raise ReplyError(404, {"error": NO_SANDBOX})
     return sandbox
 
 
 def refusal(error: DrydockError) -> ReplyError:
-    """The reply for what the sandbox refused or failed at."""
+    """The reply for what the sandbox refused or failed at; one that ends with its conversation is none any more."""
+    if isinstance(error, SandboxClosedError):
+        return ReplyError(404, {"error": NO_SANDBOX})
     status = _STATUS.get(error.code, 500) if isinstance(error, SandboxError | ToolError) else 500
     return ReplyError(status, {"error": str(error)})
 

@@ -116,7 +116,8 @@ async def _read(receive: Receive, limit: int) -> bytes | None:
         message = await receive()
         if message["type"] != "http.request":
             return None
-        body += message.get("body", b"")
+        piece: bytes = message.get("body", b"")
+        body += piece
         if not message.get("more_body", False) or len(body) > limit:
             return body
 

@@ -6,11 +6,12 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from agent_core.errors import SandboxError, SandboxLostError, ToolError
+from agent_core.errors import SandboxClosedError, SandboxError, SandboxLostError, ToolError
 from agent_core.runtime.channel import ChannelLimits
 from agent_core.runtime.connection import ConnectionLimits, SandboxConnection
 from agent_core.runtime.sandbox import SandboxLimits, SandboxSpec, SandboxStatus
@@ -344,6 +345,16 @@ async def test_stop_fails_what_is_under_way_and_the_next_request_starts_again() 
             await asked
         assert it.statuses[-1] == "STATUS$STOPPED"
         assert (await it.connection.request("echo", {})).result == {"args": {}}
+
+
+async def test_who_waits_for_a_start_that_the_close_ends_is_told_that_it_is_closed() -> None:
+    async with rig(NEVER_READY, replace(QUICK, channel=ChannelLimits(hello_seconds=60))) as it:
+        asked = asyncio.create_task(it.connection.request("echo", {}))
+        while not it.statuses:  # noqa: ASYNC110 - the start tells nobody else
+            await asyncio.sleep(0)
+        await it.connection.close()
+        with pytest.raises(SandboxClosedError):
+            await asked
 
 
 async def test_close_leaves_the_sandbox_running_for_another_connection() -> None:
