@@ -34,6 +34,9 @@ SILENT_TIMEOUTS = 3
 COUNTS_SECONDS = 5.0
 """How long the token counts may take to come after the end of an answer."""
 
+_NOT_WORTH_IT = 0.01
+"""By what share of the timeout the time for a piece may be too short, so that it need not be planned for each."""
+
 RetryListener = Callable[[RetryNotice], None]
 
 
@@ -141,6 +144,7 @@ class Completion:
         """
         loop = asyncio.get_running_loop()
         endpoint, timeout = request.endpoint, request.timeout
+        due = loop.time() + timeout
         patience_ends = loop.time() + SILENT_TIMEOUTS * timeout
         try:
             async with asyncio.timeout(timeout) as limit, aclosing(self.transport.stream(request)) as chunks:
@@ -150,7 +154,9 @@ class Completion:
                     if chunk.says_something:
                         patience = SILENT_TIMEOUTS * timeout
                         patience_ends = now + (patience if assembly.finish_reason is None else COUNTS_SECONDS)
-                    limit.reschedule(min(now + timeout, patience_ends))
+                    ends = min(now + timeout, patience_ends)
+                    if not 0.0 <= ends - due <= _NOT_WORTH_IT * timeout:  # a plan is dear, and pieces are many
+                        limit.reschedule(due := ends)
                     sink.add(chunk.reasoning, "reasoning")
                     sink.add(chunk.text)
         except TimeoutError:
