@@ -18,6 +18,7 @@ from agent_core.errors import SandboxError, ToolError
 from agent_core.runtime.pending import ChannelClosedError, PendingAnswers
 from agent_core.runtime.runner_hello import RunnerHello
 from agent_core.runtime.sandbox import Attachment, RunnerReply
+from agent_core.runtime.silence import Silence
 from agent_core.runtime.tunnels import PortConnection, PortError, Tunnels
 from runtime_images.runner import wire
 
@@ -56,6 +57,12 @@ class RunnerChannel:
         self._hello: RunnerHello | None = None
         self._forgettable: list[str] = []
         self._forgetting: asyncio.TimerHandle | None = None
+        self._silence = Silence(
+            limits.silence_seconds,
+            owes=lambda: bool(self._pending) and not self.suspended,
+            ask=lambda: self.post("ping", {}),
+            give_up=self._lost,
+        )
         self.suspended = False
 
     @classmethod
@@ -77,6 +84,7 @@ class RunnerChannel:
             channel._writer.close()
             raise
         channel._reading = asyncio.create_task(channel._read(frames), name="sandbox-channel")
+        channel._silence.begin()
         return channel
 
     @property
@@ -218,7 +226,8 @@ class RunnerChannel:
                         self._tunnels.dispatch(frame)
                     else:
                         self._pending.dispatch(frame)
-                frames = self._decode(await self._receive_or_ping())
+                frames = self._decode(await self._receive())
+                self._silence.broken()
         except ChannelClosedError as error:
             end = error
         except SandboxError as error:
@@ -226,21 +235,10 @@ class RunnerChannel:
         finally:
             self._fail(end)
 
-    async def _receive_or_ping(self) -> bytes:
-        """The next bytes; a silent runner that owes an answer is asked for a sign of life once."""
-        asked = False
-        while True:
-            try:
-                async with asyncio.timeout(self._limits.silence_seconds):
-                    return await self._receive()
-            except TimeoutError:
-                if not self._pending or self.suspended:
-                    asked = False
-                elif asked:
-                    raise ChannelClosedError("the sandbox gave no sign of life") from None
-                else:
-                    asked = True
-                    self.post("ping", {})
+    def _lost(self) -> None:
+        self._fail(ChannelClosedError("the sandbox gave no sign of life"))
+        if self._reading is not None:
+            self._reading.cancel()
 
     async def _receive(self) -> bytes:
         try:
@@ -272,6 +270,7 @@ class RunnerChannel:
             return
         self._ended = end
         self._forgotten()
+        self._silence.end()
         self._pending.fail(end)
         self._tunnels.fail(end)
         with contextlib.suppress(OSError, RuntimeError):  # the transport may be gone already
