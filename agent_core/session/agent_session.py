@@ -32,7 +32,7 @@ from agent_core.security.confirmation import ConfirmationPolicy
 from agent_core.security.hooks import HookEvent
 from agent_core.security.secrets import SecretRegistry
 from agent_core.session.after_close import AfterClose, let_go
-from agent_core.session.going_back import GoingBack
+from agent_core.session.going_back import GoingBack, check_cause
 from agent_core.session.making import as_sent, make_agent, make_secrets, make_step, prepare_tools
 from agent_core.session.own_beginning import own_beginning
 from agent_core.session.parts import Parts, make_hooks, make_parts
@@ -206,7 +206,7 @@ class AgentSession(SessionFacts):
         Raises:
             StreamClosedError: the session is closed.
             EventStoreError: it could not be stored.
-            NoSuchEventError, NotStuckError: it asks to go back to where one cannot.
+            NoSuchEventError, NotStuckError: it asks to go back to where one cannot, or answers what is not there.
             ClientToolError: it answers a call that does not wait for it.
         """
         if isinstance(event, Rewind):
@@ -217,6 +217,7 @@ class AgentSession(SessionFacts):
             return await self._parts.runtime.client_calls.accept(event)
         if isinstance(event, LoopRecovery):
             return await self._going_back.recover(event.option, client_key=event.client_key)
+        check_cause(event.cause, self.stream.last_id)
         return await self.stream.add_event(as_sent(event, self.agent), "user")
 
     async def rewind(self, to: int | None) -> AnyEvent:

@@ -164,3 +164,13 @@ def checked_place(to: int | None, last_id: int) -> int:
         )
         raise NoSuchEventError(f"there is no event {to!r}: {known}")
     return to
+
+
+def check_cause(cause: int | None, last_id: int) -> None:
+    """An event can only answer one before it; what names none is fine.
+
+    Raises:
+        NoSuchEventError: there is no such event.
+    """
+    if cause is not None and cause > last_id:
+        raise NoSuchEventError(f"cause: {cause} is not the id of an event before this one; the newest is {last_id}")

@@ -56,6 +56,21 @@ async def test_a_users_command_runs_and_is_answered(server: Server, conversation
     assert answer["cause"] == action["id"]
 
 
+async def test_what_answers_an_event_that_is_not_there_is_refused_so_that_every_log_can_be_imported(
+    server: Server, conversation_id: str
+) -> None:
+    path = f"/api/conversations/{conversation_id}"
+    last = (await server.events(conversation_id))[-1]["id"]
+    observation = {"observation": "success", "content": "done", "extras": {}}
+    refused = await server.post(f"{path}/events", json={**observation, "cause": last + 1})
+    assert refused.status_code == 400
+    assert refused.json()["error"].startswith(f"cause: {last + 1} is not the id of an event before this one; ")
+    taken = await server.post(f"{path}/events", json={**observation, "cause": last})
+    assert taken.status_code == 200
+    exported = (await server.get(f"{path}/trajectory")).json()
+    assert (await server.post("/api/conversations/import", json=exported)).status_code == 200
+
+
 async def test_a_range_of_events_either_way(server: Server, conversation_id: str) -> None:
     for number in range(3):
         await say(server, conversation_id, f"echo {number}")
