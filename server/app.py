@@ -265,7 +265,7 @@ def _for_other_origins(app: ASGIApp, allowed: Sequence[str]) -> ASGIApp:
         allow_origins=allowed,
         allow_credentials="*" not in allowed,
         allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
-        allow_headers=["content-type", "authorization", "x-session-api-key", "idempotency-key", "if-none-match"],
+        allow_headers=["*"],  # clients in browsers have headers of their own: those of OpenAI and of MCP
         expose_headers=["etag", "link", "retry-after", "x-conversation-id", "x-event-id"],
     )
 

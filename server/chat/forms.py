@@ -90,7 +90,7 @@ class ChatRequest(BaseModel):
 
     model: str = Field(json_schema_extra={"enum": [MODEL]})
     messages: list[ChatMessage] = Field(min_length=1, max_length=MAX_MESSAGES)
-    stream: bool = False
+    stream: bool | None = False
     stream_options: StreamOptions | None = None
     n: int | None = Field(None, json_schema_extra={"enum": [1, None]})
     tools: Any = None

@@ -50,7 +50,7 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
         "headers": {CONVERSATION_HEADER: {"description": "The conversation behind.", "schema": {"type": "string"}}},
     }
 }
-_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
+_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 _LOOK_BEHIND = 100
 _DECISIONS = {APPROVE: AgentState.USER_CONFIRMED, REJECT: AgentState.USER_REJECTED}
 

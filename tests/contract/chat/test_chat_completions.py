@@ -12,6 +12,7 @@ from typing import Any
 import openai
 import pytest
 from openai import AsyncOpenAI
+from openai._models import FinalRequestOptions
 
 from agent_core.events.control import AgentState
 from agent_core.testing.fake_runner import FakeAnswer, FakeCall
@@ -371,6 +372,8 @@ async def test_what_is_not_here_is_an_error_that_openais_clients_read(door: Door
         with pytest.raises(openai.NotFoundError, match="there are /v1/chat/completions") as caught:
             await asked
         assert caught.value.code == "unknown_url"
+    with pytest.raises(openai.NotFoundError, match="there are /v1/chat/completions"):
+        await door.client.request(object, FinalRequestOptions(method="options", url="/models"))
 
 
 async def test_a_body_that_is_no_json_is_told_as_such(door: Door) -> None:
@@ -401,4 +404,6 @@ async def test_what_only_a_model_call_would_know_is_left_alone(door: Door) -> No
     answer = await door.ask(
         ("user", "Hi"), temperature=0.2, max_tokens=5, response_format={"type": "text"}, n=1, seed=1, user="me"
     )
+    assert answer.choices[0].message.content == "Hello."
+    answer = await door.ask(("user", "Hi"), stream=None, n=None, tools=None, metadata=None, stream_options=None)
     assert answer.choices[0].message.content == "Hello."

@@ -68,6 +68,9 @@ async def test_pages_of_an_allowed_origin_may_call_the_api(make_server: MakeServ
         preflight = await server.client.options("/api/settings", headers=ask)
         assert preflight.status_code == 200
         assert preflight.headers["access-control-allow-origin"] == "https://tools.example"
+        names = "authorization, x-conversation-id, x-stainless-os, mcp-protocol-version"  # those of OpenAI's and MCP's
+        preflight = await server.client.options("/v1/models", headers={**ask, "access-control-request-headers": names})
+        assert (preflight.status_code, preflight.headers["access-control-allow-headers"]) == (200, names)
         foreign = await server.client.options("/api/settings", headers={**ask, "origin": "https://evil.example"})
         assert foreign.status_code == 403
         for path in ("/api/settings", "/health", "/socket.io/?EIO=4&transport=polling"):

@@ -85,7 +85,7 @@ export interface ChatRequest {
   readonly n?: 1 | null;
   readonly response_format?: unknown;
   readonly safety_identifier?: unknown;
-  readonly stream?: boolean;
+  readonly stream?: boolean | null;
   readonly stream_options?: StreamOptions | null;
   readonly tools?: unknown;
   readonly user?: unknown;
