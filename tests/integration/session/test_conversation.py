@@ -309,7 +309,7 @@ async def test_risky_actions_wait_for_the_users_word(house: House) -> None:
         assert [describe(event) for event in events] == [
             "ActionDecision (user)",
             "state user_rejected",
-            "UserRejectObservation (user)",
+            "UserRejectObservation (environment)",
             "state awaiting_user_input",
         ]
         await session.send(user("then finish"))
