@@ -108,6 +108,8 @@ class Lane:
             if not self.webhook.active:
                 return None
             await asyncio.sleep(self._wait(outcome))
+            if await self._store.last_id(conversation_id) < batch.upto:
+                return batch  # it was deleted meanwhile, and nothing of it is to be told any more
         self._failures = 0
         fares: WebhookChanges = {"delivered_at": self._now(), "failing_since": None, "problem": ""}
         await self._repository.move(self.webhook.id, conversation_id, batch.upto, **fares)

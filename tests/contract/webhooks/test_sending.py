@@ -286,6 +286,18 @@ async def test_a_deleted_conversation_or_webhook_leaves_nothing_behind(tmp_path:
         assert webhooks.of_user("") == await database.webhooks.all() == []
 
 
+async def test_what_was_deleted_before_it_could_be_told_is_not_told(tmp_path: Path, receiver: Receiver) -> None:
+    async with sending(tmp_path) as (database, webhooks):
+        receiver.answer = lambda number: Response(status_code=500)
+        await hook(webhooks, receiver)
+        await (await conversation(database, "one")).add_event(says("hello"))
+        await receiver.until(lambda: len(receiver.requests) >= 1)
+        await database.conversations.delete("one")
+        await (await conversation(database, "two")).add_event(says("hello"))
+        receiver.answer = lambda number: Response(status_code=500 if b'"one"' in receiver.requests[-1][1] else 204)
+        await receiver.until(lambda: receiver.events("two") == [0])
+
+
 async def test_an_event_that_is_too_big_for_a_batch_is_sent_alone(tmp_path: Path, receiver: Receiver) -> None:
     async with sending(tmp_path) as (database, webhooks):
         log = await conversation(database, "one")
