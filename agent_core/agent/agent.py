@@ -17,10 +17,8 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.llm.llm import LLMResponse
 from agent_core.tools.finish import FinishAction
 
-MAX_CALLS_IN_RESPONSE = 128
-"""So many calls of one answer are run; those after them are answered with errors."""
-MAX_KEPT_CALLS = 1024
-"""So many calls of one answer get into the log at all; the answer to the last of them tells of the others."""
+MAX_CALLS_IN_RESPONSE = 512
+"""So many calls of one answer are run; the answer to the next one tells of all others."""
 NUDGE = (
     "Your last reply held neither text nor a tool call. Go on with the task: call a tool, or call finish with what you"
     " have to say."
@@ -34,10 +32,6 @@ CUT_OFF = (
     " long file in several pieces."
 )
 AFTER_FINISH = "Not run: the call of finish before it in the same reply ended the task."
-TOO_MANY = (
-    f"Not run: only the first {MAX_CALLS_IN_RESPONSE} calls of a reply are run. Make this one again in a later reply if"
-    " it is still needed."
-)
 
 
 class Agent(CriticMixin, AgentBase):
@@ -72,7 +66,7 @@ def outcome_of(response: LLMResponse, step: StepInput) -> StepOutcome:
 def _calls(calls: list[MessageToolCall], response: LLMResponse, step: StepInput) -> StepOutcome:
     message = response.message
     thought = [part for part in message.content if isinstance(part, TextContent)]
-    kept = calls[:MAX_KEPT_CALLS]
+    kept = calls[: MAX_CALLS_IN_RESPONSE + 1]
     events: list[AnyEvent] = []
     errors: dict[int, str] = {}
     has_finished = False
@@ -80,8 +74,8 @@ def _calls(calls: list[MessageToolCall], response: LLMResponse, step: StepInput)
         parsed = parse_call(call, step.tools, predicts_risk=step.predicts_risk)
         if has_finished:
             parsed = replace(parsed, action=None, error=AFTER_FINISH)
-        elif position >= MAX_CALLS_IN_RESPONSE:
-            parsed = replace(parsed, action=None, error=TOO_MANY)
+        elif position == MAX_CALLS_IN_RESPONSE:
+            parsed = replace(parsed, action=None, error=_too_many(len(calls)))
         has_finished = has_finished or isinstance(parsed.action, FinishAction)
         first: dict[str, Any] = {}
         if position == 0:
@@ -106,11 +100,15 @@ def _calls(calls: list[MessageToolCall], response: LLMResponse, step: StepInput)
         if parsed.action is None:
             is_half = position == len(calls) - 1 and _is_cut(response)
             errors[position] = f"{parsed.error} {CUT_OFF}" if is_half else parsed.error
-    if len(calls) > len(kept):
-        errors[len(kept) - 1] += (
-            f" The same is true of the {len(calls) - len(kept)} calls after it, which are left out."
-        )
     return StepOutcome(events, response, errors)
+
+
+def _too_many(count: int) -> str:
+    # One error for all of them: as many as there are calls would look like an agent that repeats itself.
+    return (
+        f"Not run: the reply held {count} calls, and only the first {MAX_CALLS_IN_RESPONSE} of a reply are run. Make"
+        " this one and those after it again in later replies, as far as they are still needed."
+    )
 
 
 def _unreadable(error: FunctionCallValidationError, response: LLMResponse) -> StepOutcome:
