@@ -153,14 +153,22 @@ class BrowserContract:
 
     async def test_lines_of_code_use_the_mouse_in_every_way(self, web: BrowserKit) -> None:
         await output(web.sandbox, "echo 1 > one.txt")
-        target = number((await web.code(f"goto('{web.site}/keys')")).text, 'button "Target"')
+        keys = (await web.code(f"goto('{web.site}/keys')")).text
+        load, target = number(keys, 'button "Load"'), number(keys, 'button "Target"')
         for call, title in (("hover", "hover"), ("dblclick", "double"), ("click", "right")):
             options = ", button='right'" if call == "click" else ""
             seen = await web.code(f"{call}('{target}'{options})")
             assert seen.open_pages[seen.active_page_index].title == title
+        seen = await web.code(f"upload_file('{load}', 'one.txt')")
+        assert seen.open_pages[seen.active_page_index].title == "one.txt"
+        assert "asks for a file" not in seen.text
+        field = number(seen.text, 'textbox "Field"')
+        assert 'textbox "Field" [focused]: Añ' in (await web.code(f"press('{field}', 'A')\npress('{field}', 'ñ')")).text
         seen = await web.code(f"goto('{web.site}/drag')")
         crate, quay = number(seen.text, 'button "Crate"'), number(seen.text, 'button "Quay"')
         assert 'button "Got crate"' in (await web.code(f"drag_and_drop('{crate}', '{quay}')")).text
+        reef = number(seen.text, 'button "Reef"')  # out of sight
+        assert 'button "Far crate"' in (await web.code(f"drag_and_drop('{crate}', '{reef}')")).text
         paper = number((await web.code(f"goto('{web.site}/form')")).text, 'button "Paper"')
         assert "one.txt" in (await web.code(f"upload_file('{paper}', 'one.txt')")).text
         assert "one.txt" not in (await web.code(f"upload_file('{paper}', [])")).text

@@ -31,6 +31,9 @@ PAGES = {
         <div role="button" draggable="true" ondragstart="event.dataTransfer.setData('text', 'crate')">Crate</div>
         <div role="button" ondragover="event.preventDefault()"
             ondrop="event.preventDefault(); this.textContent = 'Got ' + event.dataTransfer.getData('text')">Quay
+        </div>
+        <div role="button" style="margin-top: 3000px" ondragover="event.preventDefault()"
+            ondrop="event.preventDefault(); this.textContent = 'Far ' + event.dataTransfer.getData('text')">Reef
         </div>""",
     "/dialogs": """<title>Dialogs</title><button onclick="alert('Fog')">Alert</button>
         <button onclick="document.title = confirm('Sail?') + '/' + prompt('Where to?', 'North')">Ask</button>""",
@@ -43,7 +46,8 @@ PAGES = {
     "/papers": """<title>Papers</title><a href="/paper.csv">Paper</a>""",
     "/keys": """<title>Keys</title><input aria-label="Field" onkeydown="document.title += ' ' + event.key">
         <button ondblclick="document.title='double'" oncontextmenu="document.title='right'"
-            onmouseover="document.title='hover'">Target</button>""",
+            onmouseover="document.title='hover'">Target</button><input type="file" hidden id="hold"
+            onchange="document.title = this.files[0].name"><button onclick="hold.click()">Load</button>""",
     "/store": """<title>Store</title><script>document.cookie = 'berth=7; path=/';
         localStorage.setItem('flag', 'blue');</script>""",
     "/stored": """<title>Stored</title><p id="p"></p><script>document.getElementById('p').textContent =

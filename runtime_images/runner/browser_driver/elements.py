@@ -13,6 +13,7 @@ from .tabs import Tabs
 
 LIMIT_MS = 10_000.0
 _TYPED_CHARACTERS = 500
+_DRAGGED_PIXELS = 6
 _TYPED_KINDS = {f"INPUT:{kind}" for kind in ("text", "search", "email", "url", "tel", "password")}
 _KIND = "e => e.tagName === 'INPUT' ? 'INPUT:' + e.type : e.tagName"
 _HREF = "e => { const link = e.closest('a[href]'); return link && /^https?:/.test(link.href) ? link.href : '' }"
@@ -132,13 +133,34 @@ class Elements:
         return f"Element {number} has the focus."
 
     async def press(self, number: int, keys: str) -> str:
-        """Press a key or a combination in it."""
-        await (await self.find(number)).press(keys, timeout=LIMIT_MS, no_wait_after=True)
+        """Press a key or a combination in it; a character that no key of the keyboard has is written."""
+        element = await self.find(number)
+        if len(keys) == 1 and not keys.isascii():
+            await element.focus(timeout=LIMIT_MS)
+            await (await self._tabs.active()).page.keyboard.insert_text(keys)
+        else:
+            await element.press(keys, timeout=LIMIT_MS, no_wait_after=True)
         return f"Pressed {keys} in element {number}."
 
     async def drag(self, source: int, target: int) -> str:
-        """Drag one onto another with the mouse."""
-        await (await self.find(source)).drag_to(await self.find(target), timeout=LIMIT_MS)
+        """Drag one onto another with the mouse.
+
+        The first moves make it a drag, before the page is scrolled to a target that is out of sight, and what was
+        taken with it.
+        """
+        taken, place = await self.find(source), await self.find(target)
+        mouse = (await self._tabs.active()).page.mouse
+        await taken.hover(timeout=LIMIT_MS)
+        box = await taken.bounding_box(timeout=LIMIT_MS)
+        await mouse.down()
+        try:
+            if box is not None:
+                x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+                await mouse.move(x + _DRAGGED_PIXELS, y + _DRAGGED_PIXELS, steps=2)
+            for _ in range(2):  # the page hears that it is over the target, and then where on it
+                await place.hover(timeout=LIMIT_MS)
+        finally:
+            await mouse.up()
         return f"Dragged element {source} to element {target}."
 
     async def upload(self, number: int, files: list[str]) -> str:
@@ -149,9 +171,10 @@ class Elements:
             await element.set_input_files(paths, timeout=LIMIT_MS)
         else:
             page = (await self._tabs.active()).page
-            async with page.expect_file_chooser(timeout=LIMIT_MS) as asked:
-                await element.click(timeout=LIMIT_MS)
-            await (await asked.value).set_files(paths, timeout=LIMIT_MS)
+            with self._tabs.files_at_hand():
+                async with page.expect_file_chooser(timeout=LIMIT_MS) as asked:
+                    await element.click(timeout=LIMIT_MS)
+                await (await asked.value).set_files(paths, timeout=LIMIT_MS)
         return f"Chose {len(paths)} files in element {number}." if paths else f"Element {number} has no files now."
 
     async def _keyboard_type(self, text: str) -> None:

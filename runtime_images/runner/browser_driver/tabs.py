@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 from playwright.async_api import BrowserContext, Dialog, Download, Error, FileChooser, Frame, Page
@@ -33,6 +33,7 @@ class Tabs:
         self._active = ""
         self._visited: list[str] = []  # the tabs that were active, the newest last
         self._opening = 0
+        self._has_files = False
         self._news = News()
         self._tasks: set[asyncio.Task[None]] = set()
         self._downloading: set[asyncio.Task[None]] = set()
@@ -226,8 +227,18 @@ class Tabs:
             self.downloads.append(str(path))
             self.note(f"Downloaded {download.suggested_filename} to {path}.")
 
+    @contextlib.contextmanager
+    def files_at_hand(self) -> Iterator[None]:
+        """While in it, a page that asks for files is given some."""
+        self._has_files = True
+        try:
+            yield
+        finally:
+            self._has_files = False
+
     def _asked_for_file(self, _: FileChooser) -> None:
-        self.note("The page asks for a file: give the path to its file input.")
+        if not self._has_files:
+            self.note("The page asks for a file: give the path to its file input.")
 
     def _crashed(self, tab: Tab) -> None:
         self.note(f"The page of tab {tab.id} ({tab.page.url}) crashed; the tab was closed.")
