@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from agent_core.agent.base import AgentBase
 from agent_core.events.serialization import AnyEvent
@@ -16,6 +17,7 @@ from agent_core.security.confirmation import ConfirmationPolicy
 from agent_core.security.hooks import HookConfig
 from agent_core.session.conversation_loop import ConversationLoop
 from agent_core.session.event_list import Events
+from agent_core.session.fair_lock import FairLock
 from agent_core.session.log_facts import LogFacts
 from agent_core.session.secret_view import SecretView
 from agent_core.session.status import ExecutionStatus, StatusFold
@@ -26,6 +28,9 @@ class ConversationView:
     """The state of a conversation, as its program and the factories of its tools see it (``conv_state``).
 
     Everything is as the log tells it at the moment of asking; nothing can be set here, the conversation's methods do.
+
+    In a ``with`` block a thread of the program has it for itself: others that want it so wait, in the order of coming.
+    The agent waits for nobody, so its log may grow meanwhile.
 
     Attributes:
         id: the conversation's id.
@@ -56,6 +61,16 @@ class ConversationView:
         self.tags = tags
         self.secret_registry = SecretView(work)
         self._work = work
+        self._lock = FairLock()
+
+    def __enter__(self) -> Self:
+        self._lock.acquire()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._lock.release()
 
     @property
     def execution_status(self) -> ExecutionStatus:
