@@ -17,6 +17,7 @@ from fastapi import APIRouter, Header, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from agent_core.errors import DrydockError
+from agent_core.events.branches import Rewind
 from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.serialization import AnyEvent, from_payload
@@ -132,7 +133,7 @@ async def _place(services: Services, identity: Identity, history: History, chose
             raise ReplyError(400, {"message": f"conversation_id: {problem}", "param": "conversation_id"})
         if (record := await find_conversation(services, identity, chosen)) is None:
             raise ConversationNotFoundError(chosen)
-        return _Place(record, goes_on=True)
+        return _Place(record, goes_on=True, claim=services.chats.claim(record.id))
     for digest in history.digests:
         known = await services.database.chat_turns.get(identity.user_id, digest)
         if known is None or (record := await find_conversation(services, identity, known.conversation_id)) is None:
@@ -146,10 +147,15 @@ async def _place(services: Services, identity: Identity, history: History, chose
 
 
 async def _went_on(services: Services, known: ChatTurn) -> bool:
-    """Whether the user has said something since that answer: then this is another way to go on from it."""
+    """Whether the conversation is no longer where that answer left it: then this is another way to go on from it."""
     after = await services.database.events.read(known.conversation_id, after=known.event_id, limit=_LOOK_BEHIND)
     events = (from_payload(record.payload, record.id) for record in after)
-    return len(after) == _LOOK_BEHIND or any(isinstance(one, MessageEvent) and one.source == "user" for one in events)
+    return len(after) == _LOOK_BEHIND or any(map(_is_another_way, events))
+
+
+def _is_another_way(event: AnyEvent) -> bool:
+    """Whether the user said something, or took something back."""
+    return isinstance(event, Rewind) or (isinstance(event, MessageEvent) and event.source == "user")
 
 
 async def _forked(services: Services, source: ConversationRecord, known: ChatTurn) -> ConversationRecord:

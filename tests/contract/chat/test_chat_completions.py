@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
 import openai
 import pytest
 from openai import AsyncOpenAI
@@ -150,6 +151,18 @@ async def test_an_answer_that_is_asked_for_again_goes_on_in_a_fork(door: Door) -
     said = str(door.model.last_request.messages)
     assert "Hi" in said
     assert "Left?" not in said
+
+
+async def test_a_chat_goes_on_from_its_own_history_when_the_conversation_was_taken_back(door: Door) -> None:
+    chat = [("user", "My name is Ada."), ("assistant", "Hello."), ("user", "What is my name?")]
+    first = await door.ask(chat[0])
+    base = str(door.client.base_url).removesuffix("/v1/")
+    async with httpx.AsyncClient(base_url=base, headers={"X-Session-API-Key": TOKEN}) as page:
+        path = f"/api/conversations/{first.conversation_id}/rewind"
+        assert (await page.post(path, json={"event_id": None})).status_code == 200
+    second = await door.ask(*chat)
+    assert second.conversation_id != first.conversation_id
+    assert "My name is Ada." in str(door.model.last_request.messages)
 
 
 async def test_requests_at_once_to_the_same_history_each_have_a_conversation(door: Door) -> None:
