@@ -8,10 +8,10 @@ import re
 import time
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, Generic, NamedTuple, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast, get_origin
 
 import orjson
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, field_validator, model_validator
 
 from server.git_providers.errors import GitProviderError
 
@@ -22,9 +22,17 @@ _MAX_DEPTH = 3
 
 
 class Shape(BaseModel):
-    """Base of what a provider answers: what is not named is ignored. Built when it is first needed."""
+    """Base of what a provider answers: what is not named is ignored. Built when it is first needed.
+
+    Null is as good as absent: which of the two stands for nothing differs between providers, and their releases.
+    """
 
     model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, data: Any) -> Any:
+        return {name: value for name, value in data.items() if value is not None} if isinstance(data, dict) else data
 
 
 class Reply(NamedTuple, Generic[T]):
@@ -41,9 +49,14 @@ class Reply(NamedTuple, Generic[T]):
 
 
 class Nodes(Shape, Generic[T]):
-    """A list as GraphQL gives it."""
+    """A list as GraphQL gives it: null stands for what the account may not see."""
 
     nodes: tuple[T, ...] = ()
+
+    @field_validator("nodes", mode="before")
+    @classmethod
+    def _seen(cls, nodes: Any) -> Any:
+        return [node for node in nodes if node is not None] if isinstance(nodes, list) else nodes
 
 
 class Values(Shape, Generic[T]):
@@ -121,7 +134,8 @@ def validated(kind: type[T], value: Any, provider: str) -> T:
     """
     try:
         adapter: TypeAdapter[T] = _adapter(cast(Any, kind))
-        found = adapter.validate_python(value)
+        is_no_list = value is None and get_origin(kind) is list  # an empty one, as Gitea writes it
+        found = adapter.validate_python([] if is_no_list else value)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"])

@@ -12,6 +12,7 @@ from server.git_providers.accounts import GitAccess
 from server.git_providers.http import HttpPool
 from tests.contract.rest.conftest import MakeServer, Server
 from tests.contract.rest.played.azure_devops import PlayedAzureDevOps
+from tests.contract.rest.played.forgejo import PlayedForgejo
 from tests.contract.rest.played.github import PlayedGitHub
 from tests.contract.rest.played.provider import Told
 from tests.contract.rest.played.world import TOKEN
@@ -147,6 +148,33 @@ async def test_an_error_of_graphql_without_data_is_told_and_one_part_that_fails_
     user = github.user(None)  # type: ignore[arg-type] # the same for every request
     github.failures = [user, Told({"data": None, "errors": [{"message": "Resource not accessible"}]})]
     assert (await asking.get("/api/user/suggested-tasks")).json() != []
+
+
+async def test_a_list_that_is_null_is_empty_as_gitea_has_it_for_a_repository_without_a_commit(
+    make_server: MakeServer,
+) -> None:
+    async with PlayedForgejo() as provider, make_server() as server:
+        await store(server, forgejo=provider)
+        provider.failures = [Told(None)]
+        page = await server.get("/api/user/repository/branches?repository=ann/boat")
+        assert (page.status_code, page.json()["branches"]) == (200, [])
+        provider.failures = [Told({"id": 1, "login": "ann"}), Told({"ok": True, "data": None})]
+        found = await server.get("/api/user/search/repositories?query=boat")
+        assert (found.status_code, found.json()) == (200, [])
+
+
+async def test_what_is_null_in_a_list_of_graphql_is_left_out_and_what_has_a_default_may_be_null(
+    asking: Server, github: PlayedGitHub
+) -> None:
+    ref = {"name": "x", "target": {"oid": "0" * 40, "committedDate": None}, "branchProtectionRule": None}
+    github.failures = [Told({"data": {"repository": {"refs": {"nodes": [None, ref]}}}})]
+    found = await asking.get("/api/user/search/branches?repository=ann/boat&query=x")
+    assert (found.status_code, [one["name"] for one in found.json()]) == (200, ["x"])
+    github.failures = [
+        Told([{"id": 1, "full_name": "ann/boat", "private": None, "owner": {"login": "ann", "type": None}}])
+    ]
+    listed = await asking.get("/api/user/repositories?selected_provider=github")
+    assert (listed.status_code, [one["full_name"] for one in listed.json()]) == (200, ["ann/boat"])
 
 
 async def test_a_provider_that_does_not_answer_refuses_no_token(
