@@ -32,7 +32,7 @@ class Carrying(ABC):
         """Put a file of this host, or a folder with all files in it, into the workspace; returns their paths there.
 
         `to` is the folder below the workspace, which is made where it is missing. A file that is there is replaced;
-        each is there whole or not at all. Links to folders are passed over.
+        each is there whole or not at all. Links to folders, and those that lead out of the folder, are passed over.
 
         Raises:
             OSError: the source cannot be read.
@@ -91,7 +91,7 @@ def _files(source: Path) -> Iterator[tuple[Path, str]]:
         folders.sort()
         for name in sorted(names):
             place = Path(folder, name)
-            if place.is_file():
+            if place.is_file() and place.resolve().is_relative_to(root):
                 yield place, f"{root.name}/{place.relative_to(root).as_posix()}"
 
 

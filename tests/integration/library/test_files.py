@@ -40,9 +40,13 @@ def test_files_and_folders_go_in_and_out_byte_for_byte(tmp_path: Path) -> None:
     (source / "deep/every").write_bytes(EVERY_BYTE)
     (source / "empty").touch()
     (source / "loop").symlink_to(source)
+    (source / "same").symlink_to("deep/every")
+    (tmp_path / "private").touch()
+    (source / "out").symlink_to(tmp_path / "private")
     work = tmp_path / "work"
     with Conversation(agent=Agent(llm=LLM()), workspace=work) as conversation:
-        assert conversation.upload(source, "in") == [f"{work}/in/source/empty", f"{work}/in/source/deep/every"]
+        stored = [f"{work}/in/source/{name}" for name in ("empty", "same", "deep/every")]
+        assert conversation.upload(source, "in") == stored
         assert conversation.upload(source / "deep/every") == [f"{work}/every"]
         assert (work / "in/source/deep/every").read_bytes() == EVERY_BYTE
         assert conversation.download("every", tmp_path / "back") == tmp_path / "back"
