@@ -28,6 +28,7 @@ from agent_core.events.messages import Message
 from agent_core.events.recorded import Recorded
 from agent_core.events.serialization import AnyEvent
 from agent_core.memory.digest import CHARACTERS_PER_TOKEN, weight
+from agent_core.memory.opening import Opening
 from agent_core.memory.sharing import shared
 from agent_core.memory.transcript import Transcript, ViewEvent, is_view_event
 from agent_core.memory.wholeness import CutPositions, belongs_to_batch, is_whole, without
@@ -67,7 +68,9 @@ class View:
         wants_condensation: bool = False,
         attempts: Attempts | None = None,
         seen: int = -1,
+        opening: Opening | None = None,
     ) -> None:
+        """`opening` is what the events began with before some of them were left out."""
         self.events: list[ViewEvent] = list(events)
         self.attempts = attempts or Attempts()
         self.wants_condensation = wants_condensation
@@ -77,6 +80,9 @@ class View:
         self._batch: list[ActionEvent] = []
         self._waiting: set[int] = set()
         self._recorded: list[Recorded] = []
+        self._opening = opening or Opening()
+        for event in () if opening else self.events:
+            self._opening.note(event)
         self._weighed = self._weight = 0
         self._read()
 
@@ -163,9 +169,16 @@ class View:
 
     def showing(self, events: Iterable[ViewEvent]) -> View:
         """Another view that shows these events instead (masked ones, say); it knows the same requests."""
-        return View(events, wants_condensation=self.wants_condensation, attempts=self.attempts, seen=self.seen)
+        return View(
+            events,
+            wants_condensation=self.wants_condensation,
+            attempts=self.attempts,
+            seen=self.seen,
+            opening=self._opening,
+        )
 
     def _show(self, event: ViewEvent) -> None:
+        self._opening.note(event)
         self.events.append(event)
         self.transcript.add(event)
 
@@ -179,6 +192,7 @@ class View:
         """Hooks refused a message of the user: it is not shown."""
         if any(event.id == message_id for event in self.events[-HIDDEN_SOON:]):
             self.events = [event for event in self.events if event.id != message_id]
+            self._opening.withdraw(message_id, self.events)
             self._read()
 
     def _add_call(self, event: ActionEvent) -> None:
@@ -238,7 +252,7 @@ class View:
     def _read(self) -> None:
         """Derive the rest from the events."""
         self._weighed = self._weight = 0
-        self.transcript = Transcript(self.events)
+        self.transcript = Transcript(self._opening.before(self.events))
         self._batch = list(self.transcript.batch)
         answered = {event.cause for event in self.events}
         self._waiting = {event.id for event in self._batch if event.id not in answered}

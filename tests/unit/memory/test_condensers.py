@@ -445,3 +445,22 @@ async def test_a_pipeline_none_of_whose_condensers_can_do_what_was_asked_says_so
     pipeline = PipelineCondenser(condensers=[ConversationWindowCondenser(), BrowserOutputCondenser()])
     with pytest.raises(NoCondensationError, match="of 2 events none can be spared"):
         await pipeline.acondense(asked(talk(2)))
+
+
+@pytest.mark.parametrize("keep_first", [0, 1])
+async def test_no_model_goes_without_its_prompt_and_the_users_first_words_where_no_summary_stands_for_them(
+    keep_first: int,
+) -> None:
+    view = View.from_log(talk(40))
+    recent = await RecentEventsCondenser(keep_first=keep_first, max_events=10).acondense(view)
+    assert isinstance(recent, View)
+    amortized = await condensed(AmortizedForgettingCondenser(keep_first=keep_first, max_size=20), view)
+    for left in (recent, amortized):
+        assert left.events[keep_first].id > 1, "the condenser forgot it"
+        assert [message.role for message in left.messages()[:2]] == ["system", "user"]
+        assert left.messages()[1].text.startswith("message 1")
+    view.add(Condensation(id=900, forgotten_event_ids=list(range(20)), summary="the short of it", summary_offset=0))
+    system, said, *_ = view.messages()
+    assert system.role == "system"
+    assert said.text.startswith("the short of it") or "the short of it" in said.text
+    assert "message 1" not in [part.text for part in said.content if isinstance(part, TextContent)]
