@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pydantic import ValidationError
+
 from agent_core.agent.base import AgentBase
 from agent_core.errors import ToolError
 from agent_core.events.control import Condensation, CondensationRequest
@@ -24,7 +26,7 @@ from agent_core.tools.finish import FinishAction
 
 
 async def call_tool(work: ConversationLoop, definition: ToolDefinition, action: Action) -> Observation:
-    """Call a tool in the conversation's sandbox; nobody else hears of it.
+    """Call a tool in the conversation's sandbox; nobody else hears of it. Secrets are hidden in what it says.
 
     Raises:
         ToolError, ValueError: the call failed.
@@ -33,13 +35,25 @@ async def call_tool(work: ConversationLoop, definition: ToolDefinition, action: 
     secrets, latest = work.settings.named_secrets, await _latest(work, definition)
     llm = draft_llm(work.agent)
     drafts = ConversationDrafts(lambda: llm, _call_context(work))
+    masker = _masker(work)
     if (session := work.session_at_work) is not None:
-        hide = session.stream.secrets.add
-        context = DirectContext(work.conversation_id, session.sandbox, secrets, hide, latest, drafts)
-        return await call_directly(definition, action, context)
+        context = DirectContext(work.conversation_id, session.sandbox, secrets, masker.add, latest, drafts)
+        return _without_secrets(masker, await call_directly(definition, action, context))
     async with work.sandbox.for_one_call() as sandbox:
-        context = DirectContext(work.conversation_id, sandbox, secrets, lambda values: None, latest, drafts)
-        return await call_directly(definition, action, context)
+        context = DirectContext(work.conversation_id, sandbox, secrets, masker.add, latest, drafts)
+        return _without_secrets(masker, await call_directly(definition, action, context))
+
+
+def _without_secrets(masker: SecretMasker, observation: Observation) -> Observation:
+    """The observation as the log would have it."""
+    data = observation.model_dump(mode="json")
+    masked = masker.data(data) | {name: data[name] for name in ("kind",) if name in data}
+    if masked == data:
+        return observation
+    try:
+        return type(observation).model_validate(masked)
+    except ValidationError:  # a secret is part of what has to have a certain form
+        return Observation.from_text(masker.text(observation.text), is_error=observation.is_error)
 
 
 async def _latest(work: ConversationLoop, definition: ToolDefinition) -> Observation | None:
@@ -145,8 +159,12 @@ def _call_context(work: ConversationLoop) -> CallContext:
 
 def _hidden(work: ConversationLoop, text: str) -> str:
     """The text as the log would have it: without the secrets."""
+    return _masker(work).text(text)
+
+
+def _masker(work: ConversationLoop) -> SecretMasker:
     if (session := work.session_at_work) is not None:
-        return session.stream.secrets.text(text)
+        return session.stream.secrets
     masker = SecretMasker(work.settings.secrets)
     SecretRegistry(masker.add).update(work.settings.named_secrets)
-    return masker.text(text)
+    return masker

@@ -480,11 +480,13 @@ def test_a_tool_is_called_directly_between_runs_and_the_log_does_not_hear_of_it(
         result = one.execute_tool("terminal", TerminalAction(command="echo $TOKEN"))
         assert result.text == "ran echo $TOKEN\n"
         assert sandbox.env == {"TOKEN": "swordfish-1"}
+        shown = one.execute_tool("terminal", TerminalAction(command="echo swordfish-1"))
+        assert (shown.text, type(shown)) == (f"ran echo {MASK}\n", type(result))
         assert kinds(one) == []
         one.send_message("Go.")
         one.run()
         assert one.execute_tool("terminal", TerminalAction(command="pwd")).text == "ran pwd\n"
-        assert sandbox.ran == ["echo $TOKEN", "ls", "pwd"]
+        assert sandbox.ran == ["echo $TOKEN", "echo swordfish-1", "ls", "pwd"]
         with pytest.raises(KeyError, match=r"nope.*available.*terminal"):
             one.execute_tool("nope", TerminalAction(command="pwd"))
         with pytest.raises(TypeError, match="takes a TerminalAction"):
