@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
+
+from anyio import CancelScope
 
 from server.chat.turn import ChatFailedError, Piece
 
@@ -33,7 +35,7 @@ async def while_serving(pieces: AsyncGenerator[Piece, None], ending: asyncio.Eve
 
 async def with_signs_of_life(
     pieces: AsyncGenerator[Piece, None], *, silence_seconds: float
-) -> AsyncIterator[Piece | None]:
+) -> AsyncGenerator[Piece | None, None]:
     """The pieces, and None where nothing came for so long."""
     coming: asyncio.Task[Piece | None] | None = None
     try:
@@ -60,4 +62,5 @@ async def _cancelled(*tasks: asyncio.Task[bool] | asyncio.Task[Piece | None] | N
     for task in there:
         task.cancel()
     if there:
-        await asyncio.wait(there)
+        with CancelScope(shield=True):  # who hangs up has the answer cancelled again and again, until it has ended
+            await asyncio.wait(there)

@@ -243,9 +243,10 @@ async def _stream(
     reply: Reply, turn: Turn, pieces: AsyncGenerator[Piece, None], *, wants_usage: bool
 ) -> AsyncIterator[str]:
     yield reply.first()
-    async with contextlib.aclosing(pieces):
+    alive = with_signs_of_life(pieces, silence_seconds=SILENCE_SECONDS)
+    async with contextlib.aclosing(pieces), contextlib.aclosing(alive):
         try:
-            async for piece in with_signs_of_life(pieces, silence_seconds=SILENCE_SECONDS):
+            async for piece in alive:
                 yield STILL_AT_WORK if piece is None else reply.piece(piece)
         except DrydockError as error:
             yield error_chunk(str(error))

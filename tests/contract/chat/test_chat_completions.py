@@ -234,7 +234,9 @@ async def test_a_model_that_fails_fails_the_answer_whole_or_streamed(door: Door)
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_whoever_leaves_before_the_end_has_the_agent_paused(door: Door, stream: bool) -> None:
+async def test_whoever_leaves_before_the_end_has_the_agent_paused(
+    door: Door, stream: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     asked = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -257,6 +259,7 @@ async def test_whoever_leaves_before_the_end_has_the_agent_paused(door: Door, st
     await asyncio.wait([asking])
     page = await door.app.services.database.conversations.list_page(limit=1)
     await door.until(page.results[0].id, AgentState.PAUSED)
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 @pytest.mark.parametrize("stream", [True, False])
