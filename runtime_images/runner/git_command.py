@@ -18,6 +18,7 @@ _CHUNK = 65536
 _LEFT_OUT = ("GIT_", "SSH_", "GCM_")
 _KEPT = ("GIT_SSL_CAINFO", "GIT_SSL_CAPATH")
 _ERROR_BYTES = 2000
+_NONE = "fatal: not a git repository"
 
 _OVERRULED = (
     "core.fsmonitor=false",
@@ -113,9 +114,11 @@ def checked(output: Output, what: str) -> bytes:
     """What was printed.
 
     Raises:
-        GitError: git failed.
+        GitError: git failed; ``no_repository`` where its folder is none, or not yet: ``git init`` is at work.
     """
     if output.status != 0 and not output.is_cut:
+        if _NONE in output.error:
+            raise GitError("no_repository", "Not a git repository")
         raise GitError("failed", f"{what} failed: {_reason(output.error)}")
     return output.data
 

@@ -43,13 +43,17 @@ def status(directory: str, workspace: str, since: str = LAST_COMMIT) -> Dict[str
     inner = [os.fsencode(place) + b"/" for place in places if place]
     shown: List[Dict[str, Any]] = []
     errors: List[str] = []
+    codes = set()
     for place in places:
         try:
             shown.append(_status(directory, place, workspace, inner, since))
         except GitError as error:
             if error.code == "no_git":
                 raise
+            codes.add(error.code)
             errors.append(f"{text(os.fsencode(place)) or '.'}: {error}")
+    if not shown and codes == {"no_repository"}:
+        raise GitError("no_repository", "Not a git repository")
     if not shown:
         raise GitError("failed", "; ".join(errors))
     return {"repositories": shown, "errors": errors}

@@ -38,6 +38,15 @@ async def test_without_a_repository_there_is_nothing_to_tell(workspace: Workspac
     assert (await workspace.get("git/diff", path="x")).status_code == 404
 
 
+async def test_a_repository_that_is_only_being_made_is_none_yet(workspace: Workspace) -> None:
+    await workspace.run("mkdir -p .git/objects")  # what there is when `git init` has just begun
+    for what in ("changes", "status"):
+        response = await workspace.get(f"git/{what}")
+        assert (response.status_code, response.json()) == (404, {"error": "Not a git repository"})
+    await workspace.run("git init -q -b main && printf n > new")
+    assert await changes(workspace) == {"new": "A"}
+
+
 async def test_each_kind_of_change_is_listed_and_shown(workspace: Workspace) -> None:
     await workspace.run(
         f"{MAKE}; git init -q -b main && printf 'one\\n' > m && printf d > d && printf r > r && printf s > s && "
