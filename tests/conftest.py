@@ -1,7 +1,9 @@
-"""What all tests share: a home of their own, and property tests without time limits: a busy machine would fail them."""
+"""What all tests share: a home of their own, and property tests that try the same examples in every run, without limits
+of time, since a busy machine would fail them. With HYPOTHESIS_EXPLORE=1 they look for new examples."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +12,12 @@ from hypothesis import HealthCheck, settings
 
 # A slow example says nothing about the code when other work has the processors; a test that hangs is ended by its
 # own limit.
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "untimed",
+    deadline=None,
+    derandomize="HYPOTHESIS_EXPLORE" not in os.environ,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("untimed")
 
 

@@ -83,10 +83,12 @@ class SecretMasker:
     def text(self, text: str) -> str:
         """`text` with every registered value replaced by `MASK`."""
         # To look for plain strings is far quicker than one pattern of them all, and most texts hold none.
+        pattern = self._pattern_for(text)
+        return pattern.sub(MASK, text) if pattern else text
+
+    def _pattern_for(self, text: str) -> re.Pattern[str] | None:
         found = tuple(form for form, probes in self._forms.items() if any(probe in text for probe in probes))
-        return (
-            _pattern(tuple((form, self._forms[form] != (form,)) for form in found)).sub(MASK, text) if found else text
-        )
+        return _pattern(tuple((form, self._forms[form] != (form,)) for form in found)) if found else None
 
     def may_be_in(self, document: bytes) -> bool:
         """Whether a registered value may stand in a JSON document (UTF-8, only escaped where it must be).
@@ -95,9 +97,17 @@ class SecretMasker:
         """
         return any(probe in document for probe in self._in_json)
 
-    def start_of_unfinished(self, text: str) -> int:
-        """Where the end of `text` begins that may be the beginning of a secret; its length when there is none."""
+    def end_of_settled(self, text: str) -> int:
+        """Up to where it is certain what `text` shows when it is masked, whatever may follow it.
+
+        What comes after may be the beginning of a secret, also one that begins with another secret that is whole.
+        """
+        pattern = self._pattern_for(text)
+        hidden = [match.span() for match in pattern.finditer(text)] if pattern else []
         for start in range(max(0, len(text) - self.longest + 1), len(text)):
+            # What a secret to the left of it has taken away begins no other one.
+            if any(begin < start < end for begin, end in hidden):
+                continue
             if text[start] in self._initials and self._may_begin(text[start:]):
                 return start
         return len(text)
@@ -131,10 +141,10 @@ class StreamingMask:
         """The part of all text so far that can be shown now and was not shown before."""
         if not self._masker:
             return text
-        masked = self._masker.text(self._held + text)
-        end = self._masker.start_of_unfinished(masked)
-        self._held = masked[end:]
-        return masked[:end]
+        text = self._held + text
+        end = self._masker.end_of_settled(text)
+        self._held = text[end:]
+        return self._masker.text(text[:end])
 
     def flush(self) -> str:
         """The rest, at the end of the text."""

@@ -177,3 +177,22 @@ def test_text_that_cannot_be_part_of_a_secret_is_shown_at_once() -> None:
     assert mask.feed("begun\n") == "begun\n"
     assert mask.feed("the key is sk-very") == "the key is "
     assert mask.feed(" well") == "sk-very well"
+
+
+@given(
+    st.lists(st.text("ab", min_size=MIN_SECRET_LENGTH, max_size=7), min_size=1, max_size=4),
+    st.lists(st.text("ab", max_size=6), max_size=8),
+)
+def test_pieces_show_what_the_whole_text_shows(hidden: list[str], pieces: list[str]) -> None:
+    """Also of secrets that begin with, end with or lie across one another."""
+    masker = SecretMasker(hidden)
+    mask = StreamingMask(masker)
+    assert "".join(map(mask.feed, pieces)) + mask.flush() == masker.text("".join(pieces))
+
+
+def test_a_secret_that_begins_with_another_one_is_hidden_whole() -> None:
+    mask = StreamingMask(SecretMasker(["open-sesame", "open-sesame-twice"]))
+    assert mask.feed("say open-sesame") == "say "
+    assert mask.feed("-twi") == ""
+    assert mask.feed("ce and open-sesame-now") == f"{MASK} and {MASK}-now"
+    assert mask.flush() == ""
