@@ -177,6 +177,22 @@ class TerminalContract:
         assert (await terminal("sleep 100", wait=0.2)).status == "hard_timeout"
         assert (await terminal("echo new; echo ${kept-gone}", reset=True)).text == "new\ngone\n"
 
+    async def test_a_line_of_any_length_is_typed_whole_or_not_at_all(self, kit: SandboxKit) -> None:
+        terminal = _Terminal(kit.connect())
+        count = "python3 -c 'import sys; print(len(sys.stdin.readline()))'"
+        for command, line, told in (
+            ("read -r line; echo ${#line}", "x" * 4096, "4096\n"),
+            ("read -r line; echo ${#line}", "漢é" * 20_000, "40000\n"),
+            ("read -r line; read -r more; echo ${#line} ${#more}", f"{'x' * 8000}\n{'y' * 4000}", "8000 4000\n"),
+            (count, "é" * 40_000, "40001\n"),
+            (f"stty -icanon; {count}", "é" * 10_000, "10001\n"),
+        ):
+            assert (await terminal(command, wait=0.2)).status == "hard_timeout"
+            await terminal.says(line, told, is_input=True)
+        assert (await terminal("stty eof undef; read -r line; echo ${#line}", wait=0.5)).status == "hard_timeout"
+        assert "was not sent" in (await terminal("x" * 4096, is_input=True, wait=0.2)).notice
+        await terminal.says("x" * 4095, "4095\n", is_input=True)
+
     async def test_terminals_are_kept_apart_and_one_command_may_have_a_shell_of_its_own(self, kit: SandboxKit) -> None:
         terminal = _Terminal(kit.connect())
         for name in ("a", "b"):

@@ -25,7 +25,10 @@ NOTHING_TO_INTERACT_WITH = "There is no previous running command to interact wit
 FROM_BACKGROUND = "The output shown was printed by background jobs since the last command."
 INPUT_SENT = "The input was sent to the running command, for which another request is waiting."
 INPUT_NOT_SENT = "The input was not sent."
-INPUT_NOT_READ = "The input was not sent: the command has not read what it was sent before."
+INPUT_NOT_READ = (
+    "The input was not sent: the command has not read what it was sent before, or its terminal is set to take no line "
+    "that is so long."
+)
 REPLACED = "The shell was replaced by a program (exec); when that ends, the next command gets a new shell."
 
 

@@ -13,6 +13,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from . import processes
 from .loop import Loop
 from .screen import COLUMNS, ROWS
+from .typed_line import TypedLine
 
 _INPUT_LIMIT = 1024 * 1024
 _HIGHEST_INHERITABLE = 1024
@@ -35,11 +36,13 @@ class Terminal:
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
         self._modes = _modes(self._slave)
         self._pending = bytearray()
+        self._line = TypedLine(self._slave)
         self.restore()
 
     def restore(self) -> None:
         """Undo what programs did to the terminal's modes and forget input that nobody read."""
         self._pending.clear()
+        self._line.begin()
         termios.tcsetattr(self._slave, termios.TCSANOW, self._modes)
         with contextlib.suppress(OSError):
             # Reading also has the kernel act now on keys that it still holds, an interrupt above all.
@@ -56,8 +59,9 @@ class Terminal:
             return 0
 
     def write(self, loop: Loop, data: bytes) -> bool:
-        """Type the bytes; what the program does not take at once is typed when it does. False: too much is waiting.
+        """Type the bytes; what the program does not take at once is typed when it does.
 
+        False: too much is waiting, or there is a longer line than the terminal could hand on whole. Nothing is typed.
         A key that stands for a signal sends it, as a terminal's kernel side does; some sandboxes' kernels do not, and
         those that do may do it late.
         """
@@ -65,7 +69,7 @@ class Terminal:
         if number is not None and self._sends_signals() and self.foreground() > 0:
             processes.signal_group(self.foreground(), number)
             return True
-        if len(self._pending) + len(data) > _INPUT_LIMIT:
+        if len(self._pending) + len(data) > _INPUT_LIMIT or not self._line.takes(data):
             return False
         idle = not self._pending
         self._pending += data
@@ -87,7 +91,12 @@ class Terminal:
     def _drain(self, loop: Loop) -> None:
         try:
             while self._pending:
-                del self._pending[: os.write(self.master, self._pending[:2048])]
+                if (key := self._line.due()) and os.write(self.master, key):
+                    self._line.begin()
+                piece = bytes(self._pending[:2048])
+                count = os.write(self.master, piece[: self._line.room(piece)])
+                self._line.typed(piece[:count])
+                del self._pending[:count]
         except BlockingIOError:
             loop.add_writer(self.master, lambda: self._drain(loop))
             return
