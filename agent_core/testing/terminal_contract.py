@@ -128,7 +128,8 @@ class TerminalContract:
         for ending, status, code in ENDS:
             await terminal("cd /; export KEPT=1; f() { echo f; }", reset=True)
             seen = await terminal(ending)
-            assert (seen.status, seen.exit_code) == (status, code), (ending, seen)
+            assert (seen.status, seen.exit_code, seen.is_error) == (status, code, True), (ending, seen)
+            assert "The shell " in seen.notice
             await terminal.says("pwd; echo $KEPT; f", "/\n1\nf\n")
         await terminal("kept=1; cd /usr", reset=True)
         await terminal.says("ulimit -n 5", "")

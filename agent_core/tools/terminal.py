@@ -74,6 +74,7 @@ class FreshTerminalAction(TerminalAction):
 class TerminalObservation(Observation):
     """What a command printed, and the state of the shell after it.
 
+    It is an error when the command was not run, or ended the shell itself (``exit``): then `notice` says so.
     `exit_code` is -1 while the command is still running or when it is unknown. `content` holds the output alone;
     what a model is told beside it (directory, status, what to do) is added by `to_llm_content`: `prefix` before the
     output (it continues that of an earlier call), `suffix` after it.
@@ -166,7 +167,7 @@ class TerminalExecutor(SandboxExecutor[TerminalAction, TerminalObservation]):
         status: TerminalStatus = result["status"]
         return TerminalObservation.from_text(
             result["output"],
-            is_error=status in ("not_executed", "shell_lost"),
+            is_error=status in ("not_executed", "shell_lost") or result.get("shell_ended", False),
             command=action.command if status != "reset" else RESET_SHOWN_AS,
             prefix=result.get("prefix", ""),
             exit_code=result["exit_code"],

@@ -44,6 +44,8 @@ class FreshAsker(Asker):
         if result["status"] in _UNFINISHED:
             said = result["notice"].split(". ", 1)[0]
             result = {**result, "running": False, "notice": f"{said}. {notices.FRESH_ENDED}"}
+        elif result.get("shell_ended"):  # it ends with the command anyway
+            result = {**result, "shell_ended": False, "notice": ""}
         self._asker.finish(result)
 
     def fail(self, code: str, message: str) -> None:

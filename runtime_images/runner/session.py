@@ -277,7 +277,8 @@ class Session(ShellEvents):
         status = "interrupted" if command.interrupted else "shell_lost" if ended.killed else "completed"
         said = wait.notices + ([notices.shell_lost(ended.reason, self._shell.directory)] if ended.reason else [])
         cut = command.take(wait.order.max_output)
-        self._answer(wait.asker, self._result(status, ended.status, cut, said, wait.prefix, ended.background))
+        result = self._result(status, ended.status, cut, said, wait.prefix, ended.background)
+        self._answer(wait.asker, {**result, "shell_ended": bool(ended.reason)})
 
     def _answer(self, asker: Asker, result: Result) -> None:
         asker.finish(result)

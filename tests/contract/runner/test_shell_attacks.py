@@ -129,6 +129,7 @@ def test_a_shell_that_ends_leaves_its_status_and_its_state(client: Client, attac
     if status is not None:
         assert (result["status"], result["exit_code"]) == ("completed", status)
         assert f"exit code {status}" in result["notice"]
+        assert result["shell_ended"]
     after = client.run("echo $EXPORTED $plain; greet; hey; basename $PWD; false; echo still")
     assert (after["status"], after["exit_code"]) == ("completed", 0), after
     assert after["output"] == "1 2\nhello\nhey\nsub\nstill\n"

@@ -39,6 +39,7 @@ def test_a_result_has_the_facts_of_its_shell(client: Client, workspace: Path) ->
     assert result == {
         "status": "completed",
         "exit_code": 0,
+        "shell_ended": False,
         "output": "",
         "omitted": 0,
         "working_dir": str(workspace),
@@ -99,6 +100,7 @@ def test_a_fresh_shell_is_for_one_command_and_disturbs_no_other(client: Client, 
     waiting = client.send("shell.run", command="read line; echo $line", soft_timeout=20)
     result = client.run("pwd; echo ${kept-none}; sleep 100 & exit 3", fresh=True, cwd="sub", timeout=10)
     assert (result["status"], result["exit_code"], result["running"]) == ("completed", 3, False)
+    assert (result["shell_ended"], result["notice"]) == (False, "")
     assert result["output"].startswith(f"{workspace}/sub\nnone\n")
     assert client.output("pwd; echo $$ > shell", fresh=True) == f"{workspace}\n"
     assert client.output("echo here", fresh=True, cwd="/usr", max_output=100) == "here\n"
