@@ -4,33 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Final, Literal, NamedTuple, Self
 from urllib.parse import urlsplit, urlunsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from agent_core.errors import DrydockError
 from agent_core.mcp.config import McpServer
 from agent_core.mcp.expansion import is_reference
 from agent_core.mcp.servers import McpRules
+from server.typed_in import Key, Text, whole_address
 
 HIDDEN = "**********"
 """What clients are shown in the place of a stored secret, and may send back for it."""
 
-_MAX_TEXT = 4096
-_SCHEMES = ("http://", "https://", "ws://", "wss://")
-
-
-def one_line(value: str) -> str:
-    """A key as it is sent in a header, without the space around it; a validator."""
-    key = value.strip()
-    if not (key.isascii() and key.isprintable()):
-        raise ValueError("a key is one line of ASCII characters; copy it once more, without anything around it")
-    return key
-
-
-Text = Annotated[str, Field(max_length=_MAX_TEXT)]
-Key = Annotated[Text, AfterValidator(one_line)]
+_SCHEMES: Final = ("http", "https", "ws", "wss")
 
 
 class HiddenSecretError(DrydockError, ValueError):
@@ -42,16 +30,7 @@ class _Strict(BaseModel):
 
 
 def _server_url(value: str) -> str:
-    value = value.strip()
-    if not value.lower().startswith(_SCHEMES):
-        raise ValueError(f"a server's URL begins with one of {', '.join(_SCHEMES)}")
-    try:
-        is_complete = bool(urlsplit(value).hostname)
-    except ValueError:
-        is_complete = False
-    if not is_complete:
-        raise ValueError("a server's URL names a host, such as https://host/mcp")
-    return value
+    return whole_address(value, _SCHEMES, "https://host/mcp")
 
 
 def _as_object(value: object) -> object:
@@ -77,7 +56,7 @@ class StdioServer(_Strict):
     """An MCP server that is a program; where it runs is the server's to say (setting `mcp_programs`)."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9_-]+$", max_length=100)
-    command: str = Field(pattern=r"^\S+$", max_length=_MAX_TEXT)
+    command: Text = Field(pattern=r"^\S+$")
     args: list[Text] = Field(default_factory=list)
     env: dict[str, Text] = Field(default_factory=dict)
 

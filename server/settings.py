@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from agent_core.session.agent_options import AgentOptions
 from server.git_hosts import PROVIDERS, host_problem
 from server.mcp_config import McpConfig
+from server.typed_in import WEB, Name, whole_address
 
 AUTO_TOKEN = "auto"  # noqa: S105 - a word that asks for a token, not a token
 DEMO_MODEL = "demo/tour"
@@ -35,6 +36,10 @@ def _none_if_blank(value: object) -> object:
     return None if isinstance(value, str) and not value.strip() else value
 
 
+def _base_url(value: str | None) -> str | None:
+    return whole_address(value, WEB, "http://127.0.0.1:11434/v1") if value is not None else None
+
+
 def _from_json(value: object) -> object:
     """Environment variables carry a table as JSON."""
     if not isinstance(value, str):
@@ -53,6 +58,8 @@ def _programs(value: object) -> object:
 
 Words = Annotated[tuple[str, ...], BeforeValidator(_split_words)]
 OptionalText = Annotated[str | None, BeforeValidator(_none_if_blank)]
+OptionalName = Annotated[Name | None, BeforeValidator(_none_if_blank)]
+OptionalBaseUrl = Annotated[OptionalName, AfterValidator(_base_url)]
 Folder = Annotated[Path, AfterValidator(Path.expanduser)]
 OptionalFolder = Annotated[Folder | None, BeforeValidator(_none_if_blank)]
 OptionalSecret = Annotated[SecretStr | None, BeforeValidator(_none_if_blank)]
@@ -221,11 +228,11 @@ class Settings(BaseModel):
     )
 
     # Model
-    llm_model: OptionalText = Field(
+    llm_model: OptionalName = Field(
         None, description="Model where the user chose none, such as `openai/gpt-5`; without any, the built-in demo."
     )
     llm_api_key: OptionalSecret = Field(None, description="Key for that model.")
-    llm_base_url: OptionalText = Field(None, description="Address of an OpenAI-compatible model server.")
+    llm_base_url: OptionalBaseUrl = Field(None, description="Address of an OpenAI-compatible model server.")
 
     # MCP
     mcp_config: OptionalServers = Field(

@@ -112,6 +112,7 @@ def _describe(error: ValidationError, places: Mapping[str, str]) -> str:
         value = problem["input"]
         info = Settings.model_fields.get(field)
         is_secret = isinstance(value, SecretStr) or (info is not None and _HIDDEN.search(str(info.annotation)))
+        is_secret = is_secret or field.endswith("_url")  # an address may hold a password
         shown = "" if is_secret else f" {value!r}:"
         lines.append(f"{place}:{shown} {problem['msg'].removeprefix('Value error, ')}")
     return "; ".join(lines)

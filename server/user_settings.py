@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from agent_core.agent.base import AgentBase
 from agent_core.session.agent_options import AgentOptions
 from server.db.user_settings import StoredSettings
 from server.git_providers.kinds import token_values
-from server.mcp_config import Key, McpConfig, agent_servers, read_config
+from server.mcp_config import McpConfig, agent_servers, read_config
+from server.typed_in import WEB, Key, Name, Text, whole_address
 
 SECRET_FIELDS = ("llm_api_key", "search_api_key", "sandbox_api_key")
 KEPT_WHEN_NULL = frozenset({"llm_api_key", "llm_model", "llm_base_url", "search_api_key", "user_consents_to_analytics"})
@@ -19,8 +21,15 @@ KEPT_WHEN_EMPTY = frozenset({"search_api_key"})
 """The browser client sends "" for a key that it merely does not show; taking that for a wish would lose the key. Sent
 alone it is a wish."""
 
-_MAX_TEXT = 4096
-Text = Annotated[str, Field(max_length=_MAX_TEXT)]
+
+def _known_agent(name: str) -> str:
+    if name and name not in AgentBase.agents:
+        raise ValueError(f"there is no such agent; choose one of {', '.join(AgentBase.list_agents())}")
+    return name
+
+
+def _model_server(address: str) -> str:
+    return address and whole_address(address, WEB, "http://127.0.0.1:11434/v1")
 
 
 class SettingsChange(BaseModel):
@@ -29,13 +38,13 @@ class SettingsChange(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True)
 
     language: Text | None = None
-    agent: Text | None = None
+    agent: Annotated[Name, AfterValidator(_known_agent)] | None = None
     max_iterations: int | None = Field(None, ge=1, le=1_000_000)
     security_analyzer: Text | None = None
     confirmation_mode: bool | None = None
-    llm_model: Text | None = None
+    llm_model: Name | None = None
     llm_api_key: Key | None = None
-    llm_base_url: Text | None = None
+    llm_base_url: Annotated[Name, AfterValidator(_model_server)] | None = None
     remote_runtime_resource_factor: int | None = Field(None, ge=0, le=1000)
     enable_default_condenser: bool = True
     enable_sound_notifications: bool = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Self
 
-from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from agent_core.agent.base import AgentBase
 from agent_core.agent.presets import BY_MODEL, preset_for
@@ -20,6 +20,7 @@ MAX_TOOLS: Final = 100
 MAX_NAME_CHARS: Final = 1_000
 MAX_TOGETHER: Final = 64
 _BY_DEFAULT: Final = frozenset({FinishTool.tool_name, ThinkTool.tool_name})
+ModelName = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_NAME_CHARS)]
 
 
 def _specs(value: Any) -> Any:
@@ -60,7 +61,7 @@ class AgentOptions(Frozen):
     disabled_microagents: list[str] | None = Field(default=None, max_length=MAX_TOOLS)
     filter_tools_regex: NamesRegex = None
     tool_concurrency_limit: int | None = Field(default=None, ge=1, le=MAX_TOGETHER)
-    draft_editor_model: str | None = Field(default=None, min_length=1, max_length=MAX_NAME_CHARS)
+    draft_editor_model: ModelName | None = None
     preset: str | None = None
     tools: Annotated[Annotated[list[Tool], Field(max_length=MAX_TOOLS)] | None, BeforeValidator(_specs)] = None
 

@@ -192,4 +192,18 @@ describe("settings", () => {
     expect(stored).toMatchObject({ llm_model: "openai/gpt-5", llm_api_key: "sk-1" });
     expect(screen.getByTestId("settings-api-key")).toHaveProperty("value", "");
   });
+
+  it("show beside the button what the server refuses, and keep what was written", async () => {
+    const message = "llm_base_url: the port is a number from 1 to 65535, such as http://127.0.0.1:11434/v1";
+    const detail = [{ type: "value_error", loc: ["body", "llm_base_url"], msg: message }];
+    routes["POST /api/settings"] = () => ({ status: 422, body: { detail, message } });
+    window.history.replaceState(null, "", "/settings");
+    render(<App services={services} />);
+    await userEvent.type(await screen.findByTestId("settings-base-url"), "http://a.example:0");
+    await userEvent.click(screen.getByTestId("settings-save"));
+    const shown = await screen.findByTestId("settings-error");
+    expect(shown.getAttribute("role")).toBe("alert");
+    expect(shown.textContent).toContain(message);
+    expect(screen.getByTestId("settings-base-url")).toHaveProperty("value", "http://a.example:0");
+  });
 });

@@ -82,7 +82,7 @@ async def test_what_is_wrong_is_said_in_words_too_since_clients_show_nothing_els
     response = await server.post("/api/settings", json={"mcp_config": servers, "condenser_max_size": 3})
     assert response.status_code == 422
     assert response.json()["message"].startswith(
-        "mcp_config.sse_servers.0.url: a server's URL begins with one of http://"
+        "mcp_config.sse_servers.0.url: the address begins with http:// or https:// or ws://"
     )
     assert "; condenser_max_size: Input should be greater than or equal to 20" in response.json()["message"]
     many = dict.fromkeys(("max_iterations", "confirmation_mode", "condenser_max_size", "email_verified"), "x")

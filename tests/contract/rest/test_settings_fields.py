@@ -21,17 +21,38 @@ class Row(NamedTuple):
 
 
 TEXT = (None, ("one", "two"), (7, True, ["one"], {"a": 1}, "x" * 5000, "a\0b"))
+NO_ADDRESSES = (
+    "a.example",
+    "localhost:8000",
+    "/v1",
+    "ftp://a.example",
+    "file:///etc/passwd",
+    "javascript:alert(1)",
+    "http:a.example",
+    "http://",
+    "http:///v1",
+    "http://:8000",
+    "http://user@",
+    "http://a.example:port",
+    "http://a.example:0",
+    "http://a.example:65536",
+    "http://[::1",
+    "http://a example/v1",
+    "http://a.example/\tv1",
+    "http://a.example\r\nHost: b.example",
+    "http://a.example/\u200b",
+)
 MCP: dict[str, Any] = {"sse_servers": [], "stdio_servers": [], "shttp_servers": []}
 PROGRAM = {"name": "a-B_1", "command": "run", "args": ["x"], "env": {}}
 
 ROWS = {
     "language": Row(*TEXT),
-    "agent": Row(*TEXT),
+    "agent": Row(None, ("CodeActAgent", "BrowsingAgent"), (*TEXT[2], "NoSuchAgent", "codeactagent", "A" * 4000)),
     "max_iterations": Row(None, (1, 500), (0, -1, 1.5, "many", [1], 2**53 + 1)),
     "security_analyzer": Row(*TEXT),
     "confirmation_mode": Row(None, (True, False), ("perhaps", 2, [True], {})),
     "llm_model": Row(*TEXT),
-    "llm_base_url": Row(*TEXT),
+    "llm_base_url": Row(None, ("https://a.example/v1", "http://[::1]:8000"), (*TEXT[2], *NO_ADDRESSES)),
     "remote_runtime_resource_factor": Row(None, (1, 8), (-1, 1.5, "much", [1])),
     "enable_default_condenser": Row(True, (False, True), (None, "perhaps", 2, []), takes_null=False),
     "enable_sound_notifications": Row(False, (True, False), (None, "perhaps", 2, []), takes_null=False),
@@ -67,6 +88,9 @@ ROWS = {
             {"sse_servers": ["ftp://a.example"]},
             {"sse_servers": ["https://"]},
             {"sse_servers": ["https://[a"]},
+            {"sse_servers": ["https://a.example:0"]},
+            {"shttp_servers": ["https://a.example:70000/mcp"]},
+            {"shttp_servers": ["https://a example/mcp"]},
             {"sse_servers": ["https://a.example", {"url": "https://a.example"}]},
             {"stdio_servers": [PROGRAM, PROGRAM]},
             {"shttp_servers": [{"url": "https://a.example", "api_key": "a\nb"}]},
@@ -147,6 +171,39 @@ async def test_a_wrong_value_is_a_422_that_names_its_field_and_nothing_is_stored
     assert await settings(server) == before
 
 
+async def test_a_wrong_agent_or_address_is_told_with_what_to_write_instead(server: Server) -> None:
+    secret = "http://user:do-not-tell@a.example:0/v1"
+    for field, wrong, fix in (
+        ("agent", "NoSuchAgent", "choose one of Agent, BrowsingAgent, CodeActAgent"),
+        ("llm_base_url", "a.example", "the address begins with http:// or https://, such as http://127.0.0.1"),
+        ("llm_base_url", "http://", "the address names a host"),
+        ("llm_base_url", "http://a b", "holds a space or a character that cannot be seen; leave it out"),
+        ("llm_base_url", secret, "the port is a number from 1 to 65535"),
+    ):
+        response = await server.post("/api/settings", json={field: wrong})
+        told = response.json()
+        assert response.status_code == 422
+        assert told["message"].startswith(f"{field}: "), "this is what clients show"
+        assert fix in told["message"]
+        assert told["detail"][0]["loc"] == ["body", field]
+        assert "do-not-tell" not in response.text
+    assert (await server.get("/api/settings")).status_code == 404
+
+
+async def test_what_is_around_names_and_addresses_is_cut_off_and_blanks_are_none(make_server: MakeServer) -> None:
+    async with make_server(llm_model=" openai/own ", llm_base_url="\thttp://own.example ") as server:
+        address = " https://a.example/v1\n"
+        await store(server, llm_model="  ollama/x\n", llm_base_url=address, agent=" BrowsingAgent ")
+        found = await settings(server)
+        assert (found["llm_model"], found["llm_base_url"]) == ("ollama/x", "https://a.example/v1")
+        assert found["agent"] == "BrowsingAgent"
+        await store(server, llm_model=" \t\n", llm_base_url="  ", agent=" ")
+        found = await settings(server)
+        assert not any(found[name] for name in ("llm_model", "llm_base_url", "agent"))
+        config = (await server.get("/api/options/config")).json()
+        assert config["DRYDOCK"]["model"] == "openai/own"
+
+
 @pytest.mark.parametrize("field", SECRETS)
 async def test_a_key_is_told_by_its_flag_only(server: Server, field: str) -> None:
     flag = f"{field}_set"
@@ -216,7 +273,7 @@ async def test_what_is_no_sane_object_is_a_422_and_nothing_is_stored(server: Ser
 
 async def test_changes_at_the_same_time_do_not_lose_each_other(make_server: MakeServer) -> None:
     async with make_server(verify_git_tokens=False) as server:
-        texts = ["language", "agent", "email", "git_user_name", "git_user_email", "security_analyzer"]
+        texts = ["language", "llm_model", "email", "git_user_name", "git_user_email", "security_analyzer"]
         tokens = [{"provider_tokens": {name: {"token": f"token of {name}"}}} for name in ("github", "gitlab")]
         await asyncio.gather(
             *(store(server, **{name: name}) for name in texts),

@@ -193,5 +193,7 @@ async def test_the_model_for_drafts_is_a_choice_and_gets_no_key_of_another_provi
     assert (drafts.model, drafts.base_url) == (name, own.base_url)
     assert (drafts.api_key.get_secret_value() if drafts.api_key else None) == key
     assert (await make_agent(SessionSettings(llm=own, agent_options=options, agent_class="ReadOnlyAgent"))).llm == own
-    with pytest.raises(ValidationError, match="draft_editor_model"):
-        AgentOptions(draft_editor_model="")
+    assert AgentOptions(draft_editor_model=f" {name}\n").draft_editor_model == name
+    for blank in ("", " \t"):
+        with pytest.raises(ValidationError, match="draft_editor_model"):
+            AgentOptions(draft_editor_model=blank)

@@ -142,6 +142,12 @@ def test_the_models_common_variables_are_read_and_the_prefixed_ones_win() -> Non
     assert settings.llm_api_key.get_secret_value() == "key-1"
 
 
+def test_an_address_that_cannot_be_is_told_by_its_variable_and_without_the_password_in_it() -> None:
+    with pytest.raises(ConfigurationError, match=r"LLM_BASE_URL: the port is a number") as refused:
+        load_settings(None, {"LLM_BASE_URL": "http://user:do-not-tell@a.example:0"})
+    assert "do-not-tell" not in str(refused.value)
+
+
 def test_the_protocols_own_variables_are_read() -> None:
     environment = {
         "SESSION_API_KEY": "a-long-token",

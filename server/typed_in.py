@@ -1,0 +1,58 @@
+"""Texts that a person typed or pasted into a form: what is around them is left out, and addresses are whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Final
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field
+
+WEB: Final = ("http", "https")
+"""The schemes of addresses that are asked over HTTP."""
+
+_MAX_TEXT: Final = 4096
+
+
+def one_line(value: str) -> str:
+    """A key as it is sent in a header, without the space around it; a validator."""
+    key = value.strip()
+    if not (key.isascii() and key.isprintable()):
+        raise ValueError("a key is one line of ASCII characters; copy it once more, without anything around it")
+    return key
+
+
+def whole_address(value: str, schemes: Sequence[str], example: str) -> str:
+    """An address without the space around it.
+
+    Raises:
+        ValueError: it lacks one of these schemes or a host, or nothing can be reached there; it says what to write, and
+            not what was written, which may hold a password.
+    """
+    address = value.strip()
+    try:
+        parts = urlsplit(address)
+        scheme, host, port = parts.scheme, parts.hostname, parts.port
+    except ValueError:
+        scheme, host, port = address.partition(":")[0].lower(), None, None
+    allowed = " or ".join(f"{one}://" for one in schemes)
+    if scheme not in schemes or not address[len(scheme) :].startswith("://"):
+        problem = f"the address begins with {allowed}"
+    elif not address.isprintable() or any(character.isspace() for character in address):
+        problem = "the address holds a space or a character that cannot be seen; leave it out"
+    elif not host:
+        problem = "the address names a host, and after it a port from 1 to 65535 or none"
+    elif port == 0:
+        problem = "the port is a number from 1 to 65535"
+    else:
+        return address
+    raise ValueError(f"{problem}, such as {example}")
+
+
+Text = Annotated[str, Field(max_length=_MAX_TEXT)]
+"""Kept as it was typed."""
+
+Name = Annotated[Text, AfterValidator(str.strip)]
+"""Without the space around it, so that what holds nothing else is empty."""
+
+Key = Annotated[Text, AfterValidator(one_line)]
