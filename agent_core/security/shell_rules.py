@@ -115,7 +115,8 @@ def _risk_of_input(text: str) -> SecurityRisk:
         return SecurityRisk.LOW
     if _SHORT_ANSWER.match(text.strip()):
         return SecurityRisk.MEDIUM
-    return riskiest([judge(text).risk, SecurityRisk.MEDIUM], propagate_unknown=True)
+    # A terminal takes a carriage return for Enter.
+    return riskiest([judge(text.replace("\r", "\n")).risk, SecurityRisk.MEDIUM], propagate_unknown=True)
 
 
 def _risk_of_edit(action: Action) -> SecurityRisk:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from agent_core.events.risk import SecurityRisk
 from agent_core.security.shell.marks import ALL, SECRET, UNKNOWN, bounded
-from agent_core.security.shell.paths import Scope, is_secret, is_start_file, resolve, scope_of
+from agent_core.security.shell.paths import STDIN_FILE, Scope, is_secret, is_start_file, resolve, scope_of
 from agent_core.security.shell.syntax import Script
 
 
@@ -30,10 +30,16 @@ class Shell:
     aliases: dict[str, str] = field(default_factory=dict)
     arguments: tuple[str, ...] | None = None
     folder: str = "."
+    input: str | None = None
+    """What `exec` has made the input of all that comes after it; None when it has not."""
+
+    def input_since(self, before: str | None, stdin: str) -> str:
+        """What a command reads now: `stdin`, unless `input` has changed from what it was before."""
+        return stdin if self.input is None or self.input is before else self.input
 
     def copy(self) -> Shell:
         """A subshell: what it changes stays its own."""
-        return Shell(dict(self.variables), dict(self.functions), dict(self.aliases), self.arguments, self.folder)
+        return replace(self, variables=dict(self.variables), functions=dict(self.functions), aliases=dict(self.aliases))
 
 
 class Machine(Protocol):
@@ -101,9 +107,16 @@ class Call:
         if is_secret(path, self.shell.folder):
             self.note(SecurityRisk.MEDIUM, "secret", f"reads {shown(path)}, which usually holds a secret")
             return SECRET
-        text = self.machine.files.get(resolve(path, self.shell.folder), UNKNOWN)
+        text = self.held(path)
+        if text is None:
+            return UNKNOWN
         self.machine.spend(len(text))
         return text
+
+    def held(self, path: str) -> str | None:
+        """What the command itself has put where this path leads; None for what was there before."""
+        resolved = resolve(path, self.shell.folder)
+        return self.stdin if resolved == STDIN_FILE else self.machine.files.get(resolved)
 
     def write(self, path: str, text: str, *, append: bool = False) -> None:
         """Write to a file, which may be one that nobody should write to."""

@@ -6,10 +6,19 @@ import re
 from abc import abstractmethod
 from typing import Final
 
-from agent_core.security.shell.syntax import Assignment, Command, Redirect, ShellSyntaxError, Simple, Text, Word
+from agent_core.security.shell.syntax import (
+    CHARACTERS_A_STEP,
+    Assignment,
+    Command,
+    Redirect,
+    ShellSyntaxError,
+    Simple,
+    Text,
+    Word,
+)
 from agent_core.security.shell.words import WordReader
 
-_BLANK = re.compile(r"(?:[ \t\r]|\\\n)+")
+_BLANK = re.compile(r"[ \t]+")
 _COMMENT = re.compile(r"#[^\n]*")
 _REDIRECT = re.compile(r"(\d+|\{[A-Za-z_]\w*\})?(&>>|&>|<<<|<<-|<<|<>|<&|>&|>>|>\||<(?!\()|>(?!\())", re.ASCII)
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^\n=]*?\])?(\+?)=", re.ASCII)
@@ -30,7 +39,15 @@ class SimpleCommandReader(WordReader):
         if comment := _COMMENT.match(self.text, self.position):
             before = self.text[self.position - 1 : self.position]
             if not before or before in " \t\n;&|()<>":
-                self.position = comment.end()
+                self.position = self._end_of_comment(*comment.span())
+
+    def _end_of_comment(self, start: int, end: int) -> int:
+        if not self.lines.is_joined(start + 1, end):
+            return end
+        # A comment ends with its line, also behind a backslash.
+        self.budget.spend(len(self.text) // CHARACTERS_A_STEP)
+        self.lines.part_first(start + 1, end)
+        return self.text.index("\n", start)
 
     def line_breaks(self) -> None:
         """Go past blanks, comments and newlines, and the here-documents after these."""
@@ -121,7 +138,7 @@ class SimpleCommandReader(WordReader):
         if not target:
             raise ShellSyntaxError("a redirection has no target")
         if redirect.operator in {"<<", "<<-"}:
-            self.await_document(redirect, target)
+            self.documents.announce(redirect, target)
         else:
             redirect.target = target
         into.append(redirect)

@@ -24,9 +24,9 @@ from agent_core.security.shell.syntax import (
 
 _RESERVED = re.compile(
     r"(?:if|then|else|elif|fi|do|done|case|esac|while|until|for|select|function|time|coproc|in|\{|\}|!|\[\[)"
-    r"(?=[\s;&|()<>]|\Z)"
+    r"(?=[ \t\n;&|()<>]|\Z)"
 )
-_TIME_OPTION = re.compile(r"-p(?=\s)")
+_TIME_OPTION = re.compile(r"-p(?=[ \t\n])")
 _CASE_ENDS: Final = (";;&", ";;", ";&")
 _END_OF_TEXT: Final = ""
 _STRAY: Final = frozenset({"then", "else", "elif", "fi", "do", "done", "esac", "}", "in"})

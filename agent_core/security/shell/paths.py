@@ -10,6 +10,7 @@ from agent_core.security.shell.marks import ALL
 
 HOME = "~"
 WORKSPACE = "/workspace"
+STDIN_FILE = "/dev/fd/0"
 
 
 class Scope(Enum):
@@ -41,6 +42,8 @@ _DEVICE = re.compile(r"/dev(?:/.*)?\Z|/proc/(?:sysrq-trigger|sys(?:/.*)?|kcore|\
 _HOMES = re.compile(r"~[^/]*|/root|/home/[^/]+|\$HOME|/Users/[^/]+")
 _HOME_CACHE = re.compile(r"\.(?:cache|npm|local|pyenv|nvm|m2|gradle|rustup|cargo|tox|venv)(?:/.*)?\Z", re.DOTALL)
 _TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm", WORKSPACE)  # noqa: S108 - names are judged here, nothing is created
+_DESCRIPTOR = re.compile(r"/(?:proc/(?:self|thread-self|\d+)/fd/(\d+)|dev/(stdin|stdout|stderr))\Z")
+_STANDARD = {"stdin": "0", "stdout": "1", "stderr": "2"}
 _ONLY_PATTERN = re.compile(r"[*?.\[\]!^{},]*\Z")
 _SECRET_NAME = re.compile(
     r"\.env|\.env\.(?!example|sample|template|dist).+|id_(?:rsa|dsa|ecdsa|ed25519)|\.netrc|\.pgpass|\.git-credentials"
@@ -62,6 +65,8 @@ def resolve(path: str, folder: str) -> str:
     normal = "/" + normal.lstrip("/") if normal.startswith("/") else normal
     if normal == WORKSPACE:
         return "."
+    if descriptor := _DESCRIPTOR.match(normal):
+        return "/dev/fd/" + (descriptor[1] or _STANDARD[descriptor[2]])
     return normal.removeprefix(WORKSPACE + "/") or "."
 
 

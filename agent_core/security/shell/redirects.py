@@ -16,6 +16,11 @@ _STDIN = frozenset({"", "0"})
 _STDOUT = frozenset({"", "1"})
 
 
+def descriptor_file(descriptor: str) -> str:
+    """The file that an open descriptor can be read from."""
+    return f"/dev/fd/{descriptor}"
+
+
 class Redirections:
     """The redirections of one command in one shell."""
 
@@ -25,18 +30,29 @@ class Redirections:
         self._shell = shell
 
     def input(self, redirects: Sequence[Redirect], stdin: str) -> str:
-        """What the command reads: `stdin` unless it is redirected."""
+        """What the command reads: `stdin` unless it is redirected.
+
+        What comes through another descriptor is the text of that descriptor's file (`descriptor_file`).
+        """
+        files = self._call.machine.files
         for redirect in redirects:
+            self._call.stdin = stdin
             if redirect.operator in _DOCUMENTS:
                 texts = self._values.texts(redirect.target, self._shell, stdin)
                 text = texts[0] if len(texts) == 1 else "\n".join(texts)
-                stdin = text + "\n" if redirect.operator == "<<<" else text
-            elif redirect.operator == "<&" and redirect.descriptor in _STDIN:
-                stdin = UNKNOWN
+                text += "\n" if redirect.operator == "<<<" else ""
+            elif redirect.operator == "<&":
+                sources = [path.rstrip("-") for path in self._paths(redirect, stdin)]
+                text = "\n".join(files.get(descriptor_file(source), UNKNOWN) for source in sources if source)
             elif redirect.operator in {"<", "<>"}:
-                for path in self._paths(redirect, stdin):
-                    read = NETWORK if path.startswith(_SOCKETS) else self._call.read(path)
-                    stdin = read if redirect.descriptor in _STDIN else stdin
+                paths = list(self._paths(redirect, stdin))
+                text = "\n".join(NETWORK if path.startswith(_SOCKETS) else self._call.read(path) for path in paths)
+            else:
+                continue
+            if redirect.descriptor in _STDIN:
+                stdin = text
+            else:
+                files[descriptor_file(redirect.descriptor)] = text
         return stdin
 
     def output(self, redirects: Sequence[Redirect], printed: str) -> str:

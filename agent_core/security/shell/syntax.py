@@ -7,6 +7,8 @@ from typing import Literal
 
 MAX_DEPTH = 30
 MAX_STEPS = 12_000
+CHARACTERS_A_STEP = 512
+"""How much text may be copied for one step."""
 
 
 class ShellSyntaxError(ValueError):

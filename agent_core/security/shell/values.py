@@ -11,6 +11,7 @@ from agent_core.security.shell.call import Shell
 from agent_core.security.shell.expansion import fields_of, quoted, split, unquoted
 from agent_core.security.shell.marks import SECRET, SEPARATOR, UNKNOWN, bounded, derived
 from agent_core.security.shell.syntax import (
+    CHARACTERS_A_STEP,
     Arithmetic,
     Assignment,
     Budget,
@@ -25,7 +26,6 @@ from agent_core.security.shell.syntax import (
 from agent_core.security.shell.words import ALL_ELEMENTS
 
 MAX_VALUES: Final = 8
-CHARACTERS_A_STEP: Final = 512
 _SECRET_VARIABLE = re.compile(
     r"(?i)(?:.*_)?(?:token|secret|passwd|password|api_?key|access_key|private_key|credentials)(?:_.*)?\Z"
 )

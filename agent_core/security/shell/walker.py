@@ -17,8 +17,17 @@ from agent_core.security.shell.marks import DECODED, NETWORK, UNKNOWN, bounded, 
 from agent_core.security.shell.parser import parse
 from agent_core.security.shell.paths import resolve
 from agent_core.security.shell.redirects import Redirections
-from agent_core.security.shell.syntax import Assignment, Budget, Command, Compound, Pipeline, Script, Simple
-from agent_core.security.shell.values import CHARACTERS_A_STEP, MAX_VALUES, Values, merge
+from agent_core.security.shell.syntax import (
+    CHARACTERS_A_STEP,
+    Assignment,
+    Budget,
+    Command,
+    Compound,
+    Pipeline,
+    Script,
+    Simple,
+)
+from agent_core.security.shell.values import MAX_VALUES, Values, merge
 
 MAX_CALLS_IN_CALLS = 3
 MAX_PATTERN = 60
@@ -92,7 +101,8 @@ class Walker:
 
     def run_script(self, script: Script, shell: Shell, stdin: str) -> str:
         """Run pipelines one after another; returns all that they print."""
-        printed = [self._pipeline(pipeline, shell, stdin) for pipeline in script.pipelines]
+        before = shell.input
+        printed = [self._pipeline(pipeline, shell, shell.input_since(before, stdin)) for pipeline in script.pipelines]
         return bounded("".join(printed))
 
     def _pipeline(self, pipeline: Pipeline, shell: Shell, stdin: str) -> str:
@@ -119,10 +129,18 @@ class Walker:
             redirections = Redirections(self, self._values, shell)
             stdin = redirections.input(command.redirects, stdin)
             if isinstance(command, Simple):
+                if self._is_exec(command):
+                    shell.input = stdin
+                    redirections.output(command.redirects, UNKNOWN)
+                    return ""
                 printed = self._simple(command, shell, stdin)
             else:
                 printed = self._compound(command, shell, stdin)
             return redirections.output(command.redirects, printed)
+
+    def _is_exec(self, command: Simple) -> bool:
+        """Whether it only redirects what comes after it."""
+        return len(command.words) == 1 and self._values.plain(command.words[0]) == "exec"
 
     def _compound(self, command: Compound, shell: Shell, stdin: str) -> str:
         if command.kind != "for":
@@ -161,7 +179,9 @@ class Walker:
     def _branch(self, scripts: Sequence[Script], shell: Shell, stdin: str) -> str:
         conditions = scripts[: len(scripts) - len(scripts) % 2 : 2]
         bodies = [*scripts[1::2], *(scripts[-1:] if len(scripts) % 2 else ())]
+        before = shell.input
         printed = "".join(self.run_script(condition, shell, stdin) for condition in conditions)
+        stdin = shell.input_since(before, stdin)
         return printed + self._either(bodies, shell, stdin, can_skip=len(scripts) % 2 == 0)
 
     def _either(self, scripts: Iterable[Script], shell: Shell, stdin: str, *, can_skip: bool) -> str:
@@ -172,6 +192,7 @@ class Walker:
             outcomes.append(outcome)
             shell.functions.update(outcome.functions)
             shell.aliases.update(outcome.aliases)
+            shell.input = outcome.input
         if outcomes:
             shell.variables = merge(outcomes, self._values)
             shell.folder = outcomes[-1].folder if len({outcome.folder for outcome in outcomes}) == 1 else UNKNOWN

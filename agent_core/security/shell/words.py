@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from dataclasses import dataclass
 
+from agent_core.security.shell.documents import Documents
+from agent_core.security.shell.lines import JoinedLines
 from agent_core.security.shell.quoting import decode_ansi_c
 from agent_core.security.shell.syntax import (
     Arithmetic,
@@ -13,7 +14,6 @@ from agent_core.security.shell.syntax import (
     Parameter,
     Part,
     ProcessSubstitution,
-    Redirect,
     Script,
     ShellSyntaxError,
     Substitution,
@@ -22,7 +22,7 @@ from agent_core.security.shell.syntax import (
     Word,
 )
 
-_PLAIN = re.compile(r"[^ \t\r\n\\'\"`$;&|<>()]+")
+_PLAIN = re.compile(r"[^ \t\n\\'\"`$;&|<>()]+")
 _PLAIN_IN_DOUBLE = re.compile(r'[^\\"`$]+')
 _PLAIN_IN_BRACES = re.compile(r"[^\\'\"`$}]+")
 _PLAIN_IN_DOUBLE_BRACES = re.compile(r"[^\\\"`$}]+")
@@ -34,27 +34,23 @@ _NAME = re.compile(r"[A-Za-z_]\w*|\d|[@*#?$!-]", re.ASCII)
 _BRACED_NAME = re.compile(r"[A-Za-z_]\w*|\d+|[@*#?$!-]", re.ASCII)
 _DEFAULT_OPERATOR = re.compile(r":?[-=+?]")
 _PLAIN_IN_ARITHMETIC = re.compile(r"[^()$`'\"\\]+")
-_LEADING_TABS = re.compile(r"^\t+", re.MULTILINE)
 NOT_COMPUTED = "?!"
 ALL_ELEMENTS = "[@]"
-
-
-@dataclass(slots=True)
-class _Awaited:
-    redirect: Redirect
-    delimiter: str
-    strips_tabs: bool
-    is_literal: bool
 
 
 class WordReader:
     """A position in a text, and how to read words from there; scripts inside words are read by a subclass."""
 
     def __init__(self, text: str, budget: Budget) -> None:
-        self.text = text
+        self.lines = JoinedLines(text)
         self.position = 0
         self.budget = budget
-        self._awaited: list[_Awaited] = []
+        self.documents = Documents(budget)
+
+    @property
+    def text(self) -> str:
+        """All of the text, its lines joined."""
+        return self.lines.text
 
     @abstractmethod
     def script_until_parenthesis(self) -> Script:
@@ -105,7 +101,7 @@ class WordReader:
                 end = self.text.find("'", self.position + 1)
                 if end < 0:
                     raise ShellSyntaxError("a single quote is not closed")
-                parts.append(Text(self.text[self.position + 1 : end], quoted=True))
+                parts.append(Text(self.lines.original(self.position + 1, end), quoted=True))
                 self.position = end + 1
             case '"':
                 self.position += 1
@@ -122,8 +118,6 @@ class WordReader:
     def _escape(self, parts: list[Part], *, in_double_quotes: bool) -> None:
         following = self.text[self.position + 1 : self.position + 2]
         self.position += 2
-        if following == "\n":
-            return
         if in_double_quotes and following not in {"$", "`", '"', "\\"}:
             parts.append(Text("\\" + following, quoted=True))
         else:
@@ -177,7 +171,7 @@ class WordReader:
             if found is None:
                 raise ShellSyntaxError("a single quote is not closed")
             self.position = found.end()
-            return [Text(decode_ansi_c(found.group(1)), quoted=True)]
+            return [Text(decode_ansi_c(self.lines.original(*found.span(1))), quoted=True)]
         if following == '"' and not quoted:
             self.position += 1
             return [Text("", quoted=True), *self._double_quoted('"')]
@@ -261,31 +255,12 @@ class WordReader:
                 self._special(parts, in_double_quotes=quoted and not self.at('"'))
         raise ShellSyntaxError("${ is not closed")
 
-    def await_document(self, redirect: Redirect, delimiter: Word) -> None:
-        """A here-document's text begins after the next newline; `redirect` gets it then."""
-        if not all(isinstance(part, Text) for part in delimiter):
-            raise ShellSyntaxError("a here-document's delimiter is no plain word")
-        texts = [part for part in delimiter if isinstance(part, Text)]
-        is_literal = any(part.quoted for part in texts)
-        self._awaited.append(
-            _Awaited(redirect, "".join(part.text for part in texts), redirect.operator == "<<-", is_literal)
-        )
-
     def take_documents(self) -> None:
         """Right after a newline: read the here-documents that were announced before it."""
-        awaited, self._awaited = self._awaited, []
-        for document in awaited:
-            body = self._document(document)
+        for document in self.documents.awaited():
+            body, self.position = self.documents.read(document, self.lines, self.position)
             if document.is_literal:
                 document.redirect.target = (Text(body, quoted=True),)
             else:
                 with self.budget:
                     document.redirect.target = self.nested(body).expanded_text()
-
-    def _document(self, document: _Awaited) -> str:
-        tabs = r"\t*" if document.strips_tabs else ""
-        end = re.compile(rf"^{tabs}{re.escape(document.delimiter)}$", re.MULTILINE).search(self.text, self.position)
-        start = self.position
-        self.position = min(end.end() + 1, len(self.text)) if end else len(self.text)
-        body = self.text[start : end.start() if end else len(self.text)]
-        return _LEADING_TABS.sub("", body) if document.strips_tabs else body

@@ -325,6 +325,7 @@ def test_the_analyzer_judges_calls_of_tools() -> None:
         ("ENTER", "LOW"),
         ("y", "MEDIUM"),
         ("rm -rf /", "HIGH"),
+        ("ls -l\rrm -rf /", "HIGH"),
         ("print('hello')", "UNKNOWN"),
     ],
 )

@@ -12,7 +12,6 @@ from typing import Final
 from agent_core.events.risk import SecurityRisk
 from agent_core.security.shell.call import Call, Programs, shown
 from agent_core.security.shell.marks import DECODED, NETWORK, derived, is_known
-from agent_core.security.shell.paths import resolve
 
 INTERPRETING = Programs()
 
@@ -49,7 +48,7 @@ def shell(call: Call) -> str:
         return _with_arguments(call, words[0], words[1:]) if words else ""
     if words and not reads_input:
         path = words[0]
-        text = call.stdin if path in {"/dev/stdin", "/dev/fd/0"} else _file(call, path)
+        text = _file(call, path)
         call.note(SecurityRisk.MEDIUM, "program", f"runs the script {shown(path)}")
         return derived(call.stdin) if text is None else _with_arguments(call, text, words)
     if call.stdin:
@@ -76,7 +75,7 @@ def _file(call: Call, path: str) -> str | None:
             call.high("remote-code", "runs a script whose name comes from the network")
         call.unknown("unknown-program", "runs a script whose name is not known")
         return None
-    return call.machine.files.get(resolve(path, call.shell.folder))
+    return call.held(path)
 
 
 @INTERPRETING.rule("eval", risk=_LOW)
@@ -91,7 +90,7 @@ def source(call: Call) -> str:
     if not call.arguments:
         return ""
     path = call.arguments[0]
-    text = call.stdin if path in {"/dev/stdin", "/dev/fd/0"} else _file(call, path)
+    text = _file(call, path)
     return "" if text is None else call.machine.run_code(text, call.shell, call.stdin)
 
 
@@ -149,7 +148,7 @@ def _code(call: Call, *options: str, stops: tuple[str, ...] = ()) -> str | None:
         if word == "-":
             return call.stdin
         if not word.startswith("-"):
-            return call.stdin if word == "/dev/stdin" else _file(call, word)
+            return _file(call, word)
     return call.stdin or None
 
 

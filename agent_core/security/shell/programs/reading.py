@@ -214,7 +214,7 @@ def sed(call: Call) -> str:
     files = call.operands("-e", "-f")[0 if call.option_values("-e", "-f", "--expression", "--file") else 1 :]
     if call.has("-i", "--in-place"):
         for path in files:
-            call.write(path, derived(call.machine.files.get(resolve(path, call.shell.folder), "")))
+            call.write(path, derived(call.held(path) or ""))
         return ""
     return derived("".join(call.read(path) for path in files) or call.stdin)
 
@@ -234,7 +234,7 @@ def copy(call: Call) -> str:
     operands = call.operands("-t", "-m", "-o", "-g", "-S")
     sources, targets = (operands, target) if target else (operands[:-1], operands[-1:])
     for path in targets:
-        text = "".join(call.machine.files.get(resolve(source, call.shell.folder), "") for source in sources)
+        text = "".join(call.held(source) or "" for source in sources)
         if any(is_secret(source, call.shell.folder) for source in sources):
             text += SECRET
         call.write(path, text or derived(""))

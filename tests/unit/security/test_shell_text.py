@@ -1,0 +1,123 @@
+"""The text of a script is read as bash reads it: joined lines, white space, here-documents, descriptors."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent_core.security.shell.judge import judge
+from agent_core.security.shell.lines import JoinedLines
+
+JOINED_ANYWHERE = [
+    "rm -rf /",
+    "ls&&rm -rf /",
+    "if true;then rm -rf /;fi",
+    "x=rm;${x} -rf /",
+    'echo "$(rm -rf /)"',
+    "echo `rm -rf /`",
+    "cat <<EOF\n$(rm -rf /)\nEOF\n",
+    "for x in / ;do rm -rf $x;done",
+    "case a in a)rm -rf /;;esac",
+    "f(){ rm -rf /;};f",
+    'bash <<<"rm -rf /"',
+    "echo $((1+$(rm -rf /)))",
+]
+
+
+@pytest.mark.parametrize("command", JOINED_ANYWHERE)
+@given(data=st.data())
+@settings(max_examples=15, deadline=None)
+def test_a_line_may_be_continued_between_any_two_characters(command: str, data: st.DataObject) -> None:
+    places = sorted(data.draw(st.sets(st.integers(0, len(command)), min_size=1, max_size=6)), reverse=True)
+    for place in places:
+        command = command[:place] + "\\\n" + command[place:]
+    assert judge(command).risk == "HIGH", command
+
+
+@pytest.mark.parametrize(
+    ("command", "risk"),
+    [
+        ("# a comment ends with its line \\\nrm -rf /", "HIGH"),
+        ("ls # so does this \\\n\\\nrm -rf /", "HIGH"),
+        ("ls \\\n# a comment\nrm -rf /", "HIGH"),
+        ("ls a\\\n# no comment; rm -rf /", "HIGH"),
+        ("echo a\\\\\nrm -rf /", "HIGH"),
+        ("echo a\\\\\\\nrm -rf /", "LOW"),
+        ("echo 'a\\\n' rm -rf /", "LOW"),
+        ("$'r\\\nm' -rf /", "MEDIUM"),
+        ("bash -c 'r\\\nm -rf /'", "HIGH"),
+        ("cat <<EOF\nno end \\\nEOF\nrm -rf /\nEOF\n", "LOW"),
+        ("cat <<EOF\nan end\nE\\\nOF\nrm -rf /", "HIGH"),
+        ("cat <<'EOF'\nan end \\\nEOF\nrm -rf /", "HIGH"),
+        ("cat <<'EOF'\nno end\nE\\\nOF\nrm -rf /", "LOW"),
+        ("cat <<'A' <<B\na\\\nA\nb\\\nB\nb\nB\nrm -rf /", "HIGH"),
+        ("cat <<'EOF' | sh\nrm -rf \\\n/\nEOF", "HIGH"),
+        ("cat > Dockerfile <<'EOF'\nRUN make \\\n && make install\nEOF", "MEDIUM"),
+        ("git commit \\\n  --all \\\n  --message x", "MEDIUM"),
+    ],
+)
+def test_lines_are_joined_where_bash_joins_them(command: str, risk: str) -> None:
+    assert judge(command).risk == risk
+
+
+@given(st.text(alphabet="a\\\n'", max_size=30), st.data())
+def test_the_original_of_joined_lines_is_known(text: str, data: st.DataObject) -> None:
+    lines = JoinedLines(text)
+    assert lines.original(0, len(lines.text)) == text
+    start = data.draw(st.integers(0, len(lines.text)))
+    rest = lines.original(start, len(lines.text))
+    assert text.endswith(rest)
+    assert lines.after(start, len(rest)) == len(lines.text)
+    assert JoinedLines(lines.text).text == lines.text
+
+
+@pytest.mark.parametrize("text", ["# a \\\n", "cat <<'A'\nb\\\nA\n", "'\\\n'", "$'\\\n'"])
+def test_parting_lines_again_costs_bounded_time(text: str) -> None:
+    started = time.process_time()
+    judge((text * 100_000)[:400_000])
+    assert time.process_time() - started < 20
+
+
+@pytest.mark.parametrize("character", ["\r", "\f", "\v", "\u00a0", "\u2003", "\u3000"])
+def test_only_blanks_tabs_and_newlines_are_white_space(character: str) -> None:
+    assert judge(f"rm{character}-rf /").risk == "MEDIUM"
+    assert judge(f"echo a{character}; rm -rf /").risk == "HIGH"
+    assert judge(f"echo{character}# no comment; rm -rf /").risk == "HIGH"
+    assert judge(f"ls &&{character}rm -rf /").risk == "MEDIUM"
+    assert judge(f"if{character}true").risk == "MEDIUM"
+
+
+@pytest.mark.parametrize(
+    ("command", "risk"),
+    [
+        ("ls <&-", "LOW"),
+        ("ls >&- 2>&-", "LOW"),
+        ("ls 3>&1-", "LOW"),
+        ("exec 3>&1 4<&0", "LOW"),
+        ("ls &>> x", "MEDIUM"),
+        ("ls >| x", "MEDIUM"),
+        ("ls 3<> x", "MEDIUM"),
+        ("ls >& x", "MEDIUM"),
+        ("exec > x 2>&1; make", "MEDIUM"),
+        ("bash <<< ls 3<<< 'rm -rf /'", "LOW"),
+        ("ls &>> /etc/passwd", "HIGH"),
+        ("ls >| /dev/sda", "HIGH"),
+        ("ls <> /dev/sda", "HIGH"),
+        ("ls >& /etc/passwd", "HIGH"),
+        ("ls >&-; rm -rf /", "HIGH"),
+        ("ls <&- rm | rm -rf /", "HIGH"),
+        ("bash <<< 'rm -rf /' 3<<< ls", "HIGH"),
+        ("bash /dev/fd/3 3<<< 'rm -rf /'", "HIGH"),
+        (". /proc/self/fd/7 7<<< 'rm -rf /'", "HIGH"),
+        ("exec 3<<< 'rm -rf /'; bash <&3", "HIGH"),
+        ("exec < <(echo rm -rf /); bash", "HIGH"),
+        ("if exec <<< 'rm -rf /'; then sh; fi", "HIGH"),
+        ("echo 'rm -rf /' | cat /dev/stdin | sh", "HIGH"),
+        ("exec > x.sh; echo rm -rf /; exec > /dev/tty; bash x.sh", "UNKNOWN"),
+    ],
+)
+def test_redirections_are_read_as_bash_reads_them(command: str, risk: str) -> None:
+    assert judge(command).risk == risk
