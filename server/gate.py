@@ -20,7 +20,7 @@ from server.sign_in import SIGN_IN
 from server.strict_address import address_problem
 
 OPENAI_PREFIX: Final = "/v1/"
-API_PREFIXES: Final = ("/api/", OPENAI_PREFIX, "/mcp/", "/docs", "/openapi.json", "/server_info")
+API_PREFIXES: Final = ("/api/", OPENAI_PREFIX, "/mcp/", "/docs", "/openapi.json")
 UPLOADS: Final = "/upload-files"
 """How the paths end whose bodies are passed on as they come, and may therefore be large."""
 
