@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from typing import Any, Callable, Dict, List
 
+from .checking import checked
 from .documents import parse_docx, parse_latex, parse_pdf, parse_pptx
 from .editing import file_editor
 from .finding import find_file, search_dir, search_file
@@ -26,4 +27,4 @@ def available() -> Dict[str, Callable[..., Any]]:
     documents: List[Callable[..., Any]] = [parse_pdf, parse_docx, parse_latex, parse_pptx]
     media: List[Callable[..., Any]] = [parse_audio, parse_video, parse_image] if os.environ.get(KEY) else []
     code: List[Callable[..., Any]] = [search_code_snippets, get_entity_contents, explore_tree_structure]
-    return {function.__name__: function for function in [*always, *documents, *media, *code, file_editor]}
+    return {function.__name__: checked(function) for function in [*always, *documents, *media, *code, file_editor]}

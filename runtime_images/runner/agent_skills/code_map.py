@@ -10,6 +10,8 @@ import ast
 import os
 from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
+from .reading import read_lines
+
 FILES_LIMIT = 5000
 SIZE_LIMIT = 2 * 1024 * 1024
 KINDS = ("directory", "file", "class", "function")
@@ -60,7 +62,7 @@ class CodeMap:
 
     def text(self, path: str) -> List[str]:
         """The lines of a file."""
-        return _read(os.path.join(self.root, path)).splitlines()
+        return _read(os.path.join(self.root, path))
 
     def _add_files(self) -> Iterator[Tuple[str, ast.Module]]:
         count = 0
@@ -84,7 +86,7 @@ class CodeMap:
         self._link(folder, "contains", path)
         self._modules.setdefault(_module_name(path), []).append(path)
         try:
-            tree = ast.parse(_read(os.path.join(self.root, path)))
+            tree = ast.parse("\n".join(_read(os.path.join(self.root, path))))
         except (SyntaxError, ValueError, RecursionError):
             return None
         self._add_definitions(path, path, "", tree)
@@ -177,11 +179,8 @@ def _last_name(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _read(path: str) -> str:
+def _read(path: str) -> List[str]:
     try:
-        if os.path.getsize(path) > SIZE_LIMIT:
-            return ""
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
+        return [] if not os.path.isfile(path) or os.path.getsize(path) > SIZE_LIMIT else read_lines(path)
     except OSError:
-        return ""
+        return []

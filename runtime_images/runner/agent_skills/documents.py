@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import zipfile
 from typing import List
 from xml.etree import ElementTree
+
+from .reading import read_lines
+from .viewing import is_file
 
 _ENTRY_LIMIT = 100 * 1024 * 1024
 _WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
@@ -71,8 +73,7 @@ def parse_latex(file_path: str) -> None:
     if not _is_there(file_path, "LaTeX"):
         return
     try:
-        with open(file_path, encoding="utf-8", errors="replace") as file:
-            text = file.read(_ENTRY_LIMIT)
+        text = "\n".join(read_lines(file_path))
     except OSError as error:
         print(f"ERROR: {file_path} cannot be read: {error.strerror or error}")
         return
@@ -103,10 +104,9 @@ def parse_pptx(file_path: str) -> None:
 
 
 def _is_there(path: str, kind: str) -> bool:
-    if os.path.isfile(path):
+    if is_file(path):
         print(f"[Reading {kind} file from {path}]")
         return True
-    print(f"ERROR: There is no file {path}.")
     return False
 
 

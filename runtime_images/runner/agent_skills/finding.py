@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
 from typing import Iterator, List, Optional, Tuple
 
-from .viewing import opened_path
+from .. import encoding
+from .reading import lines_of
+from .viewing import is_file, opened_path
 
 FILES_LIMIT = 100
 _FOUND_LIMIT = 1000
@@ -46,9 +49,7 @@ def search_file(search_term: str, file_path: Optional[str] = None) -> None:
     path = file_path or opened_path()
     if path is None:
         print("ERROR: No file is named or open. Name one, or use open_file(path) first.")
-    elif not os.path.isfile(path):
-        print(f"ERROR: There is no file {path}.")
-    else:
+    elif is_file(path):
         _report(search_term, path, [f"Line {number}: {line}" for number, line in _lines_with(path, search_term)])
 
 
@@ -56,17 +57,20 @@ def find_file(file_name: str, dir_path: str = "./") -> None:
     """Show the paths of the files with a text in their names, in a folder and those below it.
 
     Args:
-        file_name: the name, or a part of it.
+        file_name: the name, a part of it, or a pattern such as ``*.csv``.
         dir_path: the folder.
     """
     if _is_folder(dir_path):
-        _report(file_name, dir_path, [path for path in _files(dir_path) if file_name in os.path.basename(path)])
+        _report(file_name, dir_path, [path for path in _files(dir_path) if _is_called(path, file_name)])
 
 
 def _is_folder(path: str) -> bool:
     if os.path.isdir(path):
         return True
-    print(f"ERROR: There is no folder {path}.")
+    if os.path.isfile(path):
+        print(f"ERROR: {path} is a file, not a folder.")
+    else:
+        print(f"ERROR: There is no folder {path or repr(path)}.")
     return False
 
 
@@ -78,15 +82,23 @@ def _files(folder: str) -> Iterator[str]:
                 yield os.path.join(root, name)
 
 
+def _is_called(path: str, wanted: str) -> bool:
+    name = os.path.basename(path)
+    return wanted in name or fnmatch.fnmatchcase(name, wanted)
+
+
 def _lines_with(path: str, term: str) -> List[Tuple[int, str]]:
     """Numbers and texts of a file's lines with a text; none of those that are no text, or very large."""
     try:
         if not os.path.isfile(path) or os.path.getsize(path) > _SIZE_LIMIT:
             return []
-        with open(path, encoding="utf-8") as file:
-            return [(number, line.strip()[:_LINE_LIMIT]) for number, line in enumerate(file, 1) if term in line]
-    except (OSError, UnicodeDecodeError):
+        with open(path, "rb") as file:
+            content = file.read()
+    except OSError:
         return []
+    if encoding.is_binary(content):
+        return []
+    return [(number, line.strip()[:_LINE_LIMIT]) for number, line in enumerate(lines_of(content), 1) if term in line]
 
 
 def _report(term: str, place: str, found: List[str]) -> None:

@@ -38,7 +38,11 @@ def search_code_snippets(
     if line_nums and len(paths) > 1:
         print("ERROR: line_nums needs the path of one file as file_path_or_pattern.")
         return
+    total = len(code.text(paths[0])) if line_nums else 0
     for line in line_nums or ():
+        if not 1 <= line <= total:
+            print(f"ERROR: {paths[0]} has no line {line}; its lines are 1 to {total}.")
+            continue
         found = code.around(paths[0], line)
         _show(code, found or Entity(f"{paths[0]}, line {line}", "lines", paths[0], max(1, line - 10), line + 10))
     for term in search_terms or ():

@@ -16,6 +16,8 @@ import urllib.request
 import uuid
 from typing import Any, Dict, List
 
+from .viewing import is_file
+
 _SECONDS = 120
 _SIZE_LIMIT = 25 * 1024 * 1024
 _FRAMES_LIMIT = 10
@@ -91,13 +93,12 @@ def _look(path: str, task: str) -> None:
 
 
 def _is_there(path: str) -> bool:
-    if not os.path.isfile(path):
-        print(f"ERROR: There is no file {path}.")
-    elif os.path.getsize(path) > _SIZE_LIMIT:
+    if not is_file(path):
+        return False
+    if os.path.getsize(path) > _SIZE_LIMIT:
         print(f"ERROR: {path} is larger than {_SIZE_LIMIT // 1048576} MB.")
-    else:
-        return True
-    return False
+        return False
+    return True
 
 
 def _show(ask: Any) -> None:

@@ -51,7 +51,7 @@ def test_what_cannot_be_opened_is_told(tmp_path: Path, capsys: pytest.CaptureFix
     (tmp_path / "empty").touch()
     viewing.open_file(str(tmp_path / "empty"))
     said = capsys.readouterr().out
-    assert f"ERROR: There is no file {tmp_path}." in said
+    assert f"ERROR: {tmp_path} is a folder." in said
     assert f"ERROR: There is no file {tmp_path}/none.docx." in said
     assert "empty (0 lines total)]\n(this is the beginning of the file)\n(this is the end of the file)\n" in said
 
