@@ -124,10 +124,10 @@ class Gate:
     ) -> tuple[int, dict[str, Any], list[tuple[bytes, bytes]]] | None:
         refusal = self._origins.refusal(headers.get("host"), headers.get("origin"))
         if refusal is not None:
-            return 403, {"detail": refusal}, []
+            return 403, _told(refusal), []
         is_api = path.startswith(API_PREFIXES) or path == "/api"
         if (is_api or path.startswith(SOCKET_PREFIX)) and _is_embedded_elsewhere(headers):
-            return 403, {"detail": "Pages of other origins may not use this server."}, []
+            return 403, _told("Pages of other origins may not use this server."), []
         if is_api or path == SIGN_IN:
             client = scope.get("client")
             if not self._limiter.allows(client[0] if client else "", time.monotonic()):
@@ -152,8 +152,12 @@ class Gate:
 
     def _too_large(self, path: str) -> dict[str, str]:
         name, limit = self._limit(path)
-        text = f"The request is larger than the {limit} bytes that this server takes ({name})."
-        return {"detail": text, "message": text}
+        return _told(f"The request is larger than the {limit} bytes that this server takes ({name}).")
+
+
+def _told(text: str) -> dict[str, str]:
+    """The body of a refusal that says what helps: `message` is what the protocol's clients show."""
+    return {"detail": text, "message": text}
 
 
 def _in_form_of(path: str, status: int, body: dict[str, Any]) -> dict[str, Any]:

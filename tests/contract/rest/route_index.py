@@ -126,6 +126,23 @@ SERVER = [
     Row("GET", "/api/v1/app-conversations?ids=a&ids=b", 200, [None]),
     Row("GET", "/api/v1/app-conversations/start-tasks?ids=a", 200, [None]),
     Row("GET", "/api/v1/app-conversations/start-tasks/search?limit=10", 200, {"items": [], "next_page_id": None}),
+    Row(
+        "GET",
+        "/api/v1/web-client/config",
+        200,
+        AtLeast(
+            {
+                "app_mode": "oss",
+                "posthog_client_key": None,
+                "feature_flags": AtLeast({"enable_billing": False, "hide_llm_settings": False}),
+                "providers_configured": [str],
+                "maintenance_start_time": None,
+                "faulty_models": [str],
+                "error_message": None,
+                "updated_at": Text(r"\d{4}-\d\d-\d\dT[\d:]+Z"),
+            }
+        ),
+    ),
     Row("POST", "/api/v1/app-conversations", 405, AtLeast({"detail": str, "message": str}), {"json": {}}),
     Row("POST", "/api/authenticate", 404, AtLeast({"detail": str, "message": str})),
     Row("POST", "/api/logout", 404, AtLeast({"detail": str})),

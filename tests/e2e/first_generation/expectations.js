@@ -60,6 +60,7 @@ export const answers = {
     mcp_config: orNull(each({ sse_servers: list, stdio_servers: list, shttp_servers: list })),
     v1_enabled: one(false),
   },
+  laterConfig: { app_mode: one("oss"), posthog_client_key: one(null), feature_flags: object, faulty_models: list },
   conversation,
   conversations: { results: listOf(each(conversation)), next_page_id: orNull(text) },
   secrets: { custom_secrets: listOf(each({ name: text, description: orNull(text) })) },

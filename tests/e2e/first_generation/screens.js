@@ -57,4 +57,5 @@ export async function otherScreens(ask) {
   await ask("GET", "/api/microagent-management/conversations?selected_repository=o%2Fn&limit=1000", "conversations");
   await ask("GET", "/api/v1/app-conversations/start-tasks/search?limit=10&created_at__gte=2025-12-16T09%3A00%3A00.000Z", "tasks");
   await ask("GET", "/api/v1/sandboxes?id=x");
+  await ask("GET", "/api/v1/web-client/config", "laterConfig");
 }

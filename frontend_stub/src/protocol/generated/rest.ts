@@ -845,6 +845,33 @@ export interface User {
   readonly name?: string | null;
 }
 
+/** What `/api/options/config` says, as later releases ask for it. */
+export interface WebClientConfig {
+  readonly app_mode?: "oss";
+  readonly auth_url?: null;
+  readonly error_message?: null;
+  readonly faulty_models?: readonly string[];
+  readonly feature_flags?: WebClientFlags;
+  readonly github_app_slug?: null;
+  readonly maintenance_start_time?: null;
+  readonly posthog_client_key?: null;
+  readonly providers_configured?: readonly string[];
+  readonly recaptcha_site_key?: null;
+  readonly updated_at?: "1970-01-01T00:00:00Z";
+}
+
+/** Parts of later releases' clients that are switched on: those that the first generation's routes serve. */
+export interface WebClientFlags {
+  readonly enable_billing?: false;
+  readonly enable_jira?: false;
+  readonly enable_jira_dc?: false;
+  readonly enable_linear?: false;
+  readonly hide_billing_page?: true;
+  readonly hide_integrations_page?: false;
+  readonly hide_llm_settings?: false;
+  readonly hide_users_page?: true;
+}
+
 /** The same ports as older clients know them: addresses with their ports. */
 export interface WebHosts {
   readonly hosts: Readonly<Record<string, number>>;
@@ -979,6 +1006,7 @@ export interface Routes {
   readonly "GET /api/v1/app-conversations/start-tasks": { readonly body: undefined; readonly reply: readonly null[] };
   readonly "GET /api/v1/app-conversations/start-tasks/search": { readonly body: undefined; readonly reply: NoTasks };
   readonly "GET /api/v1/sandboxes": { readonly body: undefined; readonly reply: readonly null[] };
+  readonly "GET /api/v1/web-client/config": { readonly body: undefined; readonly reply: WebClientConfig };
   readonly "GET /api/webhooks": { readonly body: undefined; readonly reply: WebhookList };
   readonly "POST /api/webhooks": { readonly body: NewWebhook; readonly reply: CreatedWebhook };
   readonly "DELETE /api/webhooks/{webhook_id}": { readonly body: undefined; readonly reply: unknown };
