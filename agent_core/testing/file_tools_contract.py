@@ -114,6 +114,13 @@ class FileToolsContract:
         assert "-two\n+zwei" in (first.diff or "")
         assert await apply(*change, key="c:1") == first
         assert (await apply("*** Delete File: a", "*** Update File: none", "@@", "-x")).is_error
+        lost = await apply("*** Update File: a", "@@ none", "-one", "+1", "*** Delete File: gone")
+        assert (lost.is_error, "gone does not exist" in lost.text) == (True, True)
+        await output(sandbox, "printf 'x\\r\\ny\\r\\nx\\r\\ny' > windows")
+        doubtful = ("*** Update File: windows", "@@ none", " x", "-y", "+z")
+        assert "stand in several places" in (await apply(*doubtful)).text
+        assert not (await apply(*doubtful, "*** End of File")).is_error
+        assert await output(sandbox, "od -An -c windows | tr -d ' '") == "x\\r\\ny\\r\\nx\\r\\nz"
         for outside in ("../x", "/etc/x", "out/x"):
             assert "outside the workspace" in (await apply(f"*** Add File: {outside}", "+x")).text
         assert await output(sandbox, "cat a sub/b") == "one\nzwei\nx"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
-from typing import Any, Dict, List, NamedTuple, Optional, Set
+from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
 
 from . import disk, encoding, places
 from .checks import FILE_LIMIT
@@ -63,14 +64,14 @@ class Patcher:
             "fuzz": doubt,
         }
 
-    def _step(self, section: Section) -> "tuple[_Step, int]":
+    def _step(self, section: Section) -> Tuple[_Step, int]:
         path = self._inside(section.path)
         if section.kind == ADD:
             if disk.kind(path) != "missing":
                 raise PatchError(f"{section.path} cannot be added: it exists already. Update it, or delete it first.")
             new = encoding.encode(section.content, "utf-8")
             return _Step(f"A {section.path}", path, path, None, new, unified("", section.content, path)), 0
-        old = _content(path, section.path)
+        old = _content(path, section)
         is_text = not encoding.is_binary(old)
         if section.kind == DELETE:
             diff = unified(encoding.decode(old).text, "", path) if is_text else ""
@@ -79,11 +80,11 @@ class Patcher:
             raise PatchError(f"{section.path} is binary and cannot be patched.")
         lines = TextFile(old).lines()
         found, doubt = places.changes(section.path, lines, section.hunks)
-        new = _changed(old, found)
+        new = _changed(TextFile(old), found)
         if len(new) > FILE_LIMIT:
             raise PatchError(f"{section.path} would have {len(new)} bytes; the limit is {FILE_LIMIT}.")
         target, summary = path, f"M {section.path}"
-        if section.move_to is not None:
+        if section.move_to is not None and section.move_to != section.path:
             target, summary = self._move_target(section.move_to), f"R {section.path} -> {section.move_to}"
         return _Step(summary, path, target, old, new, _diff(path, target, lines, found)), doubt
 
@@ -124,28 +125,30 @@ class Patcher:
                 self._history.push(step.path, step.old)
 
 
-def _content(path: str, name: str) -> bytes:
-    kind = disk.kind(path)
-    if kind == "missing":
-        raise PatchError(f"{name} does not exist; use `*** Add File: {name}` for a new file.")
+def _content(path: str, section: Section) -> bytes:
+    name = section.path
+    if disk.kind(path) == "missing":
+        hint = "it cannot be deleted" if section.kind == DELETE else f"use `*** Add File: {name}` for a new file"
+        raise PatchError(f"{name} does not exist; {hint}.")
     content = disk.read(path, FILE_LIMIT + 1)
     if len(content.data) > FILE_LIMIT:
         raise PatchError(f"{name} has more than {FILE_LIMIT} bytes, which is the limit.")
     return content.data
 
 
-def _changed(data: bytes, found: List[Change]) -> bytes:
-    """Return the file with the changes; the last one first, so that those before keep their places."""
-    for change in reversed(found):
-        file = TextFile(data)
-        count = len(file.lines())
-        start, end = file.line_start(change.start), file.line_start(change.start + change.removed)
+def _changed(file: TextFile, found: List[Change]) -> bytes:
+    """Return the file with the changes."""
+    lines = file.lines()
+    starts = [0, *itertools.accumulate(len(line) + 1 for line in lines)]
+    ranges: List[Tuple[int, int, str]] = []
+    for change in found:
+        start, end = starts[change.start], min(len(file.text), starts[change.start + change.removed])
         text = "".join(f"{line}\n" for line in change.added)
-        if file.text and not file.text.endswith("\n") and change.start + change.removed == count:
+        if lines and not file.text.endswith("\n") and change.start + change.removed == len(lines):
             # The last line has no end: what comes in its place has none either.
-            text = ("\n" + text if start == end else text)[:-1] if text else ""
-        data = file.replaced(start, end, text)
-    return data
+            text = ("\n" + text if change.removed == 0 else text)[:-1] if text else ""
+        ranges.append((min(start, end), end, text))
+    return file.with_changes(ranges)
 
 
 def _diff(path: str, target: str, lines: List[str], found: List[Change]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, List, NamedTuple, Tuple
+from typing import Callable, List, NamedTuple, Optional, Tuple
 
 from .patch_text import Hunk, Line, PatchError
 
@@ -28,13 +28,24 @@ def changes(path: str, lines: List[str], hunks: List[Hunk]) -> Tuple[List[Change
     found: List[Change] = []
     position = doubt = 0
     for hunk in hunks:
-        position, more = _behind_anchors(path, lines, hunk, position)
+        position, more, missing = _behind_anchors(path, lines, hunk, position)
         doubt += more
         start, count, more = _place_but_for_blank_end(path, lines, hunk, position)
         doubt += more
-        found += _changes(hunk, start)
+        if missing is not None:
+            _require_only_place(path, lines, hunk, start, count, missing)
+        for change in _changes(hunk, start):
+            _append(found, change)
         position = start + count
     return found, doubt
+
+
+def _append(found: List[Change], change: Change) -> None:
+    """Add a change; what follows another without a line between them is one with it."""
+    if found and found[-1].start + found[-1].removed == change.start:
+        last = found.pop()
+        change = Change(last.start, last.removed + change.removed, last.added + change.added)
+    found.append(change)
 
 
 def _place_but_for_blank_end(path: str, lines: List[str], hunk: Hunk, position: int) -> Tuple[int, int, int]:
@@ -58,8 +69,10 @@ def _place_but_for_blank_end(path: str, lines: List[str], hunk: Hunk, position: 
     return start, end - start, doubt + (1 if end < len(lines) else 0)
 
 
-def _behind_anchors(path: str, lines: List[str], hunk: Hunk, position: int) -> Tuple[int, int]:
+def _behind_anchors(path: str, lines: List[str], hunk: Hunk, position: int) -> Tuple[int, int, Optional[str]]:
+    """Return where to go on, how doubtful that is, and the anchor that is not there, if the hunk can do without it."""
     doubt = 0
+    missing: Optional[str] = None
     for anchor in hunk.anchors:
         for more, form in ((0, str), (1, str.strip)):
             at = next((i for i in range(position, len(lines)) if form(lines[i]) == form(anchor)), None)
@@ -72,7 +85,20 @@ def _behind_anchors(path: str, lines: List[str], hunk: Hunk, position: int) -> T
                     f"The line `{anchor}` of the hunk at line {hunk.number} is not in {path}, or only before the hunk "
                     "above. View the file and copy the line exactly."
                 )
-    return position, doubt
+            missing = anchor
+    return position, doubt, missing
+
+
+def _require_only_place(path: str, lines: List[str], hunk: Hunk, start: int, count: int, anchor: str) -> None:
+    """Raise PatchError when the hunk's lines stand below once more, and the anchor is not there to tell where."""
+    wanted = [line.rstrip() for line in hunk.before[:count]]
+    for other in range(start + 1, len(lines) - count + 1):
+        if _is_there(lines, wanted, other, str.rstrip):
+            raise PatchError(
+                f"The line `{anchor}` of the hunk at line {hunk.number} is not in {path}, or only before the hunk "
+                f"above, and the lines of the hunk stand in several places (lines {start + 1} and {other + 1}). Copy "
+                "a line that stands above the right one exactly, or give more lines around the change."
+            )
 
 
 def _place(path: str, lines: List[str], hunk: Hunk, position: int) -> Tuple[int, int]:

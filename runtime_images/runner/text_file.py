@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bisect
-from typing import List
+from typing import List, Tuple
 
 from . import encoding
 
@@ -31,12 +31,20 @@ class TextFile:
 
     def replaced(self, start: int, end: int, new: str) -> bytes:
         """Return the file's bytes with a range of its text replaced."""
-        raw_start, raw_end = self._raw_position(start), self._raw_position(end)
-        if self._has_returns_only:
-            new = new.replace("\n", "\r")
-        elif "\r" not in new and self._ends_with_return(raw_start, raw_end):
-            new = new.replace("\n", "\r\n")
-        return encoding.encode(self._mark + self._raw[:raw_start] + new + self._raw[raw_end:], self.encoding)
+        return self.with_changes([(start, end, new)])
+
+    def with_changes(self, changes: List[Tuple[int, int, str]]) -> bytes:
+        """Return the file's bytes with several ranges replaced, each given by start, end and its new text.
+
+        They are in the order of the text, and none overlaps another.
+        """
+        parts = [self._mark]
+        kept = 0
+        for start, end, new in changes:
+            raw_start, raw_end = self._raw_position(start), self._raw_position(end)
+            parts += [self._raw[kept:raw_start], self._with_line_ends(new, raw_start, raw_end)]
+            kept = raw_end
+        return encoding.encode("".join([*parts, self._raw[kept:]]), self.encoding)
 
     def line_start(self, number: int) -> int:
         """Return the position at which the line after the first ``number`` lines begins."""
@@ -58,6 +66,13 @@ class TextFile:
 
     def _raw_position(self, position: int) -> int:
         return position + bisect.bisect_left(self._returns, position)
+
+    def _with_line_ends(self, new: str, start: int, end: int) -> str:
+        if self._has_returns_only:
+            return new.replace("\n", "\r")
+        if "\r" not in new and self._ends_with_return(start, end):
+            return new.replace("\n", "\r\n")
+        return new
 
     def _ends_with_return(self, start: int, end: int) -> bool:
         inside = self._raw.count("\n", start, end)

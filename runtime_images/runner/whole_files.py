@@ -66,7 +66,8 @@ class WholeFiles:
         if asked.old == asked.new:
             raise WholeFileError("old_string and new_string are the same; nothing was changed.")
         wanted, new = asked.old.replace("\r\n", "\n"), asked.new.replace("\r\n", "\n")
-        places = _places(TextFile(old).text, wanted)
+        file = TextFile(old)
+        places = _places(file.text, wanted)
         if len(places) != asked.expected:
             found = "is not" if not places else f"stands {len(places)} times"
             advice = "View the file and copy the text exactly" if not places else "Take in more of the text around it"
@@ -74,9 +75,7 @@ class WholeFiles:
                 f"old_string {found} in {path}, but {asked.expected} replacement(s) were expected. {advice}, "
                 "or correct expected_replacements."
             )
-        data = old
-        for start in reversed(places):  # those before keep their places
-            data = TextFile(data).replaced(start, start + len(wanted), new)
+        data = file.with_changes([(start, start + len(wanted), new) for start in places])
         return self._changed(asked, old, data, f"Made {len(places)} replacement(s) in")
 
     def _changed(self, asked: Asked, old: Optional[bytes], new: bytes, what: str) -> Dict[str, Any]:

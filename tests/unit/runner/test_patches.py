@@ -117,6 +117,41 @@ def test_anchors_lead_to_the_place_exactly_or_but_for_blanks(work: Path) -> None
     fails(patch(work, "*** Update File: a", "@@ class C:", "+x"), "`class C:`")
 
 
+def test_without_its_anchor_a_hunk_is_applied_only_where_its_lines_stand_once(work: Path) -> None:
+    (work / "a").write_text(FUNCTIONS)
+    lost = ["*** Update File: a", "@@ def other():", "     x = 1", "-    return x", "+    return 2"]
+    fails(patch(work, *lost), "`def other():`", "lines 2 and 7")
+    assert (work / "a").read_text() == FUNCTIONS
+    done(patch(work, "*** Update File: a", "@@ -6,2 +6,2 @@", " def b():", "-    x = 1", "+    x = 2"), "M a")
+    done(patch(work, *lost), "M a")
+    first, second = FUNCTIONS.split("def b")
+    changed = f"{first.replace('return x', 'return 2')}def b{second.replace('x = 1', 'x = 2')}"
+    assert (work / "a").read_text() == changed
+
+
+def test_hunks_that_touch_one_another_change_the_end_of_a_file_once(work: Path) -> None:
+    (work / "a").write_text("one\ntwo")
+    done(patch(work, "*** Update File: a", "@@", "-two", "@@", "+2", "@@", "+3"), "M a")
+    assert (work / "a").read_text() == "one\n2\n3"
+    done(patch(work, "*** Update File: a", "@@", "+0", "@@", "-one", "+1", "@@", "-3", "*** End of File"), "M a")
+    assert (work / "a").read_text() == "0\n1\n2\n"
+
+
+def test_as_many_hunks_as_a_patch_can_hold_are_applied_while_somebody_waits(work: Path) -> None:
+    lines = [f"line {number} {'x' * 40}" for number in range(100_000)]
+    (work / "a").write_text("\n".join(lines) + "\n")
+    hunks = [part for line in lines[::10] for part in ("@@", f"-{line}", "+changed")]
+    done(patch(work, "*** Update File: a", *hunks), "M a")  # with work for each that grows with the file: hours
+    lines[::10] = ["changed"] * 10_000
+    assert (work / "a").read_text().splitlines() == lines
+
+
+def test_a_move_to_where_a_file_is_leaves_it_there(work: Path) -> None:
+    (work / "a").write_text("x\n")
+    done(patch(work, "*** Update File: a", "*** Move to: a", "@@", "-x", "+y"), "M a")
+    assert (work / "a").read_text() == "y\n"
+
+
 def test_the_end_of_the_file_is_looked_at_first_where_a_hunk_says_so(work: Path) -> None:
     (work / "a").write_text("x\ny\nx\nz\nx\n")
     done(patch(work, "*** Update File: a", "@@", " x", "+last", "*** End of File"), "M a")
@@ -174,7 +209,7 @@ def test_nothing_is_written_when_one_section_cannot_be_applied(work: Path) -> No
     add = ["*** Add File: new", "+x"]
     fails(patch(work, *add, "*** Update File: a", "@@", "-not there", "+y"), "hunk at line 5", "not in a", "not there")
     fails(patch(work, *add, "*** Update File: none", "@@", "-x"), "none does not exist")
-    fails(patch(work, *add, "*** Delete File: none"), "none does not exist")
+    fails(patch(work, *add, "*** Delete File: none"), "none does not exist; it cannot be deleted")
     fails(patch(work, *add, "*** Add File: a", "+y"), "a cannot be added: it exists already")
     fails(
         patch(work, *add, "*** Update File: a", "*** Move to: new", "@@", "-x"),
