@@ -39,5 +39,7 @@ export default defineConfig({
     include: ["tests/**/*.test.{ts,tsx}"],
     setupFiles: ["tests/setup.ts"],
     restoreMocks: true,
+    // A machine that does much else takes long over what is quick; a test that hangs is told all the same.
+    testTimeout: 30_000,
   },
 });

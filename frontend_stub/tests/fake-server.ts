@@ -21,6 +21,8 @@ export class FakeServer {
   /** Set to lose what clients send, as a server does that dies before it stores. */
   deaf = false;
   refusal: string | null = null;
+  /** Set to have messages answered with it, and not stored. */
+  answer: unknown = null;
   #io: Server | null = null;
   #http: HttpServer | null = null;
   #port = 0;
@@ -44,8 +46,12 @@ export class FakeServer {
         else if (Number(event.id) > latestEventId) socket.emit("oh_event", event);
       }
       if (last !== null) socket.emit("oh_event", last);
-      socket.on("oh_user_action", (action: { readonly action: string; readonly args: Record<string, unknown> }) => {
+      socket.on("oh_user_action", (action: { readonly action: string; readonly args: Record<string, unknown> }, answer?: (reply: unknown) => void) => {
         this.received.push(action);
+        if (this.answer !== null) {
+          answer?.(this.answer);
+          return;
+        }
         if (!this.deaf && action.action === "message") this.append(userMessage(this.log.length, String(action.args.content)));
       });
     });

@@ -130,6 +130,102 @@ describe("an open conversation", () => {
     expect(ids()).toEqual(["e1"]);
   }, 20_000);
 
+  it("sends what was written meanwhile after what was on its way when the line broke", async () => {
+    server.ready();
+    await session.open();
+    await live();
+    await until(() => phaseOf(store.current) === "ready");
+    server.deaf = true;
+    session.send("one");
+    await until(() => server.received.length === 1);
+    await server.kill();
+    await until(() => store.current.connection === "reconnecting");
+    session.send("two");
+    expect(store.current.pending.map((entry) => entry.state)).toEqual(["sent", "held"]);
+    server.deaf = false;
+    await server.listen();
+    await until(() => store.current.pending.length === 0);
+    expect(server.log.filter((event) => event.action === "message").map((event) => event.message)).toEqual(["one", "two"]);
+  });
+
+  it("takes back what waits, which is then not sent, and not what is on its way", async () => {
+    await session.open();
+    await live();
+    session.send("first");
+    session.send("second");
+    const keys = store.current.pending.map((entry) => entry.key);
+    expect(session.takeBack(keys[0] ?? "")).toBe("first");
+    server.ready();
+    await until(() => store.current.pending.length === 0);
+    expect(session.takeBack(keys[1] ?? "")).toBeNull();
+    expect(server.log.filter((event) => event.action === "message").map((event) => event.message)).toEqual(["second"]);
+  });
+
+  it("sends after a reload what was not sent before, under the same key, and nothing that was stored", async () => {
+    await session.open();
+    await live();
+    session.send("stored");
+    session.send("waits");
+    const [stored, waits] = store.current.pending.map((entry) => entry.key);
+    session.close();
+    server.log.push({ ...userMessage(server.log.length, "stored"), idempotency_key: stored });
+    server.ready();
+    session = createSession();
+    expect(store.current.pending.map((entry) => entry.text)).toEqual(["stored", "waits"]);
+    await session.open();
+    await until(() => store.current.pending.length === 0);
+    expect(server.received).toMatchObject([{ args: { content: "waits" }, idempotency_key: waits }]);
+    session.close();
+    session = createSession();
+    expect(store.current.pending).toEqual([]);
+  });
+
+  it("wakes after a reload for what was not sent before", async () => {
+    await session.open();
+    session.send("wake up");
+    session.close();
+    server.status = "STOPPED";
+    session = createSession();
+    await session.open();
+    await live();
+    expect(server.requests).toContain("POST /api/conversations/c1/start");
+  });
+
+  it("keeps a message that the server refuses, with the reason, and does not send it again", async () => {
+    server.ready();
+    await session.open();
+    await live();
+    server.answer = { success: false, error: "too long" };
+    session.send("a word");
+    await until(() => store.current.pending[0]?.state === "refused");
+    session.close();
+    session = createSession();
+    await session.open();
+    await live();
+    expect(store.current.pending).toMatchObject([{ text: "a word", state: "refused", refusal: "too long" }]);
+    expect(server.received).toHaveLength(1);
+    expect(session.takeBack(store.current.pending[0]?.key ?? "")).toBe("a word");
+  });
+
+  it("counts a message as delivered that the server says is in its log already", async () => {
+    for (let id = 0; id < 5; id += 1) server.log.push(agentMessage(id, `m${id}`));
+    server.ready();
+    await session.open();
+    await live();
+    server.answer = { success: true, id: 2 };
+    session.send("long since stored");
+    await until(() => server.received.length === 1 && store.current.pending.length === 0);
+  });
+
+  it.each(["not JSON", "{}", "[1, null, {}]", '[{"key": "k", "text": 7}]', '[{"key": "a b", "text": "x"}]'])(
+    "forgets what an older page left that makes no sense: %s",
+    (text) => {
+      window.sessionStorage.setItem("drydock.pending.c1", text);
+      session = createSession();
+      expect(store.current.pending).toEqual([]);
+    },
+  );
+
   it("holds a message while the agent starts and sends it when the agent is ready", async () => {
     await session.open();
     await live();

@@ -1,5 +1,6 @@
 /** Small hooks that several components share. */
 import { useEffect, useSyncExternalStore } from "react";
+import { isolated } from "./isolated";
 
 /** The time, told again every `interval` milliseconds while `active`. */
 export function useNow(interval: number, active = true): number {
@@ -36,6 +37,6 @@ export function hasFinePointer(): boolean {
 
 export function useDocumentTitle(title: string): void {
   useEffect(() => {
-    document.title = title === "" ? "Drydock" : `${title} · Drydock`;
+    document.title = title === "" ? "Drydock" : `${isolated(title)} · Drydock`;
   }, [title]);
 }

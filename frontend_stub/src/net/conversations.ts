@@ -5,6 +5,7 @@ import { ModelStore } from "../state/store";
 import type { Schedule } from "../state/store";
 import type { Api } from "./api";
 import { errorText } from "./http";
+import { forgetConversation } from "./kept-messages";
 
 const PAGE_SIZE = 20;
 const REFRESH_MILLISECONDS = 15_000;
@@ -74,6 +75,7 @@ export class ConversationsKeeper {
 
   async remove(id: string): Promise<void> {
     await this.#api.deleteConversation(id);
+    forgetConversation(id);
     this.store.dispatch({ type: "remove", id });
     this.refreshSoon();
   }

@@ -1,5 +1,5 @@
 /** Keeps the live line of one conversation up: opens it, mends it, and puts what comes over it into the store. */
-import type { ClientAction } from "../protocol/client-actions";
+import type { ClientAction, SendAnswer } from "../protocol/client-actions";
 import { parseDelta, parseFrame, parseToolCall } from "../protocol/frames";
 import type { Delta, Frame } from "../protocol/frames";
 import type { SessionView } from "./session-view";
@@ -65,8 +65,8 @@ export class LiveLine {
     this.#line?.hurry();
   }
 
-  send(action: ClientAction): void {
-    this.#line?.send(action);
+  send(action: ClientAction, onAnswer?: (answer: SendAnswer) => void): void {
+    this.#line?.send(action, onAnswer);
   }
 
   close(): void {

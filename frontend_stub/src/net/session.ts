@@ -14,6 +14,7 @@ import { errorText } from "./http";
 import { InfoWatch } from "./info-watch";
 import { LiveLine } from "./live-line";
 import { Outbox } from "./outbox";
+import type { Send } from "./outbox";
 import { SessionView } from "./session-view";
 import type { OpenLine } from "./socket";
 import type { TokenKeeper } from "./token";
@@ -36,6 +37,8 @@ export class ConversationSession {
   readonly #history: HistoryLoader;
   readonly #info: InfoWatch;
   readonly #line: LiveLine;
+  /** A message waits, and it is not known yet whether the conversation sleeps. */
+  #startWanted: boolean;
 
   constructor(id: string, parts: SessionParts) {
     this.#id = id;
@@ -48,17 +51,20 @@ export class ConversationSession {
     this.#info = new InfoWatch(api, view, () => parts.onInfo?.(), this.#afterPoll);
     const refresh = () => this.#info.refresh();
     this.#line = new LiveLine(view, { keeper, openLine, origin, refresh, onConnect: this.#onConnect, onFrame: this.#onFrame });
-    const send = (message: { readonly key: string; readonly text: string }) => {
-      this.#line.send(keyed(messageAction(message.text), message.key));
+    const send: Send = (message, onAnswer) => {
+      this.#line.send(keyed(messageAction(message.text), message.key), onAnswer);
     };
     this.#outbox = new Outbox(store, send, this.#flushOutbox);
+    this.#startWanted = this.#outbox.holds;
   }
 
   /** Shows what there is, then goes live unless the conversation sleeps. */
   async open(): Promise<void> {
     await Promise.all([this.#info.refresh(), this.#history.loadNewest()]);
     if (this.#view.closed) return;
+    this.#outbox.keep();
     if (this.#isServed) this.#line.connect();
+    this.#startIfWanted();
     this.#info.schedule();
   }
 
@@ -79,8 +85,15 @@ export class ConversationSession {
   /** Shows the message at once and hands it over as soon as the agent can take it. */
   send(text: string): void {
     this.#outbox.add(text);
-    if (needsStart(phaseOf(this.#view.model))) void this.start();
+    const phase = phaseOf(this.#view.model);
+    if (needsStart(phase)) void this.start();
+    else if (phase === "opening") this.#startWanted = true;
     else this.#flushOutbox();
+  }
+
+  /** Takes back a message that the server does not have; returns its text, or null when it may have it by now. */
+  takeBack(key: string): string | null {
+    return this.#outbox.takeBack(key);
   }
 
   /** Notes the message a conversation was created with, so that it is seen before the server echoes it. */
@@ -167,6 +180,7 @@ export class ConversationSession {
 
   async loadOlder(): Promise<void> {
     await this.#history.loadOlder();
+    this.#outbox.keep();
   }
 
   /** Shows a title before the server has announced it. */
@@ -191,9 +205,17 @@ export class ConversationSession {
     else this.#view.notice("There is no connection to the server just now. Try again when it is back.");
   }
 
+  #startIfWanted(): void {
+    const phase = phaseOf(this.#view.model);
+    if (!this.#startWanted || phase === "opening") return;
+    this.#startWanted = false;
+    if (needsStart(phase) && this.#outbox.holds) void this.start();
+  }
+
   readonly #afterPoll = (): void => {
     // Started elsewhere, or the page was opened while the server was away: go live.
     if (!this.#line.opened && this.#isServed) this.#line.connect();
+    this.#startIfWanted();
     this.#flushOutbox();
   };
 
@@ -203,6 +225,7 @@ export class ConversationSession {
   };
 
   readonly #onFrame = (frame: Frame): void => {
+    this.#outbox.keep();
     if (frame.kind === "state") this.#flushOutbox();
     if (frame.kind === "status" && frame.title !== null) this.#parts.onInfo?.();
   };

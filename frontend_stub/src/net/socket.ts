@@ -1,7 +1,8 @@
 /** The live line of one conversation over Socket.IO (wire protocol, section 1). */
 import { io } from "socket.io-client";
 import type { Socket } from "socket.io-client";
-import type { ClientAction } from "../protocol/client-actions";
+import { parseAnswer } from "../protocol/client-actions";
+import type { ClientAction, SendAnswer } from "../protocol/client-actions";
 
 export interface LineEvents {
   /** The newest event id the page has: asked for before every connection, so that a replay starts after it. */
@@ -25,7 +26,8 @@ export interface Line {
   readonly connect: () => void;
   /** Ends the wait for the next attempt, when there is reason to believe that it will succeed. */
   readonly hurry: () => void;
-  readonly send: (action: ClientAction) => void;
+  /** `onAnswer` is told what the server says of it, where it says anything. */
+  readonly send: (action: ClientAction, onAnswer?: (answer: SendAnswer) => void) => void;
   readonly close: () => void;
 }
 
@@ -91,8 +93,15 @@ export const openLine: OpenLine = (options, events) => {
       refreshQuery();
       socket.connect();
     },
-    send: (action) => {
-      socket.emit("oh_user_action", action);
+    send: (action, onAnswer) => {
+      if (onAnswer === undefined) {
+        socket.emit("oh_user_action", action);
+        return;
+      }
+      socket.emit("oh_user_action", action, (payload: unknown) => {
+        const answer = parseAnswer(payload);
+        if (answer !== null) onAnswer(answer);
+      });
     },
     close: () => {
       socket.io.off("reconnect_attempt", refreshQuery);

@@ -1,11 +1,22 @@
 /** The one access token of a server in one-token mode: where it is kept, and whether one is asked for. */
 import { Cell } from "../state/store";
+import { deviceShelf, tabShelf } from "./storage";
+import type { Shelf } from "./storage";
 
 const STORAGE_KEY = "drydock.token";
 
-function readStored(storage: Storage): string | null {
-  const value = storage.getItem(STORAGE_KEY);
-  return value === null || value === "" ? null : value;
+/** Whether a header can carry it; a browser refuses to send any other text. */
+export function isToken(text: string): boolean {
+  try {
+    return text !== "" && new Headers({ "X-Session-API-Key": text }).get("X-Session-API-Key") === text;
+  } catch {
+    return false;
+  }
+}
+
+function readStored(shelf: Shelf): string | null {
+  const value = shelf.read(STORAGE_KEY);
+  return value !== null && isToken(value) ? value : null;
 }
 
 export class TokenKeeper {
@@ -14,7 +25,7 @@ export class TokenKeeper {
   #token: string | null;
 
   constructor() {
-    this.#token = readStored(window.sessionStorage) ?? readStored(window.localStorage);
+    this.#token = readStored(tabShelf) ?? readStored(deviceShelf);
   }
 
   get token(): string | null {
@@ -24,9 +35,9 @@ export class TokenKeeper {
   /** Keeps a token for this tab, or on this device with `remember`. */
   accept(token: string, options: { readonly remember: boolean }): void {
     this.#token = token;
-    window.sessionStorage.removeItem(STORAGE_KEY);
-    window.localStorage.removeItem(STORAGE_KEY);
-    (options.remember ? window.localStorage : window.sessionStorage).setItem(STORAGE_KEY, token);
+    tabShelf.remove(STORAGE_KEY);
+    deviceShelf.remove(STORAGE_KEY);
+    (options.remember ? deviceShelf : tabShelf).write(STORAGE_KEY, token);
     this.loginNeeded.set(false);
   }
 
@@ -37,8 +48,8 @@ export class TokenKeeper {
 
   forget(): void {
     this.#token = null;
-    window.sessionStorage.removeItem(STORAGE_KEY);
-    window.localStorage.removeItem(STORAGE_KEY);
+    tabShelf.remove(STORAGE_KEY);
+    deviceShelf.remove(STORAGE_KEY);
     this.loginNeeded.set(true);
   }
 
@@ -53,6 +64,6 @@ export class TokenKeeper {
     } catch {
       token = match[1];
     }
-    this.accept(token, { remember: false });
+    if (isToken(token)) this.accept(token, { remember: false });
   }
 }

@@ -18,8 +18,10 @@ import { TimelineView } from "../components/conversation/TimelineView";
 import { Usage } from "../components/conversation/Usage";
 import { WorkspacePanel } from "../components/workspace/WorkspacePanel";
 import { PortsPanel } from "../components/ports/PortsPanel";
+import { draftKey } from "../net/kept-messages";
 import { ConversationSession } from "../net/session";
 import { openLine } from "../net/socket";
+import { tabShelf } from "../net/storage";
 import type { RequestedState } from "../protocol/client-actions";
 import type { ConversationModel } from "../state/model";
 import { reduce } from "../state/conversation";
@@ -74,7 +76,6 @@ function startOf(model: ConversationModel): number {
 }
 
 const HINTS: Partial<Readonly<Record<Phase, string>>> = {
-  opening: "The conversation is being opened",
   confirming: "Approve or reject first",
   archived: "This conversation is archived",
 };
@@ -87,6 +88,9 @@ const PLACEHOLDERS: Partial<Readonly<Record<Phase, string>>> = {
   confirming: "Approve or reject first",
   archived: "This conversation can only be read",
 };
+
+/** In these a message may be written that is sent later. */
+const QUEUES: ReadonlySet<Phase> = new Set(["opening", "starting"]);
 
 const RETRYING: ReadonlySet<Phase> = new Set(["working", "throttled"]);
 
@@ -109,6 +113,7 @@ function OpenConversation({ id, store, session }: OpenConversationProps) {
   const phase = phaseOf(model);
   const folds = useMemo(() => new Folds(), []);
   const [sent, setSent] = useState(0);
+  const [takenBack, setTakenBack] = useState(0);
   const [workspaceOpen, setWorkspaceOpen] = useState(false);
   const [portsShown, setPortsShown] = useState(false);
   useDocumentTitle(model.info?.title ?? "");
@@ -153,6 +158,13 @@ function OpenConversation({ id, store, session }: OpenConversationProps) {
     setSent((count) => count + 1);
     session.send(text);
   };
+  const takeBack = (key: string) => {
+    const text = session.takeBack(key);
+    if (text === null) return;
+    const draft = tabShelf.read(draftKey(id)) ?? "";
+    tabShelf.write(draftKey(id), draft === "" ? text : `${text}\n\n${draft}`);
+    setTakenBack(takenBack + 1);
+  };
   const launching = phase === "starting" && model.connection !== "refused";
 
   return (
@@ -189,11 +201,11 @@ function OpenConversation({ id, store, session }: OpenConversationProps) {
             onLoadOlder={() => void session.loadOlder()}
             sent={sent}
           >
-            <Pending messages={model.pending.filter((message) => message.state === "created")} />
+            <Pending messages={model.pending.filter((message) => message.state === "created")} onTakeBack={takeBack} />
             <Streaming streams={model.streams.responses} />
             {model.retry !== "" && RETRYING.has(phase) && <Retry message={model.retry} />}
             {launching && <StartProgress steps={model.progress} since={startOf(model)} />}
-            <Pending messages={model.pending.filter((message) => message.state !== "created")} />
+            <Pending messages={model.pending.filter((message) => message.state !== "created")} onTakeBack={takeBack} />
           </TimelineView>
           <div className="dock">
             <Notices
@@ -206,10 +218,12 @@ function OpenConversation({ id, store, session }: OpenConversationProps) {
               <StatusBar model={model} phase={phase} onRequest={request} onRetry={retry} />
               {phase === "confirming" && <ApprovalBar actions={awaitedActions(model.timeline)} onAnswer={answer} />}
               <Composer
-                draftKey={`drydock.draft.${id}`}
+                // Drawn anew, it begins with what was taken back.
+                key={takenBack}
+                draftKey={draftKey(id)}
                 label="Message to the agent"
                 placeholder={PLACEHOLDERS[phase] ?? "Write a message"}
-                disabled={!acceptsMessage(phase) && phase !== "starting"}
+                disabled={!acceptsMessage(phase) && !QUEUES.has(phase)}
                 hint={HINTS[phase] ?? ""}
                 onSend={send}
               >

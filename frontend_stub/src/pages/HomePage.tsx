@@ -10,6 +10,7 @@ import { chosen, isRepository } from "../components/conversation/repository";
 import { AddRepository, RepositoryFields } from "../components/conversation/RepositoryChoice";
 import { DrawerButton } from "../components/shell/Shell";
 import { errorText } from "../net/http";
+import { tabShelf } from "../net/storage";
 import { DEMO_MODEL_PREFIX } from "../protocol/rest";
 import type { ServerConfig, Settings, StartingPoint } from "../protocol/rest";
 import { useReadable } from "../state/store";
@@ -51,7 +52,7 @@ export function HomePage() {
       setCreating(false);
       setError(errorText(failure));
       // What was written must not be lost with the request.
-      window.sessionStorage.setItem("drydock.draft.home", text);
+      tabShelf.write("drydock.draft.home", text);
     }
   };
 

@@ -4,6 +4,9 @@ import { useDocumentTitle } from "../app/hooks";
 import { useServices } from "../app/services";
 import { Logo } from "../components/common/Logo";
 import { ApiError, errorText } from "../net/http";
+import { isToken } from "../net/token";
+
+const NOT_ACCEPTED = "The server does not accept this token. Check that it is complete.";
 
 export function LoginPage() {
   const { api, keeper } = useServices();
@@ -22,13 +25,17 @@ export function LoginPage() {
   };
 
   const tryToken = async (): Promise<boolean> => {
+    if (!isToken(token.trim())) {
+      setError(NOT_ACCEPTED);
+      return false;
+    }
     try {
       await api.checkToken(token.trim());
       return true;
     } catch (failure) {
       setError(
         failure instanceof ApiError && failure.status === 401
-          ? "The server does not accept this token. Check that it is complete."
+          ? NOT_ACCEPTED
           : errorText(failure),
       );
       return false;

@@ -1,5 +1,6 @@
 /** What the page sends as `oh_user_action` (wire protocol 2.1). */
 import type { AgentState } from "./events";
+import { numberField, objectField, stringField } from "./fields";
 
 export interface ClientAction {
   readonly action: string;
@@ -13,6 +14,17 @@ export function messageAction(content: string, now: Date = new Date()): ClientAc
     action: "message",
     args: { content, image_urls: [], file_urls: [], timestamp: now.toISOString() },
   };
+}
+
+/** What the server says of an action: the event that it became, or why it is none. */
+export type SendAnswer = { readonly id: number } | { readonly refusal: string };
+
+/** Null where the answer says nothing: a server of the original protocol gives none. */
+export function parseAnswer(payload: unknown): SendAnswer | null {
+  const fields = objectField({ payload }, "payload") ?? {};
+  if (fields.success === false) return { refusal: stringField(fields, "error") || "The server did not take it." };
+  const id = numberField(fields, "id");
+  return id === null ? null : { id };
 }
 
 export type RequestedState = Extract<

@@ -52,6 +52,12 @@ export function reduce(model: ConversationModel, action: ModelAction): void {
     case "pending-held":
       changePending(model, action.key, { state: "held" });
       return;
+    case "pending-refused":
+      changePending(model, action.key, { state: "refused", refusal: action.refusal });
+      return;
+    case "pending-remove":
+      model.pending = model.pending.filter((entry) => entry.key !== action.key);
+      return;
     case "notice":
       addNotice(model, action.level, action.text, action.statusId ?? "");
       return;

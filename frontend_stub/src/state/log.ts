@@ -31,7 +31,7 @@ function takeEcho(model: ConversationModel, event: ConversationEvent): void {
   const key = event.idempotency_key;
   const text = (stringField(event.args, "content") || event.message).trim();
   const isEcho = (entry: PendingMessage) =>
-    key === undefined ? entry.state !== "held" && entry.after < event.id && entry.text.trim() === text : entry.key === key;
+    key === undefined ? (entry.state === "sent" || entry.state === "created") && entry.after < event.id && entry.text.trim() === text : entry.key === key;
   const echoed = model.pending.find(isEcho);
   if (echoed !== undefined) model.pending = model.pending.filter((entry) => entry !== echoed);
 }

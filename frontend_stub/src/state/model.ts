@@ -15,8 +15,13 @@ export interface PendingMessage {
   /** The one under which it is sent: sent again, it is stored once. */
   readonly key: string;
   readonly text: string;
-  /** `held`: waits for a connection or for the agent to be ready. `sent`: on its way. `created`: sent with creation. */
-  readonly state: "held" | "sent" | "created";
+  /**
+   * `held`: waits for a connection or for the agent to be ready. `sent`: on its way. `created`: sent with creation.
+   * `refused`: the server did not take it.
+   */
+  readonly state: "held" | "sent" | "created" | "refused";
+  /** Why the server did not take it. */
+  readonly refusal?: string;
   /** The newest event id known when it was sent: its echo must be newer. */
   readonly after: number;
 }
@@ -82,6 +87,8 @@ export type ModelAction =
   | { readonly type: "pending-add"; readonly message: PendingMessage }
   | { readonly type: "pending-sent"; readonly key: string; readonly after: number }
   | { readonly type: "pending-held"; readonly key: string }
+  | { readonly type: "pending-refused"; readonly key: string; readonly refusal: string }
+  | { readonly type: "pending-remove"; readonly key: string }
   | { readonly type: "notice"; readonly level: "error" | "info"; readonly text: string; readonly statusId?: string }
   | { readonly type: "notice-dismiss"; readonly key: string };
 

@@ -1,8 +1,9 @@
 /** Code with colours once they are loaded; before that, and for very long code, plain. */
 import type { ElementContent, Root, RootContent } from "hast";
-import { useEffect, useState } from "react";
+import { Fragment, useEffect, useState } from "react";
 import type { ReactNode } from "react";
 import { CopyButton } from "./CopyButton";
+import { madeVisible } from "./Visible";
 
 type Highlight = (text: string, language: string) => Root | null;
 
@@ -46,7 +47,7 @@ function useHighlight(wanted: boolean): Highlight | null {
 
 function draw(nodes: readonly (RootContent | ElementContent)[]): ReactNode[] {
   return nodes.map((node, index) => {
-    if (node.type === "text") return node.value;
+    if (node.type === "text") return <Fragment key={index}>{madeVisible(node.value)}</Fragment>;
     if (node.type !== "element") return null;
     const names = node.properties.className;
     return (
@@ -61,7 +62,7 @@ export function Code({ text, language }: { readonly text: string; readonly langu
   const wanted = language !== "" && text.length <= LIMIT;
   const highlight = useHighlight(wanted);
   const tree = wanted && highlight !== null ? highlight(text, language) : null;
-  return <code>{tree === null ? text : draw(tree.children)}</code>;
+  return <code>{tree === null ? madeVisible(text) : draw(tree.children)}</code>;
 }
 
 export function CodeBlock({ text, language }: { readonly text: string; readonly language: string }) {

@@ -1,5 +1,6 @@
 /** Data as a person reads it: named values as a list, rows of them as a table, everything else as JSON. */
 import type { Fields } from "../../protocol/events";
+import { Visible } from "./Visible";
 
 const MOST_ROWS = 200;
 const MOST_COLUMNS = 12;
@@ -18,7 +19,7 @@ export function Json({ value }: { readonly value: unknown }) {
   return (
     // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- a scrollable region must take focus
     <pre className="file-text wrap" tabIndex={0} aria-label="Details">
-      <code>{JSON.stringify(value, null, 2)}</code>
+      <code><Visible text={JSON.stringify(value, null, 2)} /></code>
     </pre>
   );
 }
@@ -56,7 +57,7 @@ function Table({ columns, rows }: { readonly columns: readonly string[]; readonl
           {rows.map((row, index) => (
             <tr key={index}>
               {columns.map((name) => (
-                <td key={name}>{shown(row[name])}</td>
+                <td key={name} dir="auto">{shown(row[name])}</td>
               ))}
             </tr>
           ))}
@@ -75,7 +76,7 @@ export function Data({ value }: { readonly value: unknown }) {
       {Object.entries(value).map(([name, content]) => (
         <div key={name} className="fact">
           <dt>{name}</dt>
-          <dd>{shown(content)}</dd>
+          <dd dir="auto"><Visible text={shown(content)} /></dd>
         </div>
       ))}
     </dl>

@@ -2,6 +2,7 @@ import { useFold } from "./folds";
 import type { DiffLine, FileDiff } from "./diff";
 import { shortPath } from "./paths";
 import { Unfold } from "./Unfold";
+import { Visible } from "./Visible";
 
 const SHOWN_LINES = 40;
 const SIGNS: Readonly<Record<DiffLine["kind"], string>> = { added: "+", removed: "−", same: " ", gap: "⋯", file: "" };
@@ -24,7 +25,7 @@ export function DiffView({ diff, foldKey }: { readonly diff: FileDiff; readonly 
               line.kind === "file" ? (
                 <tr key={index} className="diff-line file">
                   <th colSpan={2 + Number(hasOld) + Number(hasNew)} scope="colgroup">
-                    {shortPath(line.text)}
+                    <Visible text={shortPath(line.text)} />
                   </th>
                 </tr>
               ) : (
@@ -35,7 +36,7 @@ export function DiffView({ diff, foldKey }: { readonly diff: FileDiff; readonly 
                   <span aria-hidden="true">{SIGNS[line.kind]}</span>
                   <span className="visually-hidden">{SPOKEN[line.kind]}</span>
                 </td>
-                <td className="diff-text">{line.text}</td>
+                <td className="diff-text"><Visible text={line.text} /></td>
               </tr>
               ),
             )}

@@ -1,3 +1,5 @@
+import { Visible } from "./Visible";
+
 /** Paths, one a line: the name stands out from its folder. */
 export function FileList({ paths, label = "Files" }: { readonly paths: readonly string[]; readonly label?: string }) {
   return (
@@ -7,8 +9,10 @@ export function FileList({ paths, label = "Files" }: { readonly paths: readonly 
         const folder = path.slice(0, path.replace(/\/$/, "").lastIndexOf("/") + 1);
         return (
           <li key={index}>
-            <span className="dim">{folder}</span>
-            {path.slice(folder.length)}
+            <span className="dim">
+              <Visible text={folder} />
+            </span>
+            <Visible text={path.slice(folder.length)} />
           </li>
         );
       })}

@@ -39,7 +39,7 @@ const COMPONENTS: Components = {
 
 export const Markdown = memo(function Markdown({ text }: { readonly text: string }) {
   return (
-    <div className="prose">
+    <div className="prose" dir="auto">
       <ReactMarkdown remarkPlugins={PLUGINS} components={COMPONENTS}>
         {text}
       </ReactMarkdown>

@@ -4,6 +4,7 @@ import type { ActionEvent } from "../../protocol/events";
 import { HIGH_RISK } from "../../protocol/events";
 import { numberField, stringField } from "../../protocol/fields";
 import { AlertIcon } from "../common/icons";
+import { Visible } from "../common/Visible";
 
 function describe(action: ActionEvent): readonly [string, string] {
   switch (action.action) {
@@ -74,7 +75,7 @@ export function ApprovalBar({ actions, onAnswer }: ApprovalBarProps) {
         {deeds.map(([what, subject], index) => (
           <div key={actions[index]?.id}>
             {deeds.length > 1 && <p className="approval-deed">{what}</p>}
-            {subject !== "" && <pre className="approval-subject">{subject}</pre>}
+            {subject !== "" && <pre className="approval-subject"><Visible text={subject} /></pre>}
           </div>
         ))}
       </div>
@@ -83,6 +84,7 @@ export function ApprovalBar({ actions, onAnswer }: ApprovalBarProps) {
         className="approval-reason"
         data-testid="reject-reason"
         aria-label="Why not"
+        dir="auto"
         placeholder="Why not? The agent reads it when you reject (optional)"
         value={reason}
         onChange={(event) => { setReason(event.target.value); }}

@@ -2,6 +2,7 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "react";
 import type { ReactNode } from "react";
 import { hasFinePointer } from "../../app/hooks";
+import { tabShelf } from "../../net/storage";
 import { SendIcon } from "../common/icons";
 
 interface ComposerProps {
@@ -21,12 +22,12 @@ interface ComposerProps {
 const MAX_HEIGHT = 260;
 
 function readDraft(key: string): string {
-  return window.sessionStorage.getItem(key) ?? "";
+  return tabShelf.read(key) ?? "";
 }
 
 function keepDraft(key: string, text: string): void {
-  if (text === "") window.sessionStorage.removeItem(key);
-  else window.sessionStorage.setItem(key, text);
+  if (text === "") tabShelf.remove(key);
+  else tabShelf.write(key, text);
 }
 
 export function Composer(props: ComposerProps) {
@@ -69,6 +70,7 @@ export function Composer(props: ComposerProps) {
         ref={field}
         className="composer-field"
         rows={1}
+        dir="auto"
         value={text}
         placeholder={placeholder}
         aria-label={label}

@@ -6,6 +6,7 @@ import type { ConversationModel } from "../../state/model";
 import type { Phase } from "../../state/phase";
 import { ConfirmDialog } from "../common/ConfirmDialog";
 import { MoreIcon } from "../common/icons";
+import { isolated } from "../../app/isolated";
 import { Menu } from "../common/Menu";
 import type { MenuEntry } from "../common/Menu";
 import { RenameField } from "../shell/ConversationRow";
@@ -83,7 +84,7 @@ export function ConversationHeader(props: ConversationHeaderProps) {
       {renaming ? (
         <RenameField title={title} onDone={rename} onCancel={() => { setRenaming(false); }} />
       ) : (
-        <h1 className="topbar-title" data-testid="conversation-title">
+        <h1 className="topbar-title" dir="auto" data-testid="conversation-title">
           {title}
         </h1>
       )}
@@ -99,7 +100,7 @@ export function ConversationHeader(props: ConversationHeaderProps) {
       {deleting && (
         <ConfirmDialog
           title="Delete this conversation?"
-          text={`“${title}”, its history and its sandbox with all files in it will be gone for good.`}
+          text={`“${isolated(title)}”, its history and its sandbox with all files in it will be gone for good.`}
           confirmLabel="Delete"
           onCancel={() => { setDeleting(false); }}
           onConfirm={remove}

@@ -18,7 +18,7 @@ export function Notices({ notices, onDismiss }: { readonly notices: readonly Not
             <AlertIcon size={17} />
             <div className="notice-text">
               {told !== null && <strong>{told.title}</strong>}
-              {text !== "" && <span>{text}</span>}
+              {text !== "" && <span dir="auto">{text}</span>}
               {told !== null && (
                 <span className="notice-advice">
                   {told.advice} {told.link === "settings" && <Link href="/settings">Open settings</Link>}

@@ -24,7 +24,7 @@ const Writing = memo(function Writing({ stream }: { readonly stream: ResponseStr
       </div>
       <div className="step-content">
         {text === "" && stream.reasoning !== "" && (
-          <div className="reasoning" data-testid="streaming-reasoning">
+          <div className="reasoning" dir="auto" data-testid="streaming-reasoning">
             {stream.reasoning.slice(-REASONING_CHARACTERS)}
           </div>
         )}
@@ -95,12 +95,28 @@ const WAITING: Readonly<Record<PendingMessage["state"], string>> = {
   held: "Waiting to be sent",
   sent: "Sending",
   created: "Sending",
+  refused: "Not sent",
 };
 
-export function Pending({ messages }: { readonly messages: readonly PendingMessage[] }) {
-  return messages.map((message) => (
-    <div className="row" key={message.key}>
-      <UserBubble text={message.text} waiting={WAITING[message.state]} />
+interface PendingProps {
+  readonly messages: readonly PendingMessage[];
+  readonly onTakeBack: (key: string) => void;
+}
+
+export function Pending({ messages, onTakeBack }: PendingProps) {
+  return messages.map(({ key, text, state, refusal = "" }) => (
+    <div className="row" key={key}>
+      <UserBubble
+        text={text}
+        waiting={refusal === "" ? WAITING[state] : `${WAITING[state]}: ${refusal}`}
+        tools={
+          (state === "held" || state === "refused") && (
+            <button type="button" className="chip take-back" data-testid="take-back" onClick={() => { onTakeBack(key); }}>
+              Take back
+            </button>
+          )
+        }
+      />
     </div>
   ));
 }

@@ -2,6 +2,7 @@
 import type { ActionEvent, ObservationEvent } from "../../protocol/events";
 import { booleanField, stringField } from "../../protocol/fields";
 import { CompassIcon } from "../common/icons";
+import { Visible } from "../common/Visible";
 import { Fold, Step } from "./Step";
 import { Underway, underwayTone } from "./Underway";
 
@@ -46,19 +47,19 @@ export function BrowserCard({ foldKey, action, observation, awake }: BrowserCard
         title={
           code === "" ? (
             <>
-              {bad ? "Could not open" : busy ? "Opening" : "Opened"} <code className="path">{opened || url}</code>
+              {bad ? "Could not open" : busy ? "Opening" : "Opened"} <code className="path"><Visible text={opened || url} /></code>
             </>
           ) : (
             <>
-              Used the browser <code className="path">{lines[0]}</code>
+              Used the browser <code className="path"><Visible text={lines[0] ?? ""} /></code>
               {lines.length > 1 && <span className="dim"> and {lines.length - 1} more</span>}
-              {url !== "" && <span className="dim"> · {url}</span>}
+              {url !== "" && <span className="dim"> · <bdi>{url}</bdi></span>}
             </>
           )
         }
         {...(busy ? { aside: <Underway action={action} /> } : {})}
       >
-        {lines.length > 1 && <pre className="file-text">{code}</pre>}
+        {lines.length > 1 && <pre className="file-text"><Visible text={code} /></pre>}
         {text !== "" && (
           // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- a scrollable region must take focus
           <pre className="file-text" tabIndex={0} aria-label="What the browser told">

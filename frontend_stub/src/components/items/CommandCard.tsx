@@ -11,6 +11,7 @@ import { useFold } from "../common/folds";
 import { TerminalIcon } from "../common/icons";
 import { Spinner } from "../common/Spinner";
 import { Unfold } from "../common/Unfold";
+import { Visible } from "../common/Visible";
 import { Step } from "./Step";
 import type { Tone } from "./Step";
 
@@ -168,7 +169,9 @@ function Command({ text, prompt, foldKey }: { readonly text: string; readonly pr
         <span className="term-prompt" aria-hidden="true">
           {prompt}{" "}
         </span>
-        <code>{long && !open ? lines.slice(0, COMMAND_LINES).join("\n") : text}</code>
+        <code>
+          <Visible text={long && !open ? lines.slice(0, COMMAND_LINES).join("\n") : text} />
+        </code>
       </pre>
       {long && (
         <Unfold open={open} onToggle={setOpen} more={`Show ${lines.length - COMMAND_LINES} more lines`} less="Show the beginning only" className="term-unfold" />

@@ -75,7 +75,7 @@ export function DelegateCard({ foldKey, action, observation, liveOutput, awake }
             {asked.tasks.map(([id, task]) => (
               <div key={id} className="fact">
                 <dt>{id}</dt>
-                <dd>{task}</dd>
+                <dd dir="auto">{task}</dd>
               </div>
             ))}
           </dl>

@@ -9,6 +9,7 @@ import { FileList } from "../common/FileList";
 import { FileIcon, PencilIcon } from "../common/icons";
 import { folderEntries, numberedText } from "../common/numbered";
 import { shortPath } from "../common/paths";
+import { Visible } from "../common/Visible";
 import { Fold, Step } from "./Step";
 import { Underway, underwayTone } from "./Underway";
 
@@ -31,7 +32,7 @@ function pathOf({ action, observation }: Pair): string {
 function Path({ path }: { readonly path: string }) {
   return (
     <code className="path" title={path}>
-      {shortPath(path)}
+      <Visible text={shortPath(path)} />
     </code>
   );
 }

@@ -4,6 +4,7 @@ import { objectField, stringField } from "../../protocol/fields";
 import { parseTimestamp } from "../../state/time";
 import { Data, dataIn } from "../common/Data";
 import { PlugIcon } from "../common/icons";
+import { Visible } from "../common/Visible";
 import { Fold, Step } from "./Step";
 import { Underway, underwayTone } from "./Underway";
 
@@ -99,7 +100,7 @@ export function McpCard({ foldKey, action, observation, awake, deadline }: McpCa
         initiallyOpen={result !== null && (result.bad || isShort(result))}
         title={
           <>
-            {busy ? "Using" : "Used"} the tool <code className="path">{name}</code>
+            {busy ? "Using" : "Used"} the tool <code className="path"><Visible text={name} /></code>
           </>
         }
         {...(busy ? { aside: <Waiting action={action} deadline={deadline} /> } : {})}

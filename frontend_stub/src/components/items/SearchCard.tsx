@@ -4,6 +4,7 @@ import { objectField, stringField } from "../../protocol/fields";
 import { FileList } from "../common/FileList";
 import { shortPath } from "../common/paths";
 import { SearchIcon } from "../common/icons";
+import { Visible } from "../common/Visible";
 import { Fold, Step } from "./Step";
 import { Underway, underwayTone } from "./Underway";
 
@@ -76,8 +77,8 @@ export function SearchCard({ foldKey, action, observation, awake }: SearchCardPr
   const bad = result?.bad ?? false;
   const title = (
     <>
-      {asked.name === "glob" ? "Looked for files named" : "Searched for"} <code className="path">{asked.pattern}</code>
-      {asked.where !== "" && <span className="dim"> in {asked.where}</span>}
+      {asked.name === "glob" ? "Looked for files named" : "Searched for"} <code className="path"><Visible text={asked.pattern} /></code>
+      {asked.where !== "" && <span className="dim"> in <bdi><Visible text={asked.where} /></bdi></span>}
       {result !== null && !bad && <span className="dim"> · {count(result.files.length)}</span>}
     </>
   );

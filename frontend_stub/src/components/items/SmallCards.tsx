@@ -27,7 +27,7 @@ export function ThinkCard({ foldKey, action, observation }: PairProps) {
         foldKey={foldKey}
         title={
           <>
-            Thought <span className="dim ellipsis">{firstLine}</span>
+            Thought <span className="dim ellipsis" dir="auto">{firstLine}</span>
           </>
         }
       >
@@ -52,7 +52,7 @@ export function ErrorCard({ foldKey, observation }: { readonly foldKey: string; 
         <div className="card-head">
           <span className="card-title">{title}</span>
         </div>
-        {details !== "" && short && <p className="card-error">{details}</p>}
+        {details !== "" && short && <p className="card-error" dir="auto">{details}</p>}
         {details !== "" && !short && (
           <Fold foldKey={foldKey} title="Details">
             <pre className="file-text">{details}</pre>
@@ -92,9 +92,9 @@ function TaskRow({ task }: { readonly task: TaskItem }) {
     <li className={`task ${task.status}`}>
       <span className="task-box" aria-hidden="true" />
       <span>
-        <span className="task-title">{task.title}</span>
+        <bdi className="task-title">{task.title}</bdi>
         <span className="visually-hidden"> ({TASK_WORDS[task.status] ?? task.status})</span>
-        {task.notes !== "" && <span className="task-notes">{task.notes}</span>}
+        {task.notes !== "" && <span className="task-notes" dir="auto">{task.notes}</span>}
       </span>
     </li>
   );
@@ -167,7 +167,7 @@ export function RecallLine({ foldKey, observation }: { readonly foldKey: string;
           {facts.map(([label, value]) => (
             <div key={label} className="fact">
               <dt>{label}</dt>
-              <dd>{value}</dd>
+              <dd dir="auto">{value}</dd>
             </div>
           ))}
           {hosts.map(([host, port]) => (
@@ -181,7 +181,7 @@ export function RecallLine({ foldKey, observation }: { readonly foldKey: string;
           {knowledge.map((entry, index) => (
             <div key={index} className="fact">
               <dt>{stringField(entry, "name")}</dt>
-              <dd>{stringField(entry, "content")}</dd>
+              <dd dir="auto">{stringField(entry, "content")}</dd>
             </div>
           ))}
           {facts.length + hosts.length + knowledge.length === 0 && <p className="dim">{textOf(observation)}</p>}

@@ -7,6 +7,7 @@ import { CopyButton } from "../common/CopyButton";
 import { CheckIcon, MoreIcon } from "../common/icons";
 import { Markdown } from "../common/Markdown";
 import { Menu } from "../common/Menu";
+import { Visible } from "../common/Visible";
 import { GoingBackContext } from "../conversation/goingBack";
 import { Step } from "./Step";
 
@@ -30,7 +31,7 @@ export function UserBubble({
       {waiting === "" && <CopyButton text={text} label="Copy message" />}
       <div className={waiting === "" ? "user-bubble" : "user-bubble waiting"}>
         <span className="visually-hidden">You said: </span>
-        <div className="user-text">{text}</div>
+        <div className="user-text" dir="auto">{text}</div>
         {images.length > 0 && (
           <div className="user-images">
             {images.map((image, index) => (
@@ -40,7 +41,7 @@ export function UserBubble({
         )}
         {files.map((file) => (
           <code key={file} className="user-file">
-            {file}
+            <Visible text={file} />
           </code>
         ))}
         {waiting !== "" && <span className="user-waiting">{waiting}</span>}

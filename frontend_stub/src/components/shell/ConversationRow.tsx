@@ -7,6 +7,7 @@ import { errorText } from "../../net/http";
 import type { ConversationInfo, ConversationStatus } from "../../protocol/rest";
 import { formatAgo, parseTimestamp } from "../../state/time";
 import { MoreIcon } from "../common/icons";
+import { isolated } from "../../app/isolated";
 import { Menu } from "../common/Menu";
 
 const STATUS_WORDS: Readonly<Record<ConversationStatus, string>> = {
@@ -63,12 +64,12 @@ export function ConversationRow({ info, current, onOpen, onDelete }: Conversatio
             }}
           >
             <span className={`conversation-dot ${info.status.toLowerCase()}`} title={STATUS_WORDS[info.status]} />
-            <span className="conversation-title">{info.title}</span>
+            <bdi className="conversation-title">{info.title}</bdi>
             <span className="visually-hidden"> ({STATUS_WORDS[info.status]})</span>
             {changed !== null && <span className="conversation-ago">{formatAgo(changed, now)}</span>}
           </Link>
           <Menu
-            label={`More for ${info.title}`}
+            label={`More for ${isolated(info.title)}`}
             className="icon-button small conversation-more"
             testId="conversation-menu"
             entries={[
@@ -102,6 +103,7 @@ export function RenameField({ title, onDone, onCancel }: RenameFieldProps) {
     <input
       ref={field}
       className="rename-field"
+      dir="auto"
       defaultValue={title}
       maxLength={MAX_TITLE}
       aria-label="Name of the conversation"

@@ -7,6 +7,7 @@ import type { ConversationInfo } from "../../protocol/rest";
 import { useReadable } from "../../state/store";
 import { ConfirmDialog } from "../common/ConfirmDialog";
 import { CloseIcon, GearIcon, PlusIcon } from "../common/icons";
+import { isolated } from "../../app/isolated";
 import { Logo } from "../common/Logo";
 import { Spinner } from "../common/Spinner";
 import { ConversationRow } from "./ConversationRow";
@@ -28,12 +29,11 @@ export function Sidebar({ onLeave }: SidebarProps) {
     setDoomed(null);
     services.conversations.remove(info.conversation_id).then(
       () => {
-        window.sessionStorage.removeItem(`drydock.draft.${info.conversation_id}`);
         services.toasts.done("Conversation deleted");
         if (window.location.pathname === `/conversations/${info.conversation_id}`) navigate("/");
       },
       (error: unknown) => {
-        services.toasts.error(`“${info.title}” could not be deleted. ${errorText(error)}`);
+        services.toasts.error(`“${isolated(info.title)}” could not be deleted. ${errorText(error)}`);
       },
     );
   };
@@ -93,7 +93,7 @@ export function Sidebar({ onLeave }: SidebarProps) {
       {doomed !== null && (
         <ConfirmDialog
           title="Delete this conversation?"
-          text={`“${doomed.title}”, its history and its sandbox with all files in it will be gone for good.`}
+          text={`“${isolated(doomed.title)}”, its history and its sandbox with all files in it will be gone for good.`}
           confirmLabel="Delete"
           onCancel={() => {
             setDoomed(null);

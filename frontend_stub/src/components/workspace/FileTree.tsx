@@ -2,6 +2,8 @@
 import { useState } from "react";
 import { useServices } from "../../app/services";
 import type { FolderEntry } from "../../net/workspace";
+import { isolated } from "../../app/isolated";
+import { Visible } from "../common/Visible";
 import { ChevronIcon, DownIcon, FileIcon } from "../common/icons";
 import { sizeText } from "./files";
 import { useLoaded } from "./useLoaded";
@@ -71,13 +73,13 @@ function Entry({ entry, path, ...props }: FileTreeProps & { readonly entry: Fold
             {isFolder ? <ChevronIcon size={14} /> : <FileIcon size={14} />}
           </span>
           <span className="tree-text">
-            {entry.name}
+            <Visible text={entry.name} />
             {entry.link && <span className="tree-link"> ↗</span>}
           </span>
           {entry.size !== null && <span className="tree-size">{sizeText(entry.size)}</span>}
         </button>
         {entry.kind !== "other" && (
-          <button type="button" className="icon-button small tree-get" aria-label={`Download ${entry.name}`} onClick={download}>
+          <button type="button" className="icon-button small tree-get" aria-label={`Download ${isolated(entry.name)}`} onClick={download}>
             <DownIcon size={14} />
           </button>
         )}

@@ -5,6 +5,8 @@ import { CodeBlock, languageOf } from "../common/CodeBlock";
 import { compare } from "../common/diff";
 import { DiffView } from "../common/DiffView";
 import { BackIcon, DownIcon } from "../common/icons";
+import { isolated } from "../../app/isolated";
+import { Visible } from "../common/Visible";
 import type { Since } from "../../net/workspace";
 import { isPicture } from "./files";
 import { useLoaded } from "./useLoaded";
@@ -31,12 +33,12 @@ export function FileView({ id, shown, version, onBack, onDownload }: FileViewPro
         <button type="button" className="icon-button small" aria-label="Back to the list" onClick={onBack}>
           <BackIcon size={16} />
         </button>
-        <span className="file-view-path">{shown.path}</span>
+        <span className="file-view-path"><Visible text={shown.path} /></span>
         {onDownload !== null && (
           <button
             type="button"
             className="icon-button small"
-            aria-label={`Download ${name}`}
+            aria-label={`Download ${isolated(name)}`}
             onClick={() => { onDownload(shown.path, name); }}
           >
             <DownIcon size={16} />

@@ -3,6 +3,7 @@ import { useState } from "react";
 import { useServices } from "../../app/services";
 import { errorText } from "../../net/http";
 import type { Change, Commit, Repository, Since } from "../../net/workspace";
+import { Visible } from "../common/Visible";
 import { formatAgo, parseTimestamp } from "../../state/time";
 import { useLoaded } from "./useLoaded";
 
@@ -56,7 +57,7 @@ export function Changes({ id, version, since, onSince, onOpen }: ChangesProps) {
                   <span className={`change-mark status-${change.status}`} title={WORDS[change.status] ?? ""} aria-hidden="true">
                     {change.status}
                   </span>
-                  <span className="tree-text">{change.path}</span>
+                  <span className="tree-text"><Visible text={change.path} /></span>
                   <span className="visually-hidden">{WORDS[change.status] ?? ""}</span>
                 </button>
               </li>
@@ -127,9 +128,9 @@ function Commits({ id, repository, version }: RepositoriesProps & { readonly rep
     <ol className="commits" data-testid="commits">
       {commits.map((commit) => (
         <li key={commit.hash} title={commit.body}>
-          <span className="commit-subject">{commit.subject}</span>
+          <span className="commit-subject" dir="auto">{commit.subject}</span>
           <span className="commit-facts">
-            <code>{commit.hash.slice(0, 8)}</code> {commit.author} · {whenText(commit.date)}
+            <code>{commit.hash.slice(0, 8)}</code> <bdi>{commit.author}</bdi> · {whenText(commit.date)}
             {commit.refs.map((ref) => (
               <span key={ref} className="commit-ref">
                 {ref}

@@ -5,6 +5,7 @@ import { useServices } from "../../app/services";
 import { errorText } from "../../net/http";
 import type { NamedFile, Since } from "../../net/workspace";
 import { CloseIcon } from "../common/icons";
+import { isolated } from "../../app/isolated";
 import { chosenFiles, droppedFiles, save } from "./files";
 import { FileTree } from "./FileTree";
 import { FileView } from "./FileView";
@@ -105,7 +106,7 @@ function useDownload(id: string): (path: string, name: string) => void {
         save(blob, name);
       },
       (error: unknown) => {
-        services.toasts.error(`${name} could not be downloaded. ${errorText(error)}`);
+        services.toasts.error(`${isolated(name)} could not be downloaded. ${errorText(error)}`);
       },
     );
   };
@@ -133,7 +134,7 @@ function Files({ id, version, onRefresh, onOpen, onDownload }: FilesProps) {
       if (chosen.length === 0) return;
       const { stored, skipped } = await services.workspace.upload(id, "", chosen);
       if (stored.length > 0) services.toasts.done(stored.length === 1 ? "1 file uploaded" : `${stored.length} files uploaded`);
-      for (const { name, reason } of skipped.slice(0, 3)) services.toasts.error(`${name} was not uploaded: ${reason}`);
+      for (const { name, reason } of skipped.slice(0, 3)) services.toasts.error(`${isolated(name)} was not uploaded: ${reason}`);
     } catch (error) {
       services.toasts.error(`The upload failed. ${errorText(error)}`);
     } finally {
