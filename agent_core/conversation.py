@@ -193,7 +193,7 @@ class Conversation(Acting, Carrying, Reaching, Extending, Stepping, Branching, A
     def set_security_analyzer(self, analyzer: SecurityAnalyzer | None) -> None:
         """From the next answer of the model on, have this analyzer judge its calls; None: all risks are unknown."""
         judges = None if analyzer is None else checked(analyzer, SecurityAnalyzer, "analyzer")
-        self._do(self._work.set_analyzer(judges))
+        self._do(self._work.sessions.set_analyzer(judges))
 
     def reject_pending_actions(
         self, reason: str = "User rejected the action", action_ids: Collection[int] | None = None
@@ -208,7 +208,7 @@ class Conversation(Acting, Carrying, Reaching, Extending, Stepping, Branching, A
 
     def update_secrets(self, secrets: Mapping[str, GivenSecret]) -> None:
         """Add secrets, or replace those of the same names; a value that was replaced stays hidden."""
-        self._do(self._work.update_secrets(dict(secrets)))
+        self._do(self._work.sessions.update_secrets(dict(secrets)))
 
     def set_client_tools(self, tools: Sequence[Tool]) -> None:
         """From its next step on the agent has these tools (`client_tool`) beside its own, in place of those set before.
@@ -220,7 +220,7 @@ class Conversation(Acting, Carrying, Reaching, Extending, Stepping, Branching, A
         specs = tuple(checked(tool, Tool, "tools") for tool in tools)
         for spec in specs:
             resolve_tool(spec)
-        self._do(self._work.set_client_tools(specs))
+        self._do(self._work.sessions.set_client_tools(specs))
 
     def answer_client_call(self, call_id: int, content: str, *, is_error: bool = False) -> None:
         """Say what came of a call of a tool that this program carries out (`client_tool`), by the id of its action.
@@ -297,6 +297,6 @@ class Conversation(Acting, Carrying, Reaching, Extending, Stepping, Branching, A
         if self._work.is_closed:
             raise RuntimeError(f"conversation {self.id} is closed")
         if not self.agent.is_initialized:
-            self._work.use_agent(with_full_context(self.agent))
+            self._work.sessions.use_agent(with_full_context(self.agent))
             self.agent = self.state.agent = self._work.agent
             self.agent.initialize(self.state)

@@ -148,6 +148,8 @@ class Memory:
             ToolServerFailed(server=server, detail=f"MCP server {server!r} of the skill {skill!r}: {SERVERS_REFUSED}")
             for skill, server in self._knowledge.servers_of_workspace()
         ]
+        if not refused:
+            return
         try:
             await self._stream.add_events(refused)
         except (EventStoreError, StreamClosedError) as error:

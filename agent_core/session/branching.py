@@ -139,7 +139,7 @@ class Branching(ABC):
             hook_config=settings.hooks,
             tags=self.state.tags,
         )
-        fork._work.settings = replace(fork._work.settings, analyzer=settings.analyzer)
+        fork._work.sessions.settings = replace(fork._work.settings, analyzer=settings.analyzer)
         return fork
 
     async def _opening_prompt(self) -> SystemPromptEvent | None:
@@ -169,13 +169,8 @@ class Branching(ABC):
         )
 
     async def _copy_files_to(self, fork: Branching, moments: list[int]) -> None:
-        work, session = self._work, self._work.session_at_work
-        async with fork._work.sandbox.for_one_call() as target:
-            if session is not None:
-                await copy_workspace((session.sandbox, work.conversation_id), moments, target)
-                return
-            async with work.sandbox.for_one_call() as source:
-                await copy_workspace((source, work.conversation_id), moments, target)
+        async with fork._work.sandbox.for_one_call() as target, self._work.sessions.sandbox_access() as source:
+            await copy_workspace((source, self._work.conversation_id), moments, target)
 
 
 def _share_files(one: Workspace, other: Workspace) -> bool:

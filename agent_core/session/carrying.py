@@ -8,7 +8,6 @@ import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
@@ -16,7 +15,6 @@ from typing import Any, BinaryIO, TypeVar
 from agent_core.errors import SandboxError
 from agent_core.runtime.transfers import PART, reading, writing
 from agent_core.session.conversation_loop import ConversationLoop
-from agent_core.tools.spec import SandboxAccess
 
 T = TypeVar("T")
 
@@ -58,7 +56,7 @@ class Carrying(ABC):
 async def _upload(work: ConversationLoop, source: Path, to: str) -> list[str]:
     files = await _in_thread(lambda: list(_files(source)))
     stored: list[str] = []
-    async with _sandbox(work) as sandbox:
+    async with work.sessions.sandbox_access() as sandbox:
         for place, name in files:
             path = "/".join(part for part in (to.rstrip("/"), name) if part)
             incoming = await writing(sandbox, path)
@@ -96,7 +94,7 @@ def _files(source: Path) -> Iterator[tuple[Path, str]]:
 
 
 async def _download(work: ConversationLoop, path: str, target: Path) -> Path:
-    async with _sandbox(work) as sandbox, reading(sandbox, path) as found:
+    async with work.sessions.sandbox_access() as sandbox, reading(sandbox, path) as found:
         name = found.name if found.size is not None else f"{found.name or 'workspace'}.zip"
         saving = await _in_thread(lambda: _Saving(target, name))
         size = 0
@@ -130,16 +128,6 @@ class _Saving:
     def drop(self) -> None:
         self._file.close()
         Path(self._scratch).unlink(missing_ok=True)
-
-
-@asynccontextmanager
-async def _sandbox(work: ConversationLoop) -> AsyncIterator[SandboxAccess]:
-    """The sandbox of the run that is under way, or the sandbox for this one purpose."""
-    if (session := work.session_at_work) is not None:
-        yield session.sandbox
-        return
-    async with work.sandbox.for_one_call() as sandbox:
-        yield sandbox
 
 
 async def _in_thread(work: Callable[[], T]) -> T:

@@ -14,5 +14,5 @@ async def answer_call(work: ConversationLoop, call_id: int, content: str, *, is_
         ClientToolError: it does not wait for an answer, or got another one before.
     """
     said = [TextContent(text=content)] if content else []
-    session = await work.session()
-    await session.send(ClientToolResult(cause=call_id, content=list(said), is_error=is_error))
+    async with work.session() as session:
+        await session.send(ClientToolResult(cause=call_id, content=list(said), is_error=is_error))

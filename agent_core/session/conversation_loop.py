@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from dataclasses import replace
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from agent_core.agent.base import AgentBase
@@ -20,27 +20,19 @@ from agent_core.events.control import (
 )
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import EventStore
-from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.hooks import HookEvent
 from agent_core.session.agent_session import AgentSession
 from agent_core.session.callbacks import Callbacks
 from agent_core.session.conversation_log import ConversationLog
-from agent_core.session.following import Follower
-from agent_core.session.kept_agent import check_kept_agent
+from agent_core.session.open_session import END_SECONDS, OpenSession
 from agent_core.session.sandbox_use import SandboxUse
 from agent_core.session.session_facts import AT_REST
 from agent_core.session.settings import SessionSettings
 from agent_core.session.side_calls import SideCalls
 from agent_core.session.status import ExecutionStatus
-from agent_core.session.tool_servers import KeptServers
 from agent_core.session.workspace import Workspace
-from agent_core.tools.spec import Tool
 
 logger = logging.getLogger(__name__)
-
-END_SECONDS = 10.0
-_GOES_ON = frozenset({AgentState.PAUSED, AgentState.STOPPED, AgentState.ERROR, AgentState.RUNNING})
-"""The states from which a run goes on without a word of the user."""
 
 
 class ConversationLoop:
@@ -52,8 +44,7 @@ class ConversationLoop:
         log: what is in it.
         side_calls: what calls of models between the runs are made with.
         sandbox: for single calls between the runs.
-        agent: who works; see `use_agent`.
-        settings: for the next session; see `set_analyzer` and `update_secrets` for one that is open.
+        sessions: the session that is open, and what the next one is made with.
         callbacks: who is told of what happens.
         deciding: held by whoever decides about actions that wait.
     """
@@ -74,69 +65,59 @@ class ConversationLoop:
         self.conversation_id = conversation_id
         self.log = ConversationLog(conversation_id, store)
         self.side_calls = SideCalls(self.log)
-        self.agent = agent
-        self.settings = replace(settings, agent=agent)
         self.callbacks = callbacks
         self.is_closed = False
-        self._data_dir = data_dir
         self._persistence_dir = persistence_dir
         self.sandbox = SandboxUse(conversation_id, workspace, data_dir=data_dir, at_exit=self.close)
         self.deciding = asyncio.Lock()
-        self._opening = asyncio.Lock()
-        self._has_begun = self._tells_end = False
-        self._session: AgentSession | None = None
-        self._follower: Follower | None = None
-        self.is_running = False
+        self._tells_end = False
+        self.sessions = OpenSession(
+            self.log, self.sandbox, callbacks, agent=agent, settings=settings, data_dir=data_dir
+        )
+        self._running: asyncio.Task[Any] | None = None
+        self._is_beginning = False
         self._ended = asyncio.Event()
         self._ended.set()
-        self._servers = KeptServers()
 
-    def use_agent(self, agent: AgentBase) -> None:
-        """Have this agent work, from the next session on."""
-        self.agent = agent
-        self.settings = replace(self.settings, agent=agent)
+    @property
+    def agent(self) -> AgentBase:
+        """Who works."""
+        return self.sessions.agent
+
+    @property
+    def settings(self) -> SessionSettings:
+        """What the next session is made with."""
+        return self.sessions.settings
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a run is under way whose agent is not at rest yet."""
+        return self._is_beginning or self.sessions.at_work is not None
 
     @property
     def session_at_work(self) -> AgentSession | None:
         """The session of the run that is under way, once its sandbox is there."""
-        session = self._session
-        return session if self.is_running and session is not None and session.is_ready else None
+        return self.sessions.ready_at_work
 
-    async def session(self) -> AgentSession:
-        """The session in which the next run happens: its log is open, its agent is not at work yet."""
-        async with self._opening:
-            if self._session is None:
-                fold = await self.log.present()
-                await check_kept_agent(self.agent, self._data_dir, self.callbacks.thread)
-                connection = await self.sandbox.connection()
-                session = AgentSession(
-                    self.conversation_id,
-                    store=self.log.store,
-                    settings=self.settings,
-                    sandbox=connection,
-                    servers=await self._servers.of(self.settings, self.agent, connection),
-                    hook_events=() if self._has_begun else (HookEvent.SESSION_START,),
-                )
-                await session.open()
-                self._follower = Follower(session, self.log, fold, self.callbacks)
-                self._session = session
-            return self._session
+    def session(self) -> AbstractAsyncContextManager[AgentSession]:
+        """The session in which a run is under way, or the next one happens; it does not end meanwhile."""
+        return self.sessions.used()
 
     async def say(self, *events: AnyEvent) -> None:
         """Store events of the user, one after another; between runs it returns once the callbacks have seen them."""
-        session = await self.session()
-        for event in events:
-            await session.send(event)
+        async with self.session() as session:
+            for event in events:
+                await session.send(event)
         await self._settled(session)
 
     async def write(self, *events: AnyEvent) -> list[AnyEvent]:
         """Store events as they are, all or none."""
         self.callbacks.check_outside("this", unless=self.is_running)
-        session = await self.session()
-        stored = await session.stream.add_events(events)
+        async with self.session() as session:
+            stored = await session.stream.add_events(events)
         await self._settled(session)
-        if not self.is_running and any(isinstance(event, AgentStateChanged) for event in events):
-            await self.end_session()  # the next one begins in that state
+        if any(isinstance(event, AgentStateChanged) for event in events):
+            await self.sessions.end_unless_at_work()  # the next one begins in that state
         return stored
 
     async def between_runs(self, wish: AnyEvent) -> None:
@@ -145,13 +126,14 @@ class ConversationLoop:
         Raises:
             NoSuchEventError, NotStuckError: it cannot be done.
         """
-        if self.is_running:
-            await (await self.session()).send(wish)
-            return
+        async with self.session() as session:
+            if self.is_running:
+                await session.send(wish)
+                return
         self.callbacks.check_outside("this")
         async with self.sandbox.turn:
-            session = await self.session()
-            await session.send(wish)
+            async with self.session() as session:
+                await session.send(wish)
             await self._settled(session)
             await self.end_session()  # the next one begins in that state
 
@@ -170,27 +152,9 @@ class ConversationLoop:
             await self.pause()
 
     async def _stop(self, asked: ChangeAgentState) -> None:
-        session = await self.session()
-        if await session.settled_state() not in AT_REST:
-            await session.send(asked)
-
-    async def set_analyzer(self, analyzer: SecurityAnalyzer | None) -> None:
-        """Have this analyzer judge what comes."""
-        self.settings = replace(self.settings, analyzer=analyzer, confirmation_mode=False)
-        if self._session is not None:
-            self._session.set_security_analyzer(analyzer)
-
-    async def update_secrets(self, secrets: dict[str, Any]) -> None:
-        """Add secrets, or replace those of the same names."""
-        self.settings = replace(self.settings, named_secrets={**self.settings.named_secrets, **secrets})
-        if self._session is not None:
-            self._session.secrets.update(secrets)
-
-    async def set_client_tools(self, tools: tuple[Tool, ...]) -> None:
-        """Have the agent use these tools of clients, and none of those before."""
-        if self._session is not None:
-            self._session.set_client_tools(tools)
-        self.settings = replace(self.settings, client_tools=tools)
+        async with self.session() as session:
+            if self.is_running and await session.settled_state() not in AT_REST:
+                await session.send(asked)
 
     async def step(self) -> None:
         """`run` for one step: what still waits is run, or the model is asked once and its calls are run."""
@@ -203,32 +167,45 @@ class ConversationLoop:
             ConversationRunError: the run failed.
             RuntimeError: it is running already, or closed.
         """
-        if self.is_closed or self.is_running:
-            what = "closed" if self.is_closed else "running already"
-            raise RuntimeError(f"conversation {self.conversation_id} is {what}")
-        self.callbacks.check_outside("a run")
-        self.is_running = True
+        self._check_may_run()
+        self._running, self._is_beginning = asyncio.current_task(), True
         self._ended.clear()
-        cause: Exception | None = None
         try:
             async with self.sandbox.turn:
-                await self._run_to_rest(max_steps)
-            cause = self._session.failure if self._session is not None else None
+                cause = await self._one_run(max_steps)
+            await self.sessions.all_told()
         except asyncio.CancelledError:
-            await self._pause_session()
-            raise
-        except Exception as error:
-            if self._session is None and not isinstance(error, DrydockError):
-                raise  # it did not begin: what was given is not what it may be
-            problem = str(error) if isinstance(error, DrydockError) else f"{type(error).__name__}: {error}"
-            raise self._failure(problem) from error
+            if not self.is_closed:
+                raise
+            return  # that is how `close` ends it
         finally:
-            await self.end_session()
-            self.is_running = False
+            self._is_beginning = False
             self._ended.set()
         fold = await self.log.present()
         if fold.is_failure:
             raise self._failure(fold.failure) from cause
+
+    def _check_may_run(self) -> None:
+        if self.is_closed or not self._ended.is_set():
+            what = "closed" if self.is_closed else "running already"
+            raise RuntimeError(f"conversation {self.conversation_id} is {what}")
+        self.callbacks.check_outside("a run")
+
+    async def _one_run(self, max_steps: int | None) -> Exception | None:
+        """Returns what the agent failed with, if it did; the session has ended."""
+        try:
+            return await self._run_to_rest(max_steps)
+        except asyncio.CancelledError:
+            await self._pause_session()
+            raise
+        except Exception as error:
+            if not self.sessions.is_open and not isinstance(error, DrydockError):
+                raise  # it did not begin: what was given is not what it may be
+            problem = str(error) if isinstance(error, DrydockError) else f"{type(error).__name__}: {error}"
+            raise self._failure(problem) from error
+        finally:
+            self._is_beginning = False
+            await self.sessions.end()
 
     async def until_run_ended(self) -> None:
         """Wait until a run that was cancelled is over: its agent is paused, and the next one may begin."""
@@ -241,15 +218,16 @@ class ConversationLoop:
         if self.is_closed:
             return
         self.is_closed = True
-        if self.is_running:
-            await self._pause_session()
+        if self.is_running and self._running is not None:
+            self._running.cancel()
+        await self.until_run_ended()
         await self.end_session()
         await self._tell_hooks_of_end()
         if not self.side_calls.is_settled:
             with contextlib.suppress(DrydockError):  # the figures are lost then, and nothing else
                 await self.write(MetricsUpdated(metrics=await self.side_calls.snapshot()))
         await self.end_session()
-        await self._servers.close()
+        await self.sessions.close_servers()
         await asyncio.get_running_loop().run_in_executor(None, self.agent.close)
         await self.sandbox.close()
         self.callbacks.close()
@@ -258,8 +236,9 @@ class ConversationLoop:
         if not self._tells_end:
             return
         try:
-            async with asyncio.timeout(END_SECONDS), self.sandbox.for_one_call() as connection:
-                await (await self.session()).tell_hooks_of_end(connection)
+            limit = asyncio.timeout(END_SECONDS)
+            async with limit, self.sandbox.for_one_call() as connection, self.session() as session:
+                await session.tell_hooks_of_end(connection)
         except (DrydockError, TimeoutError) as error:
             logger.warning("conversation %s: hooks were not told of its end: %s", self.conversation_id, error)
         await self.end_session()
@@ -267,48 +246,44 @@ class ConversationLoop:
     async def _settled(self, session: AgentSession) -> None:
         """Wait until the callbacks have seen what is in the log now; a run waits for them itself."""
         fold, last = await self.log.present(), session.stream.last_id
-        while not (self.is_running or self.callbacks.is_inside) and fold.last_id < last and self._follower is not None:
-            if not await self._follower.next_move():
+        follower = self.sessions.follower
+        while not (self.sessions.at_work is session or self.callbacks.is_inside) and fold.last_id < last:
+            if follower is None or not await follower.next_move():
                 return
 
-    async def _run_to_rest(self, max_steps: int | None) -> None:
+    async def _run_to_rest(self, max_steps: int | None) -> Exception | None:
         fold = await self.log.present()
-        confirms = fold.state is AgentState.AWAITING_USER_CONFIRMATION and not fold.is_asked
-        if not (fold.is_asked or confirms or fold.is_rewound or fold.state in _GOES_ON):
-            return
-        session = await self.session()
-        if fold.state is not AgentState.AWAITING_USER_CONFIRMATION:
+        if not fold.wants_run:
+            return None
+        waited, confirms = fold.state is AgentState.AWAITING_USER_CONFIRMATION, fold.awaits_approval
+        session = await self.sessions.put_to_work()
+        self._is_beginning = False
+        if not waited:
             await session.send(ChangeAgentState(agent_state=AgentState.RUNNING))
         await session.start(max_steps=max_steps)
-        self._has_begun, self._tells_end = True, session.has_hooks(HookEvent.SESSION_END)
+        self.sessions.has_begun, self._tells_end = True, session.has_hooks(HookEvent.SESSION_END)
         session.count(self.side_calls.taken())
         if confirms:
             await session.send(ChangeAgentState(agent_state=AgentState.USER_CONFIRMED))
-        if self._follower is not None:
-            await self._follower.rest()
+        if (follower := self.sessions.follower) is not None:
+            await follower.rest()
+            while not await self.sessions.end_at_rest():  # the user has said something in the last moment
+                await follower.rest()
+        return session.failure
 
     def _failure(self, problem: str) -> ConversationRunError:
         kept = self._persistence_dir
         return ConversationRunError(problem, conversation_id=self.conversation_id, persistence_dir=kept)
 
     async def _pause_session(self) -> None:
-        session = self._session
-        if session is not None and session.is_ready:
+        if self.session_at_work is not None:
             with contextlib.suppress(DrydockError, TimeoutError):
                 async with asyncio.timeout(5):
                     await self._stop(InterruptEvent())
-                    if self._follower is not None:
-                        await self._follower.rest()
+                    if self.sessions.follower is not None:
+                        await self.sessions.follower.rest()
 
     async def end_session(self) -> None:
-        """End the session that is open; the next one takes up what was changed."""
+        """End the session that is open, if no run has it; the next one takes up what was changed."""
         self.callbacks.check_outside("this")
-        session, self._session = self._session, None
-        follower, self._follower = self._follower, None
-        if session is not None:
-            # What was hidden once stays hidden, also when the secret has another value by now.
-            hidden = dict.fromkeys((*self.settings.secrets, *session.stream.secrets.values))
-            self.settings = replace(self.settings, secrets=tuple(hidden))
-            await session.close(stopped=False)
-        if follower is not None:
-            await follower.end()
+        await self.sessions.end_unless_at_work()

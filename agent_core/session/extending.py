@@ -68,7 +68,7 @@ class Extending(ABC):
     async def _load(self, name: str, skills: list[Skill], hooks: HookConfig, agent: AgentBase) -> None:
         work = self._work
         await operations.use_agent(work, agent)
-        work.settings = replace(work.settings, hooks=work.settings.hooks.followed_by(hooks))
+        work.sessions.settings = replace(work.settings, hooks=work.settings.hooks.followed_by(hooks))
         has_begun = (await work.log.present()).last_id >= 0
         told = AgentContext(skills=skills, current_datetime=None).get_system_message_suffix()
         if has_begun and told:

@@ -16,16 +16,27 @@ from agent_core.session.status import StatusFold
 class Follower:
     """Follows the stream of one session to its end, from behind what `fold` has seen."""
 
-    def __init__(self, session: AgentSession, log: ConversationLog, fold: StatusFold, callbacks: Callbacks) -> None:
+    def __init__(
+        self,
+        session: AgentSession,
+        log: ConversationLog,
+        fold: StatusFold,
+        callbacks: Callbacks,
+        *,
+        behind: Follower | None = None,
+    ) -> None:
+        """It begins when the follower that it is `behind`, of an earlier session, has read all."""
         self._session = session
         self._log = log
         self._fold = fold
         self._callbacks = callbacks
         self._moved = asyncio.Event()
-        self._task = asyncio.create_task(self._follow(), name=f"callbacks:{session.conversation_id}")
+        self._task = asyncio.create_task(self._follow(behind), name=f"callbacks:{session.conversation_id}")
         self._task.add_done_callback(lambda _task: self._moved.set())
 
-    async def _follow(self) -> None:
+    async def _follow(self, behind: Follower | None) -> None:
+        if behind is not None:
+            await behind.end()
         transients = self._callbacks.wants_tokens
         async with self._session.stream.subscribe(after=self._fold.last_id, transients=transients) as events:
             async for event in events:

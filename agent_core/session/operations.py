@@ -36,10 +36,7 @@ async def call_tool(work: ConversationLoop, definition: ToolDefinition, action: 
     llm = draft_llm(work.agent)
     drafts = ConversationDrafts(lambda: llm, _call_context(work))
     masker = _masker(work)
-    if (session := work.session_at_work) is not None:
-        context = DirectContext(work.conversation_id, session.sandbox, secrets, masker.add, latest, drafts)
-        return _without_secrets(masker, await call_directly(definition, action, context))
-    async with work.sandbox.for_one_call() as sandbox:
+    async with work.sessions.sandbox_access() as sandbox:
         context = DirectContext(work.conversation_id, sandbox, secrets, masker.add, latest, drafts)
         return _without_secrets(masker, await call_directly(definition, action, context))
 
@@ -149,7 +146,7 @@ async def use_agent(work: ConversationLoop, agent: AgentBase) -> None:
     if work.is_running:
         raise RuntimeError(f"conversation {work.conversation_id} is running; pause it first")
     await work.end_session()
-    work.use_agent(agent)
+    work.sessions.use_agent(agent)
 
 
 def _call_context(work: ConversationLoop) -> CallContext:

@@ -55,9 +55,7 @@ class Reaching(ABC):
 
 
 async def _list(work: ConversationLoop) -> list[ListeningPort]:
-    if (session := work.session_at_work) is not None:
-        return await listening(session.sandbox)
-    async with work.sandbox.for_one_call() as sandbox:
+    async with work.sessions.sandbox_access() as sandbox:
         return await listening(sandbox)
 
 

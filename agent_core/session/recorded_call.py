@@ -22,11 +22,11 @@ async def call_recorded(work: ConversationLoop, definition: ToolDefinition, acti
     """
     if not definition.remembers:
         return await call_tool(work, definition, action)
-    session = await work.session()
-    was_running = work.is_running
-    asked = (await work.write(ActionEvent(source="user", tool_name=definition.name, action=action)))[0]
+    async with work.session() as session:
+        is_running = work.is_running
+        asked = (await work.write(ActionEvent(source="user", tool_name=definition.name, action=action)))[0]
     assert isinstance(asked, ActionEvent)  # noqa: S101 - it is what was stored
-    answer = await _answered(work, session, asked) if was_running else None
+    answer = await _answered(work, session, asked) if is_running else None
     if answer is None:  # nobody is at work who would do it
         return await _called(work, definition, action, asked)
     if isinstance(answer, ObservationEvent):

@@ -33,7 +33,7 @@ class SecretView:
 
     def update(self, secrets: Mapping[str, GivenSecret]) -> None:
         """The same as `Conversation.update_secrets`."""
-        library_loop().run(self._work.update_secrets(dict(secrets)))
+        library_loop().run(self._work.sessions.update_secrets(dict(secrets)))
 
     def environment_for(self, command: str) -> dict[str, str]:
         """The variables with the values that a command gets which names them; those that cannot be had are left out."""

@@ -70,6 +70,9 @@ _STATUS: Final = {
 """Of the state `error` it is said whether the agent is stuck; otherwise the status is error as well."""
 
 
+_GOES_ON: Final = frozenset({AgentState.PAUSED, AgentState.STOPPED, AgentState.ERROR, AgentState.RUNNING})
+"""The states from which a run goes on without a word of the user."""
+
 _MARKERS: Final = (PauseEvent, InterruptEvent)
 
 
@@ -159,6 +162,16 @@ class StatusFold:
         self.failure = (event.detail or event.reason or "The agent failed.") if failed else ""
         if event.agent_state in (AgentState.RUNNING, AgentState.ERROR):
             self.is_asked = self.is_rewound = False
+
+    @property
+    def awaits_approval(self) -> bool:
+        """Whether to run is to approve: actions wait, and the user has said nothing else."""
+        return self.state is AgentState.AWAITING_USER_CONFIRMATION and not self.is_asked
+
+    @property
+    def wants_run(self) -> bool:
+        """Whether a run has anything to do."""
+        return self.is_asked or self.awaits_approval or self.is_rewound or self.state in _GOES_ON
 
     @property
     def is_failure(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any
 
 from agent_core import LLM, Agent, Conversation, Tool
@@ -12,7 +12,7 @@ from agent_core.agent.base import AgentBase
 from agent_core.errors import LLMBadRequestError
 from agent_core.llm.exchange import CallDelta, ChatRequest, Chunk, Endpoint
 from agent_core.runtime.sandbox import SandboxSpec
-from agent_core.testing.fake_runner import FakeAnswer, FakeCall
+from agent_core.testing.fake_runner import FakeAnswer, FakeCall, FakeHandler
 from agent_core.testing.fake_sandbox import FakeSandbox
 
 Said = tuple[str, Sequence[tuple[str, str]]]
@@ -70,10 +70,10 @@ def agent(script: Script, **fields: Any) -> Agent:
 class Sandbox(FakeSandbox):
     """Runs no command; `ran` says which it was asked for, `env` with which variables. Commands wait for `held`."""
 
-    def __init__(self) -> None:
+    def __init__(self, handlers: Mapping[str, FakeHandler] | None = None) -> None:
         spec = SandboxSpec("c", instance_id="i", image="none", data_dir="/nonexistent")
-        handlers = {"shell.run": self._run, "workspace.facts": _facts, "file.write": _nothing, "shell.kill": _nothing}
-        super().__init__(spec, handlers)
+        own = {"shell.run": self._run, "workspace.facts": _facts, "file.write": nothing, "shell.kill": nothing}
+        super().__init__(spec, {**own, **(handlers or {})})
         self.ran: list[str] = []
         self.env: dict[str, str] = {}
         self.exit_code = 0
@@ -85,21 +85,25 @@ class Sandbox(FakeSandbox):
         self.ran.append(call.args["command"])
         await asyncio.to_thread(self.held.wait, 20)
         self.env.update(call.args.get("env") or {})
-        return {
-            "status": "completed",
-            "exit_code": self.exit_code,
-            "output": self.answer(call.args["command"]),
-            "omitted": 0,
-            "working_dir": "/workspace",
-            "pid": -1,
-            "python": None,
-            "username": "agent",
-            "hostname": "fake",
-            "notice": "",
-        }
+        return command_result(self.answer(call.args["command"]), self.exit_code)
 
 
-async def _nothing(call: FakeCall) -> FakeAnswer:
+def command_result(output: str, exit_code: int = 0) -> FakeAnswer:
+    return {
+        "status": "completed",
+        "exit_code": exit_code,
+        "output": output,
+        "omitted": 0,
+        "working_dir": "/workspace",
+        "pid": -1,
+        "python": None,
+        "username": "agent",
+        "hostname": "fake",
+        "notice": "",
+    }
+
+
+async def nothing(call: FakeCall) -> FakeAnswer:
     return {}
 
 

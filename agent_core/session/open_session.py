@@ -1,0 +1,211 @@
+"""The one session of a library's conversation that is open: opened when it is wanted, ended when nobody uses it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import replace
+
+from agent_core.agent.base import AgentBase
+from agent_core.runtime.connection import SandboxConnection
+from agent_core.runtime.shared_sandbox import SharedSandbox
+from agent_core.security.analyzer import SecurityAnalyzer
+from agent_core.security.hooks import HookEvent
+from agent_core.security.secrets import GivenSecret
+from agent_core.session.agent_session import AgentSession
+from agent_core.session.callbacks import Callbacks
+from agent_core.session.conversation_log import ConversationLog
+from agent_core.session.following import Follower
+from agent_core.session.kept_agent import check_kept_agent
+from agent_core.session.sandbox_use import SandboxUse
+from agent_core.session.settings import SessionSettings
+from agent_core.session.tool_servers import KeptServers
+from agent_core.tools.spec import Tool
+
+USE_SECONDS = 600.0
+"""So long the end of a run waits for those who use its session: a call of a tool is over by then."""
+END_SECONDS = 10.0
+"""So long any other end does."""
+
+
+class OpenSession:
+    """Opens the session at its first use, and another one at the first use after its end.
+
+    Whoever writes to it, or uses its sandbox, does so within `used` or `sandbox_access`: its end waits for that, and
+    nothing is lost.
+
+    Attributes:
+        agent: who works; see `use_agent`.
+        settings: for the next session; see `set_analyzer` and `update_secrets` for one that is open.
+        has_begun: whether hooks were told that the conversation begins.
+        at_work: the session, while a run has it; see `put_to_work`.
+        follower: who tells the callbacks what is written; None before the first session.
+    """
+
+    def __init__(
+        self,
+        log: ConversationLog,
+        sandbox: SandboxUse,
+        callbacks: Callbacks,
+        *,
+        agent: AgentBase,
+        settings: SessionSettings,
+        data_dir: str,
+    ) -> None:
+        """`data_dir` is the folder that is kept; empty: none."""
+        self.agent = agent
+        self.settings = replace(settings, agent=agent)
+        self.has_begun = False
+        self.at_work: AgentSession | None = None
+        self.follower: Follower | None = None
+        self._log = log
+        self._sandbox = sandbox
+        self._callbacks = callbacks
+        self._data_dir = data_dir
+        self._servers = KeptServers()
+        self._session: AgentSession | None = None
+        self._ended: Follower | None = None
+        # Protects which session is open: the next one owns the log only once the one before has let go of it.
+        self._changing = asyncio.Lock()
+        self._uses = 0
+        self._unused = asyncio.Event()
+        self._unused.set()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a session now."""
+        return self._session is not None
+
+    @property
+    def ready_at_work(self) -> AgentSession | None:
+        """The session of a run, once its sandbox is there."""
+        return self.at_work if self.at_work is not None and self.at_work.is_ready else None
+
+    @contextlib.asynccontextmanager
+    async def used(self) -> AsyncIterator[AgentSession]:
+        """The session, opened if need be; it does not end meanwhile."""
+        with contextlib.ExitStack() as use:
+            async with self._changing:
+                session = await self._opened()
+                use.enter_context(self._in_use())
+            yield session
+
+    @contextlib.asynccontextmanager
+    async def sandbox_access(self) -> AsyncIterator[SandboxConnection | SharedSandbox]:
+        """The sandbox of the run that is under way, which waits with its end; or the sandbox for this one purpose.
+
+        Raises:
+            SandboxError: the sandbox cannot be had.
+        """
+        if (session := self.ready_at_work) is not None:
+            with self._in_use():
+                yield session.sandbox
+            return
+        async with self._sandbox.for_one_call() as sandbox:
+            yield sandbox
+
+    def use_agent(self, agent: AgentBase) -> None:
+        """Have this agent work, from the next session on."""
+        self.agent = agent
+        self.settings = replace(self.settings, agent=agent)
+
+    async def set_analyzer(self, analyzer: SecurityAnalyzer | None) -> None:
+        """Have this analyzer judge what comes."""
+        async with self._changing:
+            self.settings = replace(self.settings, analyzer=analyzer, confirmation_mode=False)
+            if self._session is not None:
+                self._session.set_security_analyzer(analyzer)
+
+    async def update_secrets(self, secrets: Mapping[str, GivenSecret]) -> None:
+        """Add secrets, or replace those of the same names."""
+        async with self._changing:
+            self.settings = replace(self.settings, named_secrets={**self.settings.named_secrets, **secrets})
+            if self._session is not None:
+                self._session.secrets.update(secrets)
+
+    async def set_client_tools(self, tools: tuple[Tool, ...]) -> None:
+        """Have the agent use these tools of clients, and none of those before."""
+        async with self._changing:
+            if self._session is not None:
+                self._session.set_client_tools(tools)
+            self.settings = replace(self.settings, client_tools=tools)
+
+    async def put_to_work(self) -> AgentSession:
+        """The session, opened if need be, which is a run's from now on: see `end_at_rest`."""
+        async with self._changing:
+            self.at_work = await self._opened()
+            return self.at_work
+
+    async def end_at_rest(self) -> bool:
+        """End the session of a run whose agent has nothing to do; whether that was so."""
+        return await self._end(lambda session: session.is_at_rest, USE_SECONDS)
+
+    async def end(self) -> None:
+        """End the session, whatever its agent does."""
+        await self._end(lambda _session: True, END_SECONDS)
+
+    async def end_unless_at_work(self) -> None:
+        """End the session, if no run has it: the next one takes up what was changed."""
+        if await self._end(lambda session: session is not self.at_work, END_SECONDS):
+            await self.all_told()
+
+    async def all_told(self) -> None:
+        """Wait until the callbacks have seen all that the sessions have written that are ended."""
+        if self._ended is not None:
+            await self._ended.end()
+
+    async def close_servers(self) -> None:
+        """End the connections to MCP servers, which sessions leave to the next one."""
+        await self._servers.close()
+
+    async def _opened(self) -> AgentSession:
+        if self._session is None:
+            fold = await self._log.present()
+            await check_kept_agent(self.agent, self._data_dir, self._callbacks.thread)
+            connection = await self._sandbox.connection()
+            session = AgentSession(
+                self._log.conversation_id,
+                store=self._log.store,
+                settings=self.settings,
+                sandbox=connection,
+                servers=await self._servers.of(self.settings, self.agent, connection),
+                hook_events=() if self.has_begun else (HookEvent.SESSION_START,),
+            )
+            await session.open()
+            self.follower = Follower(session, self._log, fold, self._callbacks, behind=self.follower)
+            self._session = session
+        return self._session
+
+    @contextlib.contextmanager
+    def _in_use(self) -> Iterator[None]:
+        self._uses += 1
+        self._unused.clear()
+        try:
+            yield
+        finally:
+            self._uses -= 1
+            if not self._uses:
+                self._unused.set()
+
+    async def _end(self, is_wanted: Callable[[AgentSession], bool], patience_seconds: float) -> bool:
+        """End the session if that is wanted once nobody uses it; whether it has ended."""
+        now = asyncio.get_running_loop().time
+        limit = now() + patience_seconds
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(limit):
+                    await self._unused.wait()
+            async with self._changing:
+                session = self._session
+                if self._uses and now() < limit:
+                    continue
+                if session is None or not is_wanted(session):
+                    return session is None
+                self._session = self.at_work = None
+                self._ended = self.follower
+                # What was hidden once stays hidden, also when the secret has another value by now.
+                hidden = dict.fromkeys((*self.settings.secrets, *session.stream.secrets.values))
+                self.settings = replace(self.settings, secrets=tuple(hidden))
+                await session.close(stopped=False)
+                return True
