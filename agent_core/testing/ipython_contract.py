@@ -12,6 +12,7 @@ import asyncio
 import zipfile
 from io import BytesIO
 
+from agent_core.runtime.listening import listening
 from agent_core.testing.notebook_kit import NotebookKit
 from agent_core.testing.sandbox_kit import output
 
@@ -187,6 +188,27 @@ class IPythonContract:
         assert seen.status == "error"
         assert "[A cell cannot ask for input: put the value into the code.]" in seen.text
         assert await notebook.text("import sys; sys.stdin.read()") == "''"
+
+    async def test_the_ports_of_a_notebook_are_those_that_its_cells_listen_on(self, notebook: NotebookKit) -> None:
+        pid = int(await notebook.text("import os; os.getpid()"))
+
+        async def ports() -> list[int]:
+            return [one.port for one in await listening(notebook.sandbox) if one.pid == pid]
+
+        assert await ports() == []
+        code = "import socket; heard = socket.create_server(('127.0.0.1', 0)); heard.getsockname()[1]"
+        port = int(await notebook.text(code))
+        assert await ports() == [port]
+        await notebook.text("heard.close()")
+
+    async def test_what_a_fork_prints_is_shown(self, notebook: NotebookKit) -> None:
+        fork = "import os, time\nif not (pid := os.fork()):\n    print('from the fork', flush=True)\n    os._exit(0)\n"
+        # It comes by a way of its own, and nobody knows when: the cell has to be there still.
+        for seconds in (0.1, 1, 10):
+            shown = await notebook.text(f"{fork}os.waitpid(pid, 0); time.sleep({seconds})")
+            if shown == "from the fork":
+                return
+        raise AssertionError(shown)
 
     async def test_the_kernel_goes_where_the_terminal_goes(self, notebook: NotebookKit) -> None:
         where = notebook.sandbox.working_dir

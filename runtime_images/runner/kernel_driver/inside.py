@@ -10,7 +10,7 @@ import sys
 import sysconfig
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from ipykernel.kernelapp import IPKernelApp
+from ipykernel import kernelapp
 from IPython import version_info
 from jupyter_client.jsonutil import json_default
 from tornado.ioloop import IOLoop
@@ -18,6 +18,7 @@ from traitlets.config import Config
 
 from .. import agent_skills
 from . import commands, tracebacks
+from .fork_pipe import PortlessThread
 from .streams import BoundedStream
 
 _SHOWN = ["text/plain", "image/png", "image/jpeg"]
@@ -30,11 +31,13 @@ _lent: Dict[str, Tuple[str, Optional[str]]] = {}
 """The variables of the cell that runs, and what they were before."""
 
 
-class Kernel(IPKernelApp):  # type: ignore[misc] # the library has no types
-    """ipykernel's program, with room for many messages on their way."""
+class Kernel(kernelapp.IPKernelApp):  # type: ignore[misc] # the library has no types
+    """ipykernel's program, with room for many messages on their way, and without a port."""
 
     def init_iopub(self, context: Any) -> None:
         context.sndhwm = _MESSAGES_LIMIT
+        PortlessThread.address = f"ipc://{self.ip}-p"  # beside its other sockets; their paths may hardly be longer
+        kernelapp.IOPubThread = PortlessThread  # which the library lets nobody choose
         super().init_iopub(context)
 
 
