@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from agent_core.events.risk import SecurityRisk
-from agent_core.security.shell.marks import ALL, SECRET, UNKNOWN, bounded
+from agent_core.security.shell.marks import ALL, NUMBER, SECRET, UNKNOWN, bounded
 from agent_core.security.shell.paths import STDIN_FILE, Scope, is_secret, is_start_file, resolve, scope_of
 from agent_core.security.shell.syntax import Script
 
@@ -26,12 +26,24 @@ class Shell:
     """What a shell knows while its commands run. `variables` holds every value that a name may have."""
 
     variables: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    attributes: dict[str, str] = field(default_factory=dict)
+    """The letters that `declare` has given to names: ``i`` for numbers, ``n`` for names of others, ``x``, ``r`` …"""
+    locals: dict[str, tuple[str, ...] | None] = field(default_factory=dict)
+    """What the local names of the function that runs were before; None for nothing."""
     functions: dict[str, Script] = field(default_factory=dict)
     aliases: dict[str, str] = field(default_factory=dict)
     arguments: tuple[str, ...] | None = None
     folder: str = "."
     input: str | None = None
     """What `exec` has made the input of all that comes after it; None when it has not."""
+
+    def restore(self, before: dict[str, tuple[str, ...] | None]) -> None:
+        """Make variables what they were before; None for nothing."""
+        for name, values in before.items():
+            if values is None:
+                self.variables.pop(name, None)
+            else:
+                self.variables[name] = values
 
     def input_since(self, before: str | None, stdin: str) -> str:
         """What a command reads now: `stdin`, unless `input` has changed from what it was before."""
@@ -59,8 +71,28 @@ class Machine(Protocol):
         """
         ...
 
+    def assign(self, shell: Shell, name: str, values: tuple[str, ...], stdin: str = "") -> None:
+        """Give a variable its possible values, as an assignment does; the name may have a subscript."""
+        ...
+
+    def declare(self, shell: Shell, name: str, letters: str, *, is_local: bool) -> None:
+        """Give a variable attributes, as `declare` does."""
+        ...
+
+    def evaluate(self, text: str, shell: Shell, stdin: str) -> str:
+        """The value of an arithmetic expression; what stands in its subscripts is run."""
+        ...
+
+    def expand(self, text: str, shell: Shell, stdin: str) -> str:
+        """What a text becomes when it is expanded like one in double quotes."""
+        ...
+
+    def defer(self, text: str, shell: Shell) -> None:
+        """Run a text now, and once more in the state that this shell is in when the command has ended."""
+        ...
+
     def run_program(self, words: Sequence[str], shell: Shell, stdin: str) -> str:
-        """Start a program with these arguments, the name included; returns what it prints."""
+        """Start a program (no function, no alias) with its arguments, the name first; returns what it prints."""
         ...
 
     def run_code(self, text: str, shell: Shell, stdin: str) -> str:
@@ -93,6 +125,10 @@ class Call:
     def scope(self, path: str) -> Scope:
         """Where a path leads from the working directory."""
         return scope_of(path, self.shell.folder)
+
+    def assign(self, name: str, *values: str) -> None:
+        """Set a variable of the shell to what may be its value."""
+        self.machine.assign(self.shell, name, values, self.stdin)
 
     def run(self, words: Sequence[str], stdin: str | None = None) -> str:
         """Start another program in its place."""
@@ -150,6 +186,21 @@ class Call:
                     values.append(argument[2:])
         return values
 
+    def parsed(self, taking_value: str) -> tuple[dict[str, str], list[str]]:
+        """The options by their letters, as the shell's own commands read them, and the operands behind them."""
+        options: dict[str, str] = {}
+        waiting = list(self.arguments)
+        while waiting and waiting[0][:1] == "-" and waiting[0] != "-":
+            word = waiting.pop(0)
+            if word == "--":
+                break
+            for position, letter in enumerate(word[1:], 2):
+                options[letter] = ""
+                if letter in taking_value:
+                    options[letter] = word[position:] or (waiting.pop(0) if waiting else "")
+                    break
+        return options, waiting
+
     def has(self, *names: str) -> bool:
         """Whether an option is given: a long one (also cut short), or a letter, also among others after one dash."""
         for argument in self.arguments:
@@ -186,7 +237,7 @@ QUIET_FILES: Final = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev
 
 def shown(text: str, limit: int = 80) -> str:
     """A text for a reason: what is not known as an ellipsis, and not too long."""
-    for mark in ALL:
+    for mark in ALL + NUMBER:
         text = text.replace(mark, "…")
     return repr(text if len(text) <= limit else text[: limit - 1] + "…")
 

@@ -109,7 +109,7 @@ class SimpleCommandReader(WordReader):
         if found is None:
             return False
         self.position = found.end()
-        subscript = self.nested(found[2]).expanded_text() if found[2] else ()
+        subscript = self.nested(found[2][1:-1]).expanded_text() if found[2] else ()
         values: list[Word] = []
         if is_array := self.take("("):
             self.line_breaks()

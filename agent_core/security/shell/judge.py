@@ -17,6 +17,7 @@ from agent_core.security.shell.programs.managing import MANAGING
 from agent_core.security.shell.programs.networking import NETWORKING
 from agent_core.security.shell.programs.reading import READING
 from agent_core.security.shell.programs.starting import STARTING
+from agent_core.security.shell.programs.variables import VARIABLES
 from agent_core.security.shell.syntax import Budget, TooComplexError
 from agent_core.security.shell.walker import Walker
 
@@ -28,7 +29,9 @@ _INVISIBLE: Final = re.compile(
     + "]"
 )
 """Characters that a person does not see, or that we use as marks: what they hide nobody can agree to."""
-PROGRAMS: Final = Programs({**READING, **STARTING, **INTERPRETING, **NETWORKING, **INSTALLING, **MANAGING, **DAMAGING})
+PROGRAMS: Final = Programs(
+    {**READING, **VARIABLES, **STARTING, **INTERPRETING, **NETWORKING, **INSTALLING, **MANAGING, **DAMAGING}
+)
 
 
 @dataclass(frozen=True, slots=True)

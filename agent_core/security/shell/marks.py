@@ -16,6 +16,8 @@ SECRET: Final = "\x02"  # noqa: S105 - a mark, no password
 """Text that is, or holds, a secret."""
 DECODED: Final = "\x03"
 """Text that was encoded, so that nobody could see what it is."""
+NUMBER: Final = "\x04"
+"""A number that is not known: harmless in a path, but nobody can tell what an escape with it stands for."""
 MAX_TEXT: Final = 1_500_000
 ALL: Final = UNKNOWN + NETWORK + SECRET + DECODED
 
@@ -26,7 +28,7 @@ PRESENT: Final = "\ue004"
 OPEN_BRACE: Final = "\ue000"
 COMMA: Final = "\ue001"
 CLOSE_BRACE: Final = "\ue002"
-RESERVED: Final = frozenset(ALL + SEPARATOR + PRESENT + OPEN_BRACE + COMMA + CLOSE_BRACE)
+RESERVED: Final = frozenset(ALL + NUMBER + SEPARATOR + PRESENT + OPEN_BRACE + COMMA + CLOSE_BRACE)
 """Characters that a command must not hold by itself."""
 
 
@@ -37,7 +39,7 @@ def marks_of(text: str) -> str:
 
 def is_known(text: str) -> bool:
     """Whether `text` is known to the last character."""
-    return not any(mark in text for mark in ALL)
+    return not any(mark in text for mark in ALL + NUMBER)
 
 
 def bounded(text: str) -> str:

@@ -11,6 +11,7 @@ from typing import Final
 
 from agent_core.security.shell.commands import SimpleCommandReader
 from agent_core.security.shell.syntax import (
+    Arithmetic,
     Budget,
     Command,
     Compound,
@@ -147,7 +148,7 @@ class Parser(SimpleCommandReader):
 
     def _compound(self, word: str) -> Compound:
         if self.at("((") and (inside := self.arithmetic(self.position + 2)) is not None:
-            return Compound("arithmetic", words=(inside,))
+            return Compound("arithmetic", words=((Arithmetic(inside),),))
         self.position += len(word) or 1
         match word:
             case "":
@@ -204,7 +205,7 @@ class Parser(SimpleCommandReader):
             inside = self.arithmetic(self.position + 2)
             if inside is None:
                 raise ShellSyntaxError("for (( is not closed")
-            words.append(inside)
+            words.append((Arithmetic(inside),))
         else:
             name = self.plain(self.word())
             self.line_breaks()

@@ -13,7 +13,12 @@ _LAST_CHARACTER = 0x10FFFF
 
 def decode_ansi_c(text: str) -> str:
     r"""What ``$'text'`` stands for; as in bash, a NUL ends it."""
-    return _ESCAPE.sub(_decoded, text).split("\0", 1)[0]
+    return decode_escapes(text).split("\0", 1)[0]
+
+
+def decode_escapes(text: str) -> str:
+    """A text with its escapes decoded; a NUL is kept, and so makes the text one that is not known."""
+    return _ESCAPE.sub(_decoded, text)
 
 
 def _decoded(found: re.Match[str]) -> str:

@@ -57,12 +57,17 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """``$name`` or ``${name<operator><argument>}``; operator ``?!`` stands for any form that we do not compute."""
+    """``$name`` or ``${name[subscript]<operator><argument>}``.
+
+    Operators that stand in front of the name are given as they are (``!``, ``#``); ``?!`` stands for any form that we
+    do not compute. The argument of ``:`` is arithmetic.
+    """
 
     name: str
     quoted: bool = False
     operator: str = ""
     argument: Word = ()
+    subscript: Word = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +88,7 @@ class ProcessSubstitution:
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """``$((…))``: a number, and what is expanded on the way to it."""
+    """``$((…))``: an expression whose text is expanded first, and whose value is a number."""
 
     parts: Word = ()
 

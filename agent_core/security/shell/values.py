@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Final, Protocol
 
-from agent_core.security.shell.call import Shell
+from agent_core.security.shell.call import Finding, Shell
+from agent_core.security.shell.evaluation import Evaluation
 from agent_core.security.shell.expansion import fields_of, quoted, split, unquoted
-from agent_core.security.shell.marks import SECRET, SEPARATOR, UNKNOWN, bounded, derived
+from agent_core.security.shell.marks import NUMBER, SEPARATOR, UNKNOWN, bounded, derived, is_known
+from agent_core.security.shell.quoting import decode_ansi_c
 from agent_core.security.shell.syntax import (
     CHARACTERS_A_STEP,
     Arithmetic,
-    Assignment,
     Budget,
     Parameter,
     Part,
@@ -23,24 +23,15 @@ from agent_core.security.shell.syntax import (
     Text,
     Word,
 )
+from agent_core.security.shell.variables import MAX_VALUES, lookup
 from agent_core.security.shell.words import ALL_ELEMENTS
 
-MAX_VALUES: Final = 8
-_SECRET_VARIABLE = re.compile(
-    r"(?i)(?:.*_)?(?:token|secret|passwd|password|api_?key|access_key|private_key|credentials)(?:_.*)?\Z"
-)
-_KNOWN_VARIABLES: Final = {
-    "HOME": "~",
-    "TMPDIR": "/tmp",  # noqa: S108 - its usual value; nothing is created
-    "IFS": " \t\n",
-    "SHELL": "/bin/bash",
-    "BASH": "/bin/bash",
-    "0": "bash",
-    "-": "",
+_TRANSFORMATIONS: Final[dict[str, Callable[[str], str]]] = {
+    "@U": str.upper,
+    "@L": str.lower,
+    "@u": lambda text: text[:1].upper() + text[1:],
+    "@E": decode_ansi_c,
 }
-_NUMBERS: Final = frozenset(
-    {"?", "#", "$", "!", "RANDOM", "UID", "EUID", "PPID", "SECONDS", "LINENO", "SHLVL", "OPTIND"}
-)
 
 
 class Scripts(Protocol):
@@ -52,6 +43,14 @@ class Scripts(Protocol):
         """Run a script; returns what it prints."""
         ...
 
+    def assign(self, shell: Shell, name: str, values: tuple[str, ...], stdin: str = "") -> None:
+        """Give a variable its possible values, as an assignment does."""
+        ...
+
+    def note(self, finding: Finding) -> None:
+        """Keep a finding."""
+        ...
+
 
 class Values:
     """Expands words in a shell."""
@@ -59,6 +58,11 @@ class Values:
     def __init__(self, scripts: Scripts, budget: Budget) -> None:
         self._scripts = scripts
         self._budget = budget
+        self.evaluation = Evaluation(self, budget)
+
+    def note(self, finding: Finding) -> None:
+        """Keep a finding."""
+        self._scripts.note(finding)
 
     def alternatives(self, word: Word, shell: Shell, stdin: str) -> list[list[str]]:
         """The fields that a word may expand to: one list for each combination of values."""
@@ -103,14 +107,22 @@ class Values:
                 self._scripts.files[path] = UNKNOWN if part.takes_input else printed
                 return [path]
             case Arithmetic():
-                self._raw(part.parts, shell, stdin)
-                return ["1"]
+                return self.numbers(part.parts, shell, stdin)
+
+    def numbers(self, word: Word, shell: Shell, stdin: str) -> tuple[str, ...]:
+        """The numbers that a word may stand for where one is expected."""
+        texts = self.texts(word, shell, stdin)
+        return tuple(dict.fromkeys(self.evaluation.arithmetic(text, shell, stdin) for text in texts))
 
     def _parameter(self, part: Parameter, shell: Shell, stdin: str) -> tuple[str, ...]:
         values = lookup(shell, part.name)
+        if part.subscript:
+            values = self._elements(values, self.numbers(part.subscript, shell, stdin))
         match part.operator:
             case "":
-                return values if part.name == "@" else tuple(value.partition(SEPARATOR)[0] for value in values)
+                if part.subscript or part.name == "@":
+                    return values
+                return tuple(value.partition(SEPARATOR)[0] for value in values)
             case operator if operator == ALL_ELEMENTS:
                 return values
             case ":-" | "-" | ":=" | "=":
@@ -118,35 +130,44 @@ class Values:
                 if any(value in {"", UNKNOWN} for value in values):
                     values = tuple(dict.fromkeys([*(value for value in values if value), *others]))
                     if part.operator in {":=", "="}:
-                        self.assign(shell, part.name, values)
+                        self._scripts.assign(shell, part.name, values, stdin)
                 return values
             case ":+" | "+":
                 return ("", *self.texts(part.argument, shell, stdin))
+            case "!":
+                return tuple(found for value in values for found in self._named(value, shell, stdin))
+            case "#":
+                return (NUMBER,)
+            case ":":
+                self.numbers(part.argument, shell, stdin)
+                return (derived("".join(values)),)
+            case "@P":
+                return tuple(found for value in values for found in self.evaluation.text(value, shell, stdin))
+            case "@U" | "@L" | "@u" | "@E":
+                return tuple(_TRANSFORMATIONS[part.operator](value) for value in values)
             case _:
                 self._raw(part.argument, shell, stdin)
                 return values if part.operator in {":?", "?"} else (derived("".join(values)),)
 
-    def of_assignment(self, assignment: Assignment, shell: Shell, stdin: str) -> tuple[str, ...]:
-        """The values that a variable may have after an assignment."""
-        self._raw(assignment.subscript, shell, stdin)
-        if assignment.is_array:
-            fields: list[str] = []
-            for word in assignment.values:
-                alternatives = self.alternatives(word, shell, stdin)
-                fields.extend(alternatives[0] if len(alternatives) == 1 else [derived(str(alternatives))])
-            values: tuple[str, ...] = (SEPARATOR.join(fields),)
-        else:
-            values = self.texts(assignment.values[0], shell, stdin)
-        if assignment.append:
-            joint = SEPARATOR if assignment.is_array else ""
-            values = tuple(old + joint + new for old, new in product(lookup(shell, assignment.name), values))
-        return tuple(bounded(value) for value in values)
+    def _elements(self, values: tuple[str, ...], numbers: tuple[str, ...]) -> tuple[str, ...]:
+        """What stands at these places of an array; any of it when a place is not known."""
+        found: list[str] = []
+        for value in values:
+            fields = value.split(SEPARATOR)
+            for number in numbers:
+                if number.isdigit() and is_known(value):
+                    found.extend(fields[int(number) : int(number) + 1] or [""])
+                else:
+                    found.append(derived(value))
+        return tuple(dict.fromkeys(found))
 
-    def assign(self, shell: Shell, name: str, values: tuple[str, ...]) -> None:
-        """Give a variable its possible values; too many of them count as unknown."""
-        unique = tuple(dict.fromkeys(values))
-        shell.variables[name] = unique if len(unique) <= MAX_VALUES + 1 else (derived("".join(unique)),)
-        self._budget.spend(sum(map(len, unique)) // CHARACTERS_A_STEP)
+    def _named(self, name: str, shell: Shell, stdin: str) -> tuple[str, ...]:
+        """The values of the variable whose name is a value."""
+        if not is_known(name):
+            return (derived(name),)
+        plain = self.evaluation.name(name, shell, stdin)
+        values = lookup(shell, plain)
+        return values if plain == name else tuple(derived(value) for value in values)
 
 
 def _whole(part: Part) -> Part:
@@ -160,33 +181,3 @@ def _whole(part: Part) -> Part:
             return Text(part.text, True)
         case _:
             return part
-
-
-def lookup(shell: Shell, name: str) -> tuple[str, ...]:
-    """The values that a variable may have; a name of which nothing is known has an unknown one."""
-    if name in shell.variables:
-        return shell.variables[name]
-    if name.isdigit() and name != "0":
-        if shell.arguments is None:
-            return (UNKNOWN,)
-        return shell.arguments[int(name) - 1 : int(name)] or ("",) if len(name) < 6 else ("",)
-    if name in {"@", "*"}:
-        arguments = (UNKNOWN,) if shell.arguments is None else shell.arguments
-        return ((SEPARATOR if name == "@" else " ").join(arguments),)
-    if name == "PWD":
-        return (shell.folder,)
-    if name in _NUMBERS:
-        return ("4321",)
-    if _SECRET_VARIABLE.match(name):
-        return (SECRET,)
-    return (_KNOWN_VARIABLES.get(name, UNKNOWN),)
-
-
-def merge(outcomes: Sequence[Shell], values: Values) -> dict[str, tuple[str, ...]]:
-    """The variables after one of several ways was taken, nobody knows which."""
-    merged = Shell()
-    names = dict.fromkeys(name for outcome in outcomes for name in outcome.variables)
-    for name in names:
-        possible = [value for outcome in outcomes for value in lookup(outcome, name)]
-        values.assign(merged, name, tuple(possible))
-    return merged.variables

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import fnmatch
 import posixpath
-from collections.abc import Iterable, Sequence
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 
 from agent_core.events.risk import SecurityRisk
+from agent_core.security.shell.assignments import DECLARERS, LOCALS, Assignments, declared_letters
 from agent_core.security.shell.call import Call, Finding, Programs, Shell, shown
 from agent_core.security.shell.marks import DECODED, NETWORK, UNKNOWN, bounded, derived, is_known, marks_of
 from agent_core.security.shell.parser import parse
-from agent_core.security.shell.paths import resolve
+from agent_core.security.shell.paths import WORKSPACE, resolve
 from agent_core.security.shell.redirects import Redirections
 from agent_core.security.shell.syntax import (
     CHARACTERS_A_STEP,
@@ -26,18 +29,17 @@ from agent_core.security.shell.syntax import (
     Pipeline,
     Script,
     Simple,
+    Text,
 )
-from agent_core.security.shell.values import MAX_VALUES, Values, merge
+from agent_core.security.shell.values import Values
+from agent_core.security.shell.variables import MAX_VALUES, merge
 
 MAX_CALLS_IN_CALLS = 3
 MAX_PATTERN = 60
-_DECLARERS = frozenset({"declare", "typeset", "local", "export", "readonly"})
-_PROMPTS = frozenset({"PS0", "PS1", "PS2", "PS4"})
-_PROGRAM_FOLDERS = frozenset({"/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"})
-_RUN_BY_SHELLS = frozenset(
-    {"PROMPT_COMMAND", "GIT_SSH_COMMAND", "PAGER", "GIT_PAGER", "EDITOR", "VISUAL", "GIT_EDITOR"}
-)
-_LOADED_BY_PROGRAMS = frozenset({"LD_PRELOAD", "LD_LIBRARY_PATH", "BASH_ENV", "ENV", "PATH", "PYTHONSTARTUP"})
+MAX_DEFERRED = 20
+_EVALUATING_TESTS = frozenset({"-v", "-R", "-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
+_PROGRAM_FOLDER = re.compile(r".+/\.?s?bin\Z|/s?bin\Z", re.DOTALL)
+"""Where programs are installed, also those of a project; its own folder ``bin`` rather holds its scripts."""
 
 
 class Walker:
@@ -52,6 +54,8 @@ class Walker:
         self._active: list[str] = []
         self._called: set[str] = set()
         self._defined: list[tuple[str, Script]] = []
+        self._deferred: list[tuple[str, Shell]] = []
+        self._assignments = Assignments(self, self._values, budget)
 
     def note(self, finding: Finding) -> None:
         """Keep a finding; a thousand are enough for any decision."""
@@ -75,6 +79,8 @@ class Walker:
         shell = Shell()
         # Reading has a budget of its own, so that what comes before the part that is too much is still judged.
         self._run_text(text, shell, "", Budget())
+        for text, state in self._deferred[:MAX_DEFERRED]:
+            self.run_code(text, state.copy(), UNKNOWN)
         for name, body in self._defined:  # grows while functions that define functions are looked at
             if name not in self._called:
                 # Another command may call it later.
@@ -111,7 +117,7 @@ class Walker:
                 return self._command(pipeline.commands[0], shell, stdin)
             before = shell.copy()
             printed = self._command(pipeline.commands[0], shell, stdin)
-            shell.variables = merge([before, shell], self._values)
+            shell.variables = merge([before, shell])
             return printed
         self._look_for_bomb(pipeline)
         for command in pipeline.commands:
@@ -160,11 +166,16 @@ class Walker:
             case "case":
                 return self._either(command.scripts, shell, stdin, can_skip=True)
             case "for":
-                self._values.assign(shell, command.name or "_", self._choices(command, shell, stdin))
+                choices = self._choices(command, shell, stdin)
+                if command.name:
+                    self.assign(shell, command.name, choices, stdin)
                 return self._loop(command.scripts, shell, stdin)
             case "loop":
                 return self._loop(command.scripts, shell, stdin)
             case "test" | "arithmetic":
+                if any(self._values.plain(word) in _EVALUATING_TESTS for word in command.words):
+                    for word in command.words:
+                        self._values.numbers(word, shell, stdin)
                 self.note(Finding(SecurityRisk.LOW, "test", "looks at something"))
                 return ""
 
@@ -194,7 +205,7 @@ class Walker:
             shell.aliases.update(outcome.aliases)
             shell.input = outcome.input
         if outcomes:
-            shell.variables = merge(outcomes, self._values)
+            shell.variables = merge(outcomes)
             shell.folder = outcomes[-1].folder if len({outcome.folder for outcome in outcomes}) == 1 else UNKNOWN
         return "".join(printed)
 
@@ -203,54 +214,84 @@ class Walker:
         for _ in range(3):
             before = shell.copy()
             printed = [self.run_script(script, shell, stdin) for script in scripts]
-            shell.variables = merge([before, shell], self._values)
+            shell.variables = merge([before, shell])
             if shell.variables == before.variables and shell.folder == before.folder:
                 break
         return "".join(printed)
 
     def _simple(self, command: Simple, shell: Shell, stdin: str) -> str:
-        declares = bool(command.words) and self._values.plain(command.words[0]) in _DECLARERS
-        target = shell if declares or not command.words else shell.copy()
+        name = self._values.plain(command.words[0]) if command.words else ""
         choices = [self._values.alternatives(word, shell, stdin) for word in command.words]
+        if name in DECLARERS:
+            self._declare(name, choices, command.assignments, shell)
+        is_temporary = bool(command.words) and name not in DECLARERS
+        before = {assignment.name: shell.variables.get(assignment.name) for assignment in command.assignments}
         for assignment in command.assignments:
-            self._assign(assignment, target, stdin)
+            if is_temporary:
+                self.declare(shell, assignment.name, "x", is_local=False)
+            self._assignments.perform(assignment, shell, stdin, only_for_a_command=is_temporary)
         count = 1
         for position, alternatives in enumerate(choices):
             count *= len(alternatives)
             if count > MAX_VALUES * 4:
                 choices[position] = [[derived("".join("".join(fields) for fields in alternatives))]]
                 count //= len(alternatives)
+        takes_alias = bool(command.words) and all(isinstance(p, Text) and not p.quoted for p in command.words[0])
         printed: list[str] = []
         for chosen in product(*choices):
             words = [field for fields in chosen for field in fields]
             if words:
-                printed.append(self.run_program(words, shell, stdin))
+                printed.append(self._run_command(words, shell, stdin, takes_alias=takes_alias))
+        if is_temporary:
+            shell.restore(before)
         return printed[0] if len(printed) == 1 else bounded("".join(dict.fromkeys(printed)))
 
-    def _assign(self, assignment: Assignment, shell: Shell, stdin: str) -> None:
-        values = self._values.of_assignment(assignment, shell, stdin)
-        name = assignment.name
-        if name == "IFS" and any(value.strip() for value in values):
-            self._unknown("separators", "changes how words are separated (IFS)")
-        for value in values:
-            if name in _RUN_BY_SHELLS or (name in _PROMPTS and ("$(" in value or "`" in value)):
-                self.run_code(value, shell.copy(), UNKNOWN)
-        if name in _LOADED_BY_PROGRAMS and any(NETWORK in value for value in values):
-            self._high("remote-code", f"loads what comes from the network through {name}")
-        if name in {"LD_PRELOAD", "BASH_ENV"}:
-            self._unknown("preload", f"makes programs load something else through {name}")
-        self._values.assign(shell, name, values)
-        self.note(Finding(SecurityRisk.LOW, "assignment", "sets a variable"))
+    def _declare(
+        self, name: str, choices: list[list[list[str]]], assignments: Sequence[Assignment], shell: Shell
+    ) -> None:
+        options = [field for word in choices[1:] for fields in word for field in fields]
+        letters = declared_letters(name, options)
+        for assignment in assignments:
+            self.declare(shell, assignment.name, letters, is_local=self._is_local(name, letters))
+
+    def _is_local(self, name: str, letters: str) -> bool:
+        return name in LOCALS and bool(self._active) and "g" not in letters
+
+    def assign(self, shell: Shell, name: str, values: tuple[str, ...], stdin: str = "") -> None:
+        """Give a variable its possible values, as an assignment does; the name may have a subscript."""
+        self._assignments.assign(shell, name, values, stdin)
+
+    def declare(self, shell: Shell, name: str, letters: str, *, is_local: bool) -> None:
+        """Give a variable attributes, as `declare` does."""
+        self._assignments.declare(shell, name, letters, is_local=is_local and bool(self._active))
+
+    def evaluate(self, text: str, shell: Shell, stdin: str) -> str:
+        """The value of an arithmetic expression; what stands in its subscripts is run."""
+        return self._values.evaluation.arithmetic(text, shell, stdin)
+
+    def expand(self, text: str, shell: Shell, stdin: str) -> str:
+        """What a text becomes when it is expanded like one in double quotes."""
+        return "\n".join(self._values.evaluation.text(text, shell, stdin))
+
+    def defer(self, text: str, shell: Shell) -> None:
+        """Run a text now, and once more in the state that this shell is in when the command has ended."""
+        self.run_code(text, shell.copy(), UNKNOWN)
+        self._deferred.append((text, shell))
+
+    def _run_command(self, words: Sequence[str], shell: Shell, stdin: str, *, takes_alias: bool) -> str:
+        """Start what a command names: an alias, unless its name is quoted, a function, or a program."""
+        name = words[0]
+        if takes_alias and name in shell.aliases and f"alias {name}" not in self._active:
+            return self._guarded(f"alias {name}", _without_aliases(words, shell.aliases), shell, stdin)
+        if name in shell.functions:
+            self._budget.spend()
+            return self._call_function(name, shell.functions[name], list(words[1:]), shell, stdin)
+        return self.run_program(words, shell, stdin)
 
     def run_program(self, words: Sequence[str], shell: Shell, stdin: str) -> str:
-        """Start a program, function or alias by its name."""
+        """Start a program, or a command of the shell itself, by its name."""
         self._budget.spend()
         name, arguments = words[0], list(words[1:])
-        if name in shell.aliases and f"alias {name}" not in self._active:
-            text = shell.aliases[name] + " " + " ".join("'" + word.replace("'", "'\\''") + "'" for word in arguments)
-            return self._guarded(f"alias {name}", text, shell, stdin)
-        if name in shell.functions:
-            return self._call_function(name, shell.functions[name], arguments, shell, stdin)
         if NETWORK in name:
             self._high("remote-code", "runs a program whose name comes from the network")
         if not is_known(name):
@@ -259,10 +300,17 @@ class Walker:
         if "*" in name or "?" in name or 0 <= name.find("[") < name.rfind("]"):
             self._unknown("unknown-program", f"runs whatever program matches {shown(name)}")
             return self._matching(name, arguments, shell, stdin)
-        folder, base = posixpath.split(name)
-        if folder and folder not in _PROGRAM_FOLDERS:
-            return self._start_file(name, arguments, shell, stdin)
-        return self._start(base, arguments, shell, stdin)
+        if "/" not in name:
+            if "PATH" in shell.variables:
+                for path in [path for path in self.files if posixpath.basename(path) == name]:
+                    self._start_file(posixpath.join(WORKSPACE, path), arguments, shell, stdin)
+            return self._start(name, arguments, shell, stdin)
+        path = resolve(name, shell.folder)
+        if _PROGRAM_FOLDER.match(posixpath.dirname(path)):
+            if path in self.files:
+                self._start_file(path, arguments, shell, stdin)
+            return self._start(posixpath.basename(path), arguments, shell, stdin)
+        return self._start_file(name, arguments, shell, stdin)
 
     def _matching(self, pattern: str, arguments: list[str], shell: Shell, stdin: str) -> str:
         base = posixpath.basename(pattern)
@@ -306,15 +354,32 @@ class Walker:
         if self._active.count(name) >= MAX_CALLS_IN_CALLS:
             return derived(stdin)
         before, shell.arguments = shell.arguments, None if arguments is None else tuple(arguments)
+        outer, shell.locals = shell.locals, {}
         self._active.append(name)
         try:
             return self.run_script(body, shell, stdin)
         finally:
             self._active.pop()
             shell.arguments = before
+            shell.restore(shell.locals)
+            shell.locals = outer
 
     def _high(self, rule: str, reason: str) -> None:
         self.note(Finding(SecurityRisk.HIGH, rule, reason))
 
     def _unknown(self, rule: str, reason: str) -> None:
         self.note(Finding(SecurityRisk.UNKNOWN, rule, reason))
+
+
+def _without_aliases(words: Sequence[str], aliases: Mapping[str, str]) -> str:
+    """The command with the alias that it starts with, and those behind an alias that ends in a blank."""
+    pieces: list[str] = []
+    takes_alias = True
+    for word in words:
+        if takes_alias and word in aliases:
+            pieces.append(aliases[word])
+            takes_alias = aliases[word].endswith((" ", "\t"))
+        else:
+            pieces.append(shlex.quote(word))
+            takes_alias = False
+    return " ".join(pieces)

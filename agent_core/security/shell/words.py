@@ -33,7 +33,9 @@ _ANSI_C = re.compile(r"((?:[^'\\]++|\\.)*+)'", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_]\w*|\d|[@*#?$!-]", re.ASCII)
 _BRACED_NAME = re.compile(r"[A-Za-z_]\w*|\d+|[@*#?$!-]", re.ASCII)
 _DEFAULT_OPERATOR = re.compile(r":?[-=+?]")
+_TRANSFORMATION = re.compile(r"@[A-Za-z]\}")
 _PLAIN_IN_ARITHMETIC = re.compile(r"[^()$`'\"\\]+")
+_PLAIN_IN_BRACKETS = re.compile(r"[^\[\]$`'\"\\]+")
 NOT_COMPUTED = "?!"
 ALL_ELEMENTS = "[@]"
 
@@ -165,7 +167,9 @@ class WordReader:
             with self.budget:
                 return [self._braced(quoted)]
         if following == "[":
-            raise ShellSyntaxError("$[…] is not read")
+            self.position += 1
+            with self.budget:
+                return [Arithmetic(self._subscript())]
         if following == "'" and not quoted:
             found = _ANSI_C.match(self.text, self.position + 1)
             if found is None:
@@ -188,27 +192,14 @@ class WordReader:
             return Substitution(self.script_until_parenthesis(), quoted)
 
     def arithmetic(self, start: int) -> Word | None:
-        """What is expanded in the arithmetic expression that starts there; None when it is not one.
+        """The text of the arithmetic expression that starts there; None when it is not one.
 
         When it is, the position is behind its closing parentheses; else it is left alone.
         """
         before, self.position = self.position, start
-        parts: list[Part] = []
-        depth = 0
         try:
-            while self.position < len(self.text):
-                self.budget.spend()
-                if plain := _PLAIN_IN_ARITHMETIC.match(self.text, self.position):
-                    self.position = plain.end()
-                elif self.text[self.position] in "()":
-                    depth += 1 if self.at("(") else -1
-                    if depth < 0:
-                        if self.take("))"):
-                            return tuple(parts)
-                        break
-                    self.position += 1
-                else:
-                    self._special(parts, in_double_quotes=False)
+            if (parts := self._balanced("(", ")", _PLAIN_IN_ARITHMETIC)) is not None and self.take(")"):
+                return parts
         except TooComplexError:
             raise
         except ShellSyntaxError:
@@ -216,30 +207,60 @@ class WordReader:
         self.position = before
         return None
 
+    def _balanced(self, opening: str, closing: str, plain: re.Pattern[str]) -> Word | None:
+        """The text up to the closing character that was not opened in it, which is taken; None when there is none."""
+        parts: list[Part] = []
+        depth = 0
+        while self.position < len(self.text):
+            self.budget.spend()
+            if found := plain.match(self.text, self.position):
+                self.position = found.end()
+                parts.append(Text(found.group(), quoted=True))
+            elif self.text[self.position] in opening + closing:
+                depth += 1 if self.at(opening) else -1
+                self.position += 1
+                if depth < 0:
+                    return tuple(parts)
+                parts.append(Text(opening if self.text[self.position - 1] == opening else closing, quoted=True))
+            else:
+                self._special(parts, in_double_quotes=False)
+        return None
+
     def nested(self, text: str) -> WordReader:
         """A reader of another text, at the same expense."""
         return type(self)(text, self.budget)
 
+    def _subscript(self) -> Word:
+        parts = self._balanced("[", "]", _PLAIN_IN_BRACKETS)
+        if parts is None:
+            raise ShellSyntaxError("a bracket is not closed")
+        return parts
+
     def _braced(self, quoted: bool) -> Parameter:
-        computed = True
+        prefix = ""
         if (self.at("!") and not self.at("!}")) or (self.at("#") and not self.at("#}")):
+            prefix = self.text[self.position]
             self.position += 1
-            computed = False
-        name = _BRACED_NAME.match(self.text, self.position)
-        if name is None:
+        found = _BRACED_NAME.match(self.text, self.position)
+        if found is None:
             raise ShellSyntaxError("this form of ${…} is not read")
-        self.position = name.end()
+        name = found.group()
+        self.position = found.end()
+        if not prefix and (self.take("[@]}") or self.take("[*]}")):
+            return Parameter(name, quoted, ALL_ELEMENTS)
+        subscript = self._subscript() if self.take("[") else ()
         if self.take("}"):
-            return Parameter(name.group(), quoted, "" if computed else NOT_COMPUTED)
-        if computed and (self.take("[@]}") or self.take("[*]}")):
-            return Parameter(name.group(), quoted, ALL_ELEMENTS)
-        if self.at("@P"):
-            raise ShellSyntaxError("${…@P} is not read")
-        operator = _DEFAULT_OPERATOR.match(self.text, self.position)
-        if operator and computed:
-            self.position = operator.end()
-        argument = self._until_brace(quoted)
-        return Parameter(name.group(), quoted, operator.group() if operator and computed else NOT_COMPUTED, argument)
+            return Parameter(name, quoted, prefix, (), subscript)
+        operator = NOT_COMPUTED
+        if not prefix and (known := _DEFAULT_OPERATOR.match(self.text, self.position)):
+            operator = known.group()
+            self.position = known.end()
+        elif not prefix and self.take(":"):
+            operator = ":"
+        elif not prefix and (known := _TRANSFORMATION.match(self.text, self.position)):
+            operator = known.group()[:-1]
+            self.position += len(operator)
+        return Parameter(name, quoted, operator, self._until_brace(quoted), subscript)
 
     def _until_brace(self, quoted: bool) -> Word:
         plain = _PLAIN_IN_DOUBLE_BRACES if quoted else _PLAIN_IN_BRACES

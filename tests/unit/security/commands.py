@@ -93,6 +93,7 @@ echo "`rm -rf /`"
 echo `echo \`rm -rf /\``
 echo ${x:-$(rm -rf /)}
 echo $(( $(rm -rf /) + 1 ))
+x='$(rm -rf /)'; echo "${x@P}"
 (( $(rm -rf /) ))
 (( "((" )) ; rm -rf / ; echo ))
 (( '((' )) ; rm -rf / ; echo ))
@@ -458,9 +459,7 @@ ls; }
 fi
 f() ls
 bash <&3
-x='$(rm -rf /)'; echo "${x@P}"
 hash -p /bin/rm ls; ls -rf /
-echo $[1]
 ((x
 ((x')
 cat <<$(x)
@@ -620,6 +619,7 @@ case $x in rm) echo;; esac
 f() { echo "$1"; }; f x
 echo ${x:-y} ${#x} ${x//a/b}
 echo $((1 + 2))
+echo $[1 + 2]
 ((x = 1 + 2))
 ((rm -rf /))
 echo $(( $(wc -l < "$f") + (1) ))

@@ -62,6 +62,9 @@ def _with_arguments(call: Call, text: str, arguments: list[str]) -> str:
     inner = call.shell.copy()
     inner.functions.clear()
     inner.aliases.clear()
+    for name, values in inner.variables.items():
+        if "x" not in inner.attributes.get(name, ""):
+            inner.variables[name] = ("", *values)  # nobody knows whether it was exported before
     inner.arguments = tuple(arguments[1:])
     if arguments:
         inner.variables["0"] = (arguments[0],)

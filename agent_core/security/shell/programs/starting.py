@@ -15,6 +15,7 @@ STARTING = Programs()
 
 _LOW = SecurityRisk.LOW
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=", re.ASCII)
+_EXPORTED_FUNCTION = re.compile(r"BASH_FUNC_(.+?)(?:%%|\(\))\Z", re.DOTALL)
 _WITH_VALUE = {
     "sudo": "-u -g -h -p -C -r -t -T -U -D -R --user --group --host --prompt --chdir",
     "doas": "-u -C",
@@ -57,7 +58,7 @@ def _rest(call: Call) -> list[str]:
             words.pop(0)
             if word in taking and words:
                 words.pop(0)
-        elif call.name in {"env", "sudo", "doas"} and _ASSIGNMENT.match(word):
+        elif call.name in {"sudo", "doas"} and _ASSIGNMENT.match(word):
             words.pop(0)
         elif before:
             before -= 1
@@ -135,8 +136,15 @@ def env(call: Call) -> str:
     """Starts what follows with other variables; alone it prints them all."""
     for text in call.option_values("-S", "--split-string"):
         call.run_code(text)
+    inner = call.shell.copy()
     rest = _rest(call)
-    return call.run(rest) if rest else SECRET
+    while rest and "=" in rest[0]:
+        name, _, value = rest.pop(0).partition("=")
+        call.machine.declare(inner, name, "x", is_local=False)
+        call.machine.assign(inner, name, (value,))
+        if function := _EXPORTED_FUNCTION.match(name):
+            call.machine.run_code(f"{function[1]}{value}", inner, "")
+    return call.machine.run_program(rest, inner, call.stdin) if rest else SECRET
 
 
 @STARTING.rule("watch", "script", "flock", "entr", "ts-node-dev", risk=_LOW)
@@ -221,14 +229,6 @@ def _until_end(words: Sequence[str]) -> list[str]:
         if word in {";", "+"}:
             return list(words[:position])
     return list(words)
-
-
-@STARTING.rule("trap", risk=_LOW)
-def trap(call: Call) -> str:
-    """Has a text run later."""
-    if call.arguments and call.arguments[0] not in {"-", "-l", "-p", ""}:
-        call.run_code(call.arguments[0], "")
-    return ""
 
 
 @STARTING.rule("at", "batch")
