@@ -26,7 +26,7 @@ class ClientToolSpec(BaseModel):
     needs nobody's approval.
     """
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
 
     name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
     description: str = Field(min_length=1, max_length=MAX_DESCRIPTION_CHARS)

@@ -26,7 +26,7 @@ class HiddenSecretError(DrydockError, ValueError):
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
 
 
 def _server_url(value: str) -> str:

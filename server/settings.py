@@ -74,7 +74,9 @@ PositiveSeconds = Annotated[float, Field(gt=0)]
 class Settings(BaseModel):
     """All settings of one server process. Times are in seconds, sizes in bytes unless the name says otherwise."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False, hide_input_in_errors=True
+    )
 
     # Address
     host: str = Field("127.0.0.1", min_length=1, description="Address to listen on. Any but loopback needs `token`.")

@@ -35,7 +35,7 @@ def _model_server(address: str) -> str:
 class SettingsChange(BaseModel):
     """The body of ``POST /api/settings``: only the fields that it names count, unknown ones are ignored."""
 
-    model_config = ConfigDict(extra="ignore", strict=True)
+    model_config = ConfigDict(extra="ignore", strict=True, hide_input_in_errors=True)
 
     language: Text | None = None
     agent: Annotated[Name, AfterValidator(_known_agent)] | None = None

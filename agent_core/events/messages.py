@@ -9,9 +9,12 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 
 class Frozen(BaseModel):
-    """Base of every value that goes into the log: immutable, unknown fields refused."""
+    """Base of every value that goes into the log: immutable, unknown fields refused.
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    What is refused is not quoted in errors: it may hold a secret.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy with these fields changed, which are not checked; it shares everything else unless it is `deep`.

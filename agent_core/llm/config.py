@@ -36,7 +36,8 @@ _SECRETS = ("api_key", "aws_access_key_id", "aws_secret_access_key", "aws_sessio
 class LLMConfig(BaseModel):
     """What is configured of a model. Frozen; unknown fields are ignored; keys are masked in JSON unless asked for."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)  # until `kind` has its default
+    # Its building is deferred until `kind` has its default.
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True, hide_input_in_errors=True)
 
     kind: str = ""
     """The class name, by which `revive` finds the class again."""

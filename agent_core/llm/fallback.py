@@ -23,7 +23,7 @@ class FallbackStrategy(BaseModel):
     call. What the others cost is counted for the model that failed. If all fail, the first failure is the one reported.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     fallback_llms: tuple[str, ...] = Field(min_length=1)
     """Names of profiles."""

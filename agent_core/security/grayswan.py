@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Self
 from urllib.parse import urlsplit
 from urllib.request import Request
 
-from pydantic import AfterValidator, ConfigDict, Field, SecretStr, model_validator
+from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from agent_core.events.event import Event, LLMConvertibleEvent
 from agent_core.events.llm_events import ActionEvent
@@ -34,8 +34,6 @@ class GraySwanAnalyzer(SecurityAnalyzer):
     it finds. Where it cannot be asked within `timeout` seconds the risk is UNKNOWN. `api_key` is not stored with the
     rest; without one the environment's variable GRAYSWAN_API_KEY counts.
     """
-
-    model_config = ConfigDict(hide_input_in_errors=True)
 
     api_key: SecretStr | None = Field(default=None, exclude=True)
     api_url: Annotated[str, AfterValidator(http_address)] = MONITOR

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 from urllib.request import Request
 
-from pydantic import ConfigDict, Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, field_validator
 
 from agent_core.events.messages import Frozen
 from agent_core.security.fetching import fetched, http_address
@@ -46,8 +46,6 @@ class SecretSource(Protocol):
 class StaticSecret(Frozen):
     """A value that is known from the start; it is left out when this is stored as JSON."""
 
-    model_config = ConfigDict(hide_input_in_errors=True)
-
     secret: SecretStr = Field(exclude=True)
     description: str = ""
 
@@ -60,8 +58,6 @@ class LookupSecret(Frozen):
 
     Redirects are not followed: the headers, which are secret themselves, go to this server only.
     """
-
-    model_config = ConfigDict(hide_input_in_errors=True)
 
     url: str
     headers: dict[str, SecretStr] = Field(default_factory=dict, exclude=True)

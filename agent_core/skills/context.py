@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from pydantic import ConfigDict, Field, SecretStr, field_serializer, field_validator
+from pydantic import Field, SecretStr, field_serializer, field_validator
 
 from agent_core.events.control import RecalledKnowledge
 from agent_core.events.event import utc_now
@@ -44,8 +44,6 @@ class AgentContext(Frozen):
             and the sources' descriptions only. Neither is stored: a conversation that is resumed is given them again.
         current_datetime: told to the minute; None tells none. By default the time at which the context was made.
     """
-
-    model_config = ConfigDict(hide_input_in_errors=True)
 
     skills: list[Skill] = Field(default_factory=list)
     system_message_suffix: str | None = None

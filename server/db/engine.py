@@ -42,7 +42,7 @@ class DatabaseSettings(BaseModel):
         inline_payload_bytes: larger event payloads go to the blob store.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     url: str | None = None
     synchronous: sqlite.Synchronous = "FULL"

@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 class ProviderToken(BaseModel):
     """A token for a provider of git repositories, and the provider's address where it is not the public one."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
 
     token: SecretStr
     host: str | None = None
@@ -38,7 +38,7 @@ class StoredSettings(BaseModel):
     Unknown fields are dropped, so that a document of a newer version can still be read.
     """
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
 
     language: str | None = None
     agent: str | None = None

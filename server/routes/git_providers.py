@@ -25,7 +25,7 @@ MAX_TOKEN = 500
 class GivenToken(BaseModel):
     """A token and where it is for; what is empty stays as it is stored."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="ignore", hide_input_in_errors=True)
 
     token: Annotated[str, Field(max_length=MAX_TOKEN)] | None = None
     host: str | None = None
@@ -44,7 +44,7 @@ class GivenToken(BaseModel):
 class GivenTokens(BaseModel):
     """The body of ``POST /api/add-git-providers``."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="ignore", hide_input_in_errors=True)
 
     provider_tokens: dict[Provider, GivenToken]
 

@@ -56,7 +56,7 @@ _WITH_USER = re.compile(r"https?://[^/?#]*@")
 class NewConversation(BaseModel):
     """The body of ``POST /api/conversations``; unknown keys are refused."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
 
     repository: str | None = Field(None, max_length=500)
     git_provider: Provider | None = None

@@ -37,7 +37,7 @@ Description = Annotated[str, Field(max_length=2000)]
 class NewSecret(BaseModel):
     """The body of ``POST /api/secrets``."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="ignore", hide_input_in_errors=True)
 
     name: Name
     value: Value
@@ -47,7 +47,7 @@ class NewSecret(BaseModel):
 class SecretChange(BaseModel):
     """The body of ``PUT /api/secrets/{name}``: what is left out, or null, stays as it is."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="ignore", hide_input_in_errors=True)
 
     name: Name
     description: Description | None = None

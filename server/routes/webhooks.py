@@ -57,7 +57,7 @@ Secret = Annotated[SecretStr, Field(max_length=200), AfterValidator(_is_secret)]
 class NewWebhook(BaseModel):
     """The body of a creation."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
     url: Url = Field(description="Where events are sent, by POST.")
     events: EventTypes = Field([], description="The public types of events to send; empty for all.")
@@ -68,7 +68,7 @@ class NewWebhook(BaseModel):
 class WebhookChange(BaseModel):
     """The body of a change; what is left out stays."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
     url: Url | None = None
     events: EventTypes | None = None
@@ -79,7 +79,7 @@ class WebhookChange(BaseModel):
 class Replay(BaseModel):
     """The body of a replay."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
     conversation_id: str
     after_event_id: int = Field(ge=-1, le=2**53, strict=True, description="-1 sends the log from its beginning.")
