@@ -83,7 +83,9 @@ async def test_a_request_with_the_token_passes_and_others_are_unauthorized() -> 
     assert (refused.status, refused.json()) == (401, {"detail": "Unauthorized"})
 
 
-@pytest.mark.parametrize("path", ["/health", "/alive", "/server_info", "/", "/assets/x.js", "/conversations/abc", "/socket.io/"])
+@pytest.mark.parametrize(
+    "path", ["/health", "/alive", "/server_info", "/", "/assets/x.js", "/conversations/abc", "/socket.io/"]
+)
 async def test_health_page_and_sockets_need_no_token_here(path: str) -> None:
     assert (await ask(path, token="the-token")).status == 200
 
