@@ -89,7 +89,9 @@ def _confined(spec: SandboxSpec, folder: SandboxFolder, uid: int | None, bwrap: 
         ],
         "filter": program.hex(),
         "env": local_view.environment(
-            local_view.HOME, {**{library.variable: library.place for _, library in libraries}, **spec.environment}
+            local_view.HOME,
+            {**{library.variable: library.place for _, library in libraries}, **spec.environment},
+            confined=True,
         ),
         "mounts": mounts,
         "network": network_program(spec) or "",
@@ -105,7 +107,7 @@ def _unconfined(spec: SandboxSpec, folder: SandboxFolder) -> dict[str, Any]:
         "view": [],
         "filter": "",
         "env": {
-            **local_view.environment(str(folder.path / "home"), {**libraries, **spec.environment}),
+            **local_view.environment(str(folder.path / "home"), {**libraries, **spec.environment}, confined=False),
             MARK: folder.name,
         },
         "mounts": {},

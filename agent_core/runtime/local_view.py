@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,7 @@ from agent_core.runtime.shown_libraries import Shown
 HOME = "/home/agent"
 INNER_UID = 1000
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+OWN_PROGRAMS = "/opt/bin"
 _SYSTEM_FOLDERS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _SHARED_MEMORY = 64 * 1024**2
 _HOST_FILES = (
@@ -99,6 +101,8 @@ def isolation(folder: str) -> list[str]:
     prefix = interpreter().prefix
     if prefix is not None:
         arguments += ["--ro-bind", prefix, prefix]
+    if lacks_python():
+        arguments += ["--dir", OWN_PROGRAMS, "--symlink", interpreter().path, f"{OWN_PROGRAMS}/python"]
     return arguments
 
 
@@ -153,11 +157,12 @@ def _packages(libraries: Sequence[tuple[str, Shown]]) -> list[str]:
     ]
 
 
-def environment(home: str, extra: Mapping[str, str]) -> dict[str, str]:
-    """Variables of every process: nothing of the server's own."""
+def environment(home: str, extra: Mapping[str, str], *, confined: bool) -> dict[str, str]:
+    """Variables of every process: nothing of the server's own. `confined`: they see what `isolation` shows."""
     own_bin = "" if interpreter().prefix is None else f"{os.path.dirname(interpreter().path)}:"
+    last = f":{OWN_PROGRAMS}" if confined and lacks_python() else ""
     return {
-        "PATH": f"{home}/.local/bin:{own_bin}{SYSTEM_PATH}",
+        "PATH": f"{home}/.local/bin:{own_bin}{SYSTEM_PATH}{last}",
         "HOME": home,
         "USER": "agent",
         "LOGNAME": "agent",
@@ -165,6 +170,12 @@ def environment(home: str, extra: Mapping[str, str]) -> dict[str, str]:
         "LANG": "C.UTF-8",
         **extra,
     }
+
+
+@cache
+def lacks_python() -> bool:
+    """True when the sandbox's Python goes by the name ``python3`` only: most people, and models, type ``python``."""
+    return interpreter().prefix is None and shutil.which("python", path=SYSTEM_PATH) is None
 
 
 class Interpreter:

@@ -64,6 +64,11 @@ class FileToolsContract:
         assert found.text.startswith(f"{head}\n{ship}\n{boat}")
         narrow = GrepAction(pattern="class", path=f"{root}/src", include="b*.py")
         assert (await GrepExecutor().carry_out(narrow, context, None)).matches == [boat]
+        await output(sandbox, "mkdir -p ~/harbour && echo keel > ~/harbour/log")
+        home = await output(sandbox, "cd && pwd")
+        for where in ("~", "~/harbour"):
+            at_home = GrepAction(pattern="KEEL", path=where)
+            assert f"{home}/harbour/log" in (await GrepExecutor().carry_out(at_home, context, None)).matches
         named = await GlobExecutor().carry_out(GlobAction(pattern="*.py"), context, None)
         assert (named.files, named.truncated) == ([ship, boat], False)
         for action in (GrepAction(pattern="("), GrepAction(pattern="x", path=boat)):

@@ -115,6 +115,7 @@ class TerminalContract:
         seen = await terminal.says("echo $A; f; hey; umask", "1\nf\nhey\n0027\n")
         assert seen.working_dir == f"{terminal.sandbox.working_dir}/d ü\n"
         assert (await terminal("sleep 100 & echo now")).pid > 0
+        await terminal.says("python -c 'import sys; print(sys.version_info >= (3, 8))'", "True\n")
 
     async def test_nothing_that_is_set_fakes_a_status_or_costs_the_shell(self, kit: SandboxKit) -> None:
         terminal = _Terminal(kit.connect())

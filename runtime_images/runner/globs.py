@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import List, Pattern, Tuple
+from typing import Dict, List, Pattern, Tuple
 
 
 def compiled(pattern: str, *, braces: bool = True) -> Pattern[str]:
@@ -17,8 +17,7 @@ def compiled(pattern: str, *, braces: bool = True) -> Pattern[str]:
 def translated(pattern: str, *, braces: bool = True) -> str:
     """Return the regular expression, for ``fullmatch``."""
     out: List[str] = []
-    closes: List[int] = _closing_braces(pattern) if braces else []
-    depth = 0
+    groups = _groups(pattern) if braces else {}
     position = 0
     while position < len(pattern):
         character = pattern[position]
@@ -35,18 +34,12 @@ def translated(pattern: str, *, braces: bool = True) -> str:
             out.append(re.escape(pattern[position]))
         elif character == "?":
             out.append("[^/]")
-        elif character == "{" and any(close > position for close in closes):
-            depth += 1
-            out.append("(?:")
-        elif character == "}" and depth and position in closes:
-            depth -= 1
-            out.append(")")
-        elif character == "," and depth:
-            out.append("|")
+        elif position in groups:
+            out.append(groups[position])
         else:
             out.append(re.escape(character))
         position += 1
-    return "".join(out) + ")" * depth
+    return "".join(out)
 
 
 def has_wildcard(part: str) -> bool:
@@ -126,18 +119,28 @@ def _class_part(ends: Tuple[str, str]) -> str:
     return re.escape(low) if low == high else f"{re.escape(low)}-{re.escape(high)}"
 
 
-def _closing_braces(pattern: str) -> List[int]:
-    """Return the positions of the closing braces that have an opening one."""
-    open_braces = 0
-    found: List[int] = []
+def _groups(pattern: str) -> Dict[int, str]:
+    """Return what stands for an opening brace, a comma or a closing one of a choice, by its position.
+
+    A pair of braces without a comma of its own is no choice and stands for itself, as in a shell.
+    """
+    found: Dict[int, str] = {}
+    begun: List[List[int]] = []
     position = 0
     while position < len(pattern):
-        if pattern[position] == "\\":
+        character = pattern[position]
+        if character == "[":
+            position = _class(pattern, position)[1]
+            continue
+        if character == "\\":
             position += 1
-        elif pattern[position] == "{":
-            open_braces += 1
-        elif pattern[position] == "}" and open_braces:
-            open_braces -= 1
-            found.append(position)
+        elif character == "{":
+            begun.append([position])
+        elif character == "," and begun:
+            begun[-1].append(position)
+        elif character == "}" and begun:
+            first, *commas = begun.pop()
+            if commas:
+                found.update({first: "(?:", position: ")", **dict.fromkeys(commas, "|")})
         position += 1
     return found

@@ -19,7 +19,7 @@ Operation = Callable[[Request, Dict[str, Any], Optional[bytes]], None]
 
 
 def order(kind: str, given: Dict[str, Any], workspace: str) -> Dict[str, Any]:
-    """Check the arguments of a search; a relative path is one below the workspace.
+    """Check the arguments of a search; a relative path is one below the workspace, or with ``~/`` below the home.
 
     Raises:
         BadRequestError: one is missing, too long, or of the wrong type.
@@ -31,6 +31,8 @@ def order(kind: str, given: Dict[str, Any], workspace: str) -> Dict[str, Any]:
     path = arguments.characters(given, "path", _PATTERN_LIMIT) if given.get("path") is not None else ""
     if "\0" in path or "\0" in (include or ""):
         raise arguments.BadRequestError("path and include must not hold NUL")
+    if path == "~" or path.startswith("~/"):
+        path = os.path.expanduser("~") + path[1:]
     return {
         "kind": kind,
         "pattern": pattern,

@@ -126,6 +126,31 @@ def test_include_chooses_by_name_or_path_or_leaves_out(tree: Path) -> None:
     assert grep(tree, "needle", include="!*.py") == ["b.ts", "c.tsx"]
 
 
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("x{one}*.{ts,tsx}", ["x{one}a.ts", "x{one}b.tsx"]),
+        ("x{{a,b}}", ["x{a}", "x{b}"]),
+        ("{a,{b,c}}", ["a", "b", "c"]),
+        ("a{,.py}", ["a", "a.py"]),
+        ("{a}", ["{a}"]),
+        ("a.{py", ["a.{py"]),
+        ("[{]x,[}]", ["{x,}"]),
+        ("{a,[}]b}", ["a", "}b"]),
+        ("{!a,b}", ["!a", "b"]),
+    ],
+)
+def test_braces_are_a_choice_where_they_have_a_comma_and_else_themselves(
+    tree: Path, pattern: str, names: list[str]
+) -> None:
+    for name in ("x{one}a.ts", "x{one}b.tsx", "x{a}", "x{b}", "xa", "a", "b", "c", "a.py", "{a}", "!a"):
+        put(tree, name)
+    for name in ("a.{py", "{x,}", "}b", "x", "one"):
+        put(tree, name)
+    assert sorted(grep(tree, "needle", include=pattern)) == sorted(names)
+    assert sorted(glob(tree, pattern)) == sorted(names)
+
+
 def test_what_git_ignores_is_passed_over_inside_a_repository_only(tree: Path) -> None:
     put(tree, ".gitignore", "*.log\nbuild/\n!keep.log\n")
     for path in ("a.py", "b.log", "keep.log", "build/c.py", "sub/build/d.py", "sub/e.log"):

@@ -210,7 +210,7 @@ async def test_a_process_is_known_by_its_start_and_its_end_is_noticed() -> None:
 
 def test_the_environment_of_a_sandbox_has_nothing_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_OF_THE_SERVER", "x")
-    assert set(local_view.environment("/home/agent", {"MINE": "1"})) == {
+    assert set(local_view.environment("/home/agent", {"MINE": "1"}, confined=True)) == {
         "PATH",
         "HOME",
         "USER",
