@@ -16,6 +16,7 @@ from starlette.datastructures import Headers
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from starlette.routing import Match, Mount
 from starlette.types import Receive, Scope, Send
+from starlette.websockets import WebSocketClose
 
 from server.errors import ConfigurationError
 from server.settings import Settings
@@ -102,6 +103,7 @@ class Page:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
+            await WebSocketClose()(scope, receive, send)
             return
         response = await self._respond(scope)
         if self._policy is not None:

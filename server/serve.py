@@ -17,6 +17,7 @@ from server.app import Application, create_app
 from server.broken_off import broke_off
 from server.db.database import Database
 from server.errors import ConfigurationError
+from server.http_protocol import BoundedHttpProtocol
 from server.logging import configure_logging
 from server.settings import DEMO_MODEL, Settings
 
@@ -42,7 +43,7 @@ def serve(settings: Settings, out: TextIO) -> int:
     config = uvicorn.Config(
         app,
         loop="uvloop",
-        http="httptools",
+        http=BoundedHttpProtocol,
         ws="websockets-sansio",
         ws_max_size=app.socket_limits.max_transport_bytes,
         ws_per_message_deflate=False,
@@ -55,9 +56,9 @@ def serve(settings: Settings, out: TextIO) -> int:
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     server = AnnouncingServer(config, app, listener, out)
     # uvicorn reports what it breaks off itself too, when it is told to end a second time, as if that were a fault; and
-    # an answer of a preview that the sandbox breaks off.
+    # an answer of a preview that the sandbox breaks off; and a client's message that is no UTF-8, with a traceback.
     logging.getLogger("uvicorn.error").addFilter(
-        lambda record: app.failure is None and not server.force_exit and not broke_off.get()
+        lambda record: app.failure is None and not server.force_exit and not broke_off.get() and not _is_no_text(record)
     )
     # uvicorn raises the signal that ended it once more when it is done; to have ended as told is no failure.
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -122,6 +123,10 @@ class AnnouncingServer(uvicorn.Server):
     def _say(self, line: str) -> None:
         self._out.write(line + "\n")
         self._out.flush()
+
+
+def _is_no_text(record: logging.LogRecord) -> bool:
+    return record.exc_info is not None and isinstance(record.exc_info[1], UnicodeDecodeError)
 
 
 def _bind(settings: Settings) -> socket.socket:

@@ -242,7 +242,7 @@ def _make_server(limits: SocketLimits) -> socketio.AsyncServer:
 
 
 def _library_logger(name: str) -> logging.Logger:
-    """At INFO the libraries log every packet with its content."""
+    """At INFO the libraries log every packet with its content, at WARNING each that a client should not have sent."""
     library = logging.getLogger(f"{__name__}.{name}")
-    library.setLevel(logging.WARNING)
+    library.setLevel(logging.ERROR)
     return library

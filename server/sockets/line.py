@@ -14,8 +14,8 @@ from server.sockets.limits import SocketLimits
 
 SCOPE_KEY: Final = "drydock.line"
 GOING_AWAY: Final = 1001
-_PACKETS: Final = frozenset("0123456789")
-"""How the packets of Engine.IO begin; unknown numbers do no harm."""
+_PACKETS: Final = frozenset("0123456")
+"""How the packets of Engine.IO begin."""
 _STALLED: Final = "the client does not read"
 
 logger = logging.getLogger(__name__)

@@ -242,8 +242,10 @@ async def test_an_acknowledgement_that_is_asked_for_comes_also_for_what_cannot_b
         assert acknowledged["error"].startswith(problem)
 
 
-@pytest.mark.parametrize("garbage", ["", "xyz", "b!", "\u00b2"])
-async def test_a_client_that_sends_what_is_no_packet_is_let_go_at_once(garbage: str) -> None:
+@pytest.mark.parametrize("garbage", ["", "xyz", "b!", "\u00b2", "7", "9{}"])
+async def test_a_client_that_sends_what_is_no_packet_is_let_go_at_once(
+    garbage: str, caplog: pytest.LogCaptureFixture
+) -> None:
     async with serving() as loopback, loopback.raw("conversation_id=c1") as socket:
         await socket.send("40")
         await until(lambda: loopback.gateway.connection_count == 1)
@@ -252,3 +254,22 @@ async def test_a_client_that_sends_what_is_no_packet_is_let_go_at_once(garbage: 
             async for _ in socket:
                 pass  # until it is closed
         await until(lambda: loopback.gateway.connection_count == 0)
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+async def test_what_comes_before_and_after_the_conversation_is_dropped_without_a_word_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    message = '42["oh_user_action",{"action":"message","args":{"content":"%s"}}]'
+    async with serving() as loopback, loopback.raw("conversation_id=c1") as socket, loopback.client() as neighbour:
+        for packet in (message % "early", '42["nope"]', "43999[]", '42/admin,["nope"]', '42/admin,["connect"]', "41"):
+            await socket.send(packet)
+        await socket.send("40")
+        await socket.send(message % "in time")
+        await until(lambda: [frame["message"] for frame in neighbour.frames if "id" in frame] == ["in time"])
+        await socket.send("41")
+        await socket.send(message % "late")
+        await neighbour.send({"action": "message", "args": {"content": "of the neighbour"}})
+        await until(lambda: "of the neighbour" in [frame["message"] for frame in neighbour.frames if "id" in frame])
+        assert "late" not in [frame["message"] for frame in neighbour.frames if "id" in frame]
+    assert not caplog.records

@@ -1,0 +1,175 @@
+"""The edge of HTTP: how large a request's head may be, how long it may take, and how many may wait behind each other.
+
+The library reads heads of any size for as long as they come; here none of them costs memory or a connection for good.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from asyncio.events import TimerHandle
+from collections import deque
+from typing import Any, ClassVar, Final
+
+from httptools import HttpParserError, HttpParserUpgrade
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+_PIECE: Final = 16 * 1024
+"""As much is parsed at a time, so that a bound is passed by no more than this."""
+
+_OTHER_HTTP: Final = re.compile(rb"\r\nupgrade:[ \t]*h2c[ \t]*(?=\r\n)", re.IGNORECASE)
+"""An offer to go on in HTTP/2, as Java's own client makes it with its first request: a server may pass over it."""
+
+_MALFORMED: Final = "this is no HTTP/1.1 request that the server understands"
+_NO_HANDSHAKE: Final = (
+    "this is no handshake of a WebSocket: it is a GET without a body, of at most 128 headers and 8192 bytes in each"
+)
+
+
+class BoundedHttpProtocol(HttpToolsProtocol):
+    """The library's HTTP/1.1, with bounds on what it keeps of one connection before the application is asked.
+
+    A head (or the trailers of a body) that is too large is answered 431, one that does not come to its end 408, and
+    what is no HTTP 400; the connection ends then. Bodies are not bounded here: they are read as the application asks.
+    """
+
+    max_head_bytes: ClassVar[int] = 64 * 1024
+
+    head_seconds: ClassVar[float] = 30.0
+    """From the opening of a connection, or from the first byte of a further request, to the end of the head."""
+
+    linger_seconds: ClassVar[float] = 2.0
+    """How long a client that is refused may go on sending, so that it gets to reading why."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._pieces: deque[bytes] = deque()
+        self._loose_bytes = 0
+        """Parsed since the last thing of use: the end of a head, or a part of a body."""
+        self._is_in_body = False
+        self._is_refused = False
+        self._timer: TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin with the first head."""
+        super().connection_made(transport)
+        self._limit_time()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Keep nothing."""
+        self._end_limit()
+        self._pieces.clear()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse it, or keep it for as long as earlier requests wait for their answers."""
+        if self._is_refused:
+            return
+        self._unset_keepalive_if_required()
+        self._pieces.extend(data[start : start + _PIECE] for start in range(0, len(data), _PIECE))
+        self._parse()
+        if self._pieces:
+            self.flow.pause_reading()
+
+    def on_response_complete(self) -> None:
+        """Go on with the next request of the connection."""
+        super().on_response_complete()
+        if self._pieces and not self.pipeline:
+            self._unset_keepalive_if_required()
+            self._parse()
+        if self.pipeline:
+            self.flow.pause_reading()
+
+    def on_headers_complete(self) -> None:
+        """The head was in time."""
+        self._end_limit()
+        self._loose_bytes = 0
+        self._is_in_body = True
+        super().on_headers_complete()
+        if self.parser.should_upgrade() and not self._should_upgrade():
+            self.cycle.keep_alive = False  # what follows is of a protocol that is not spoken here
+
+    def on_body(self, body: bytes) -> None:
+        """A part of the body."""
+        self._loose_bytes = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The request is whole."""
+        self._loose_bytes = 0
+        self._is_in_body = False
+        super().on_message_complete()
+
+    def handle_websocket_upgrade(self) -> None:
+        """Hand the connection over; the library that gets it is silent about heads that it does not take."""
+        self._pieces.clear()
+        super().handle_websocket_upgrade()
+        if not getattr(self.transport.get_protocol(), "handshake_initiated", True):
+            self.transport.write(_reply(400, _NO_HANDSHAKE))
+            self.transport.close()
+
+    def _parse(self) -> None:
+        while self._pieces and not (self.pipeline or self._is_refused or self.transport.is_closing()):
+            piece = self._pieces.popleft()
+            self._loose_bytes += len(piece)
+            try:
+                self.parser.feed_data(piece if self._is_in_body else _without_offers(piece))
+            except HttpParserUpgrade:
+                if self._should_upgrade():
+                    self.handle_websocket_upgrade()
+                    return
+            except HttpParserError:
+                self._refuse(400, _MALFORMED)
+                return
+            if self._loose_bytes > self.max_head_bytes:
+                self._refuse(
+                    431, f"the head of the request is larger than {self.max_head_bytes} bytes; send less in it"
+                )
+        if self._loose_bytes and not (self._is_in_body or self._is_refused):
+            self._limit_time()
+
+    def _limit_time(self) -> None:
+        if self._timer is None:
+            self._timer = self.loop.call_later(self.head_seconds, self._time_is_up)
+
+    def _end_limit(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _time_is_up(self) -> None:
+        self._timer = None
+        if self.cycle is not None and not self.cycle.response_complete:
+            return  # the time after the answer is the library's to limit
+        if self._loose_bytes:
+            self._refuse(408, f"the head of the request did not end within {self.head_seconds:g} seconds")
+        else:
+            self.transport.close()
+
+    def _refuse(self, status: int, problem: str) -> None:
+        """Say it, where no other answer has begun, and end the connection."""
+        self._is_refused = True
+        self._pieces.clear()
+        self._end_limit()
+        is_answering = self.cycle is not None and not self.cycle.response_complete
+        if self.pipeline or (is_answering and self.cycle.response_started):
+            self.transport.close()
+            return
+        if is_answering:  # it waits for the rest of the body, which does not come
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        self.transport.write(_reply(status, problem))
+        self.transport.write_eof()
+        self._timer = self.loop.call_later(self.linger_seconds, self.transport.close)
+
+
+def _reply(status: int, problem: str) -> bytes:
+    body = json.dumps({"detail": problem}).encode()
+    headers = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
+    return STATUS_LINE[status] + headers + body
+
+
+def _without_offers(piece: bytes) -> bytes:
+    head, end, rest = piece.partition(b"\r\n\r\n")
+    return _OTHER_HTTP.sub(b"", head + end[:2]) + end[2:] + rest if end else piece
