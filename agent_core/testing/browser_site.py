@@ -40,6 +40,24 @@ PAGES = {
     "/busy": """<title>Busy</title><button onclick="for (;;) {}">Hang</button>
         <button onclick="setTimeout(() => { for (;;) {} }, 200)">Hang soon</button>""",
     "/restless": """<title>Restless</title><script>setInterval(() => location.reload(), 10)</script>""",
+    "/flashing": """<title>Flashing</title><meta http-equiv="refresh" content="0"><button>Flash</button>""",
+    "/lazy": """<title>Lazy</title><a href="/never">Nowhere</a> <a href="/gate">Gate</a>
+        <button onclick="document.title = 'Awake'">Wake</button><button>Twin</button>
+        <button>Twin</button>""",
+    "/chart": """<title>Chart</title><svg width="400" height="100">
+        <circle id="buoy" cx="50" cy="50" r="40" onclick="document.title = 'Buoy'"/>
+        <g><title>Lighthouse</title><rect x="110" width="80" height="80"/></g>
+        <a href="/boats"><rect x="210" width="80" height="80"/></a></svg>
+        <svg id="own" width="50" height="50"><rect width="50" height="50"/></svg>
+        <p>See <span onclick="document.title = 'Words'">the words</span>, or <i>not these</i>.</p><script>
+        document.querySelector('g').addEventListener('click', () => document.title = 'Lighthouse');
+        document.getElementById('own').onpointerdown = () => document.title = 'Own'</script>""",
+    "/folder": """<title>Folder</title><label>Logs <input type="file" webkitdirectory onchange="tell(this)"></label>
+        <label>Page <input type="file" onchange="tell(this)"></label><input type="file" webkitdirectory hidden id="hold"
+        onchange="tell(this)"><button onclick="hold.click()">Load</button><p id="told">untold</p><script>
+        const tell = input => told.textContent =
+            [...input.files].map(file => file.webkitRelativePath || file.name).sort().join('+') || 'nothing'
+        </script>""",
     "/waiting": """<title>Waiting</title><p>For a frame.</p><iframe src="/never"></iframe>""",
     "/deceitful": """<title>Deceitful</title><button>Seen</button><script>
         document.getElementsByTagName = () => { throw new Error('Nothing to see') }</script>""",
@@ -80,11 +98,25 @@ PAGES = {
 }
 
 
+_GATE = threading.Event()
+
+
 class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Serve one of the pages, or one that goes wrong."""
         parts = urlsplit(self.path)
         if parts.path == "/never":
+            threading.Event().wait(60)
+        elif parts.path == "/gate":
+            _GATE.wait(60)
+            self._begin(200, {})
+            self.wfile.write(b"<title>Through</title><p>The gate was opened.</p>")
+        elif parts.path == "/open":
+            _GATE.set()
+            self._begin(200, {})
+        elif parts.path == "/begun":
+            self._begin(200, {"Content-Length": "1000"})
+            self.wfile.flush()
             threading.Event().wait(60)
         elif parts.path == "/unfinished":
             self._begin(200, {"Content-Length": "1000000"})

@@ -51,6 +51,9 @@ class IPythonContract:
         assert "\x1b" not in seen.text
         broken = await notebook.cell("print('", extra=True)
         assert "SyntaxError: unterminated string literal" in broken.text.split("\n")[-3]
+        group = await notebook.cell("raise ExceptionGroup('some', [ValueError('one')])")
+        assert group.status == "error"
+        assert "ValueError: one" in group.text
         endless = await notebook.cell("def f(n): return f(n + 1)\nf(0)")
         assert "frames in the middle of the calls are left out here]" in endless.text
         assert endless.text.endswith("RecursionError: maximum recursion depth exceeded")

@@ -143,7 +143,8 @@ class Browser:
         if self._turn is not None:
             status = "crashed" if self._is_ready else "unavailable"
             why = f" Its last words: {words}" if words else ""
-            self._answer(_result(status, f"The browser's program ended unexpectedly.{why}"))
+            anew = "; the next call starts it anew, without its pages, cookies and logins" if self._is_ready else ""
+            self._answer(_result(status, f"The browser's program ended unexpectedly{anew}.{why}"))
         else:
             self._notice = "The browser had ended: it was started anew, its pages, cookies and logins are gone."
 

@@ -201,7 +201,9 @@ class Kernel:
             self._end("completed", f"The kernel was restarted, as the cell wished: {_GONE}.")
             self._serve()
         elif cell is not None and message["cell"] == cell.number:
-            self._answer("error" if cell.error else "completed")
+            self._answer(
+                "error" if cell.error or message["error"] else "completed"
+            )  # groups of errors are only printed
 
     def _died(self, code: int, words: str) -> None:
         how = f"was killed by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"

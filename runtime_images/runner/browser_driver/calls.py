@@ -33,7 +33,7 @@ _SCROLLED = """() => {
 }"""
 _ONLY_LOOK = frozenset({"look", "content", "tabs", "get_storage"})
 _NOT_OF_THE_PAGE = frozenset(
-    {"look", "navigate", "wait", "tabs", "switch_tab", "close_tab", "get_storage", "set_storage"}
+    {"look", "navigate", "back", "forward", "wait", "tabs", "switch_tab", "close_tab", "get_storage", "set_storage"}
     | {"start_recording", "stop_recording"}
 )
 _ERROR_PAGE_MS = 1000
@@ -96,7 +96,7 @@ class Calls:
         unseen = await self._session.unseen()
         try:
             if name not in _NOT_OF_THE_PAGE:
-                await self._tabs.expect_reaction()
+                await self._expect_page()
             said = await call(given)
         except (ValueError, KeyError) as error:
             raise ActionError(str(error)) from error
@@ -106,6 +106,14 @@ class Calls:
         notice = await (loaded(tab) if name in _ONLY_LOOK and not tab.requests else settle(tab))
         await self._tabs.finish_downloads(_DOWNLOAD_SECONDS)
         return "\n".join(filter(None, (said, notice)))
+
+    async def _expect_page(self) -> None:
+        """See that the page is there to hear what is to be asked of it."""
+        if not await self._tabs.arrive(self._navigation_ms / 1000):
+            raise ActionError(
+                "the page asked for another one, which has not answered yet: look again later, or navigate"
+            )
+        await self._tabs.expect_reaction()
 
     async def _new_tabs(self, unseen: int) -> bool:
         """Wait, if the call made the page open tabs, until they are there; `unseen` is how many were not before.
@@ -129,7 +137,8 @@ class Calls:
         try:
             tab, response = await self._go(tab, url)
         except PlaywrightTimeoutError:
-            raise ActionError(f"{url} did not answer within {self._navigation_ms / 1000:g} s") from None
+            await tab.stop_loading()
+            raise ActionError(f"{url} did not answer within {self._navigation_ms / 1000:g} s: given up") from None
         except Error as error:
             if "Download is starting" in error.message:
                 return f"{url} is a download."
@@ -167,12 +176,16 @@ class Calls:
     async def _through_history(self, steps: int) -> str:
         tab = await self._tabs.active()
         tab.is_slow = False
+        if tab.asks_for_another:
+            await tab.stop_loading()
+        await self._tabs.expect_reaction()
         page = tab.page
         before = page.url
         go = page.go_back if steps < 0 else page.go_forward
         try:
             response = await go(wait_until="commit", timeout=self._navigation_ms)
         except PlaywrightTimeoutError:
+            await tab.stop_loading()
             raise ActionError("the page did not answer in time") from None
         if response is None and page.url == before:
             raise ActionError(f"there is no {'earlier' if steps < 0 else 'later'} page in this tab's history")
@@ -199,8 +212,7 @@ class Calls:
         return f"Scrolled {given.get('direction', 'down')}: the window shows {top} to {top + height} of {whole} pixels."
 
     async def _content(self, given: dict[str, Any]) -> str:
-        page = (await self._tabs.active()).page
-        text = await text_of(page, with_links=given.get("links", False))
+        text = await text_of(await self._tabs.active(), with_links=given.get("links", False))
         start = given.get("start", 0)
         if start and start >= len(text):
             raise ActionError(f"start_from_char is {start}, but the page has {len(text)} characters only")

@@ -7,12 +7,13 @@ from typing import Any
 
 from playwright.async_api import Error, Frame, Page
 
-from .errors import ActionError
+from .errors import ActionError, has_moved
 from .settling import repeated
+from .tab import Tab
 
 _FRAME_SECONDS = 5.0
 _MOST_FRAMES = 20
-_TEXT = "() => document.body ? document.body.innerText : document.documentElement.textContent"
+_TEXT = "() => document.body ? document.body.innerText : document.documentElement?.textContent ?? ''"
 _LINKS = """() => {
     const seen = new Map();
     for (const link of document.querySelectorAll('a[href]')) {
@@ -23,8 +24,21 @@ _LINKS = """() => {
 }"""
 
 
-async def text_of(page: Page, *, with_links: bool) -> str:
-    """All text that the page shows, its frames' after its own; then its links, if wished."""
+async def text_of(tab: Tab, *, with_links: bool) -> str:
+    """All text that the page shows, its frames' after its own; then its links, if wished.
+
+    A page that never stays is held for it.
+    """
+    try:
+        return await _text_of(tab.page, with_links)
+    except Error as error:
+        if not has_moved(error):
+            raise
+    async with tab.held():
+        return await _text_of(tab.page, with_links)
+
+
+async def _text_of(page: Page, with_links: bool) -> str:
     parts: list[str] = []
     links: list[str] = []
     for frame in page.frames[:_MOST_FRAMES]:

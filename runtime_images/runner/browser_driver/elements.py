@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 from playwright.async_api import Error, Locator
 
 from .errors import ActionError, has_closed
+from .finding import in_new_document, present
 from .places import Places
 from .tabs import Tabs
+from .uploads import choose_files
 
 LIMIT_MS = 10_000.0
 _TYPED_CHARACTERS = 500
@@ -49,12 +50,9 @@ class Elements:
             ActionError: the page has no such element, or not any more.
         """
         tab = await self._tabs.active()
-        reference = tab.numbers.reference(number)
-        if reference:
-            with contextlib.suppress(Error):  # a document of that number is not there any more
-                found = tab.page.get_by_ref(reference)
-                if await found.count():
-                    return found
+        found = await present(tab, number) or await in_new_document(tab, number)
+        if found is not None:
+            return found
         raise ActionError(
             f"there is no element {number} on the page as it is now; look at the page again and take one of its numbers"
         )
@@ -168,14 +166,12 @@ class Elements:
         element = await self.find(number)
         paths = [self._places.given(path) for path in files]
         if await element.evaluate(_KIND) == "INPUT:file":
-            await element.set_input_files(paths, timeout=LIMIT_MS)
-        else:
-            page = (await self._tabs.active()).page
-            with self._tabs.files_at_hand():
-                async with page.expect_file_chooser(timeout=LIMIT_MS) as asked:
-                    await element.click(timeout=LIMIT_MS)
-                await (await asked.value).set_files(paths, timeout=LIMIT_MS)
-        return f"Chose {len(paths)} files in element {number}." if paths else f"Element {number} has no files now."
+            return await choose_files(element, number, paths)
+        page = (await self._tabs.active()).page
+        with self._tabs.files_at_hand():
+            async with page.expect_file_chooser(timeout=LIMIT_MS) as asked:
+                await element.click(timeout=LIMIT_MS)
+            return await choose_files((await asked.value).element, number, paths)
 
     async def _keyboard_type(self, text: str) -> None:
         page = (await self._tabs.active()).page

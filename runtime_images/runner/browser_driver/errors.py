@@ -12,6 +12,7 @@ _NETWORK = re.compile(r"net::ERR_[A-Z_]+")
 _OWN_PAGE = "not available in an isolated browser context"
 _LOG_LINES = 4
 _LOG_NOISE = ("waiting for", "attempting", "retrying", "waiting ", "navigating to", "scrolling", "done ", "locator ")
+_MOVED = ("context was destroyed", "Cannot find context", "Frame was detached", "Not attached to an active page")
 _MEANINGS = {
     "net::ERR_NAME_NOT_RESOLVED": "its host name is not known here, or the sandbox has no network",
     "net::ERR_INTERNET_DISCONNECTED": "the sandbox has no network",
@@ -39,6 +40,8 @@ def in_words(error: Error) -> str:
     first = _TIMEOUT.sub(_in_seconds, _CALL.sub("", head.strip().split("\n")[0]))
     if _OWN_PAGE in first:
         return "that page of the browser itself cannot be opened here"
+    if has_moved(error):
+        return "the page went on to another by itself in the middle of it; look at the page again"
     network = _NETWORK.search(first)
     if network is not None:
         address = first.partition(" at ")[2]
@@ -63,3 +66,14 @@ def is_gone(error: Error) -> bool:
     """Whether the page or the browser ended in the middle of it."""
     words = ("has been closed", "Target crashed", "Page crashed", "Connection closed", "browser has been closed")
     return any(word in error.message for word in words)
+
+
+def has_moved(error: Error) -> bool:
+    """Whether the page went on to another document in the middle of it."""
+    return any(words in error.message for words in _MOVED)
+
+
+def sentence(words: str) -> str:
+    """The words with a capital, unless they begin with something quoted, and one full stop."""
+    first = words[:1].upper() if words.split(" ")[0].isalpha() else words[:1]
+    return f"{first}{words[1:].rstrip('.')}."

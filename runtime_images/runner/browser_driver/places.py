@@ -53,16 +53,16 @@ class Places:
                 return path
             number += 1
 
-    def given(self, path: str) -> str:
-        """A path that a model gave; a relative one counts from the workspace.
+    def given(self, path: str) -> Path:
+        """A path that a model gave, of a file or a folder; a relative one counts from the workspace.
 
         Raises:
-            ValueError: there is no such file.
+            ValueError: there is neither.
         """
         found = self.workspace / path
-        if not found.is_file():
+        if "\0" in path or not (found.is_file() or found.is_dir()):
             raise ValueError(f"there is no file {str(found)!r}")
-        return str(found)
+        return found
 
     def _folder(self, name: str) -> Path:
         place = self.workspace / name

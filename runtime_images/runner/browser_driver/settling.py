@@ -11,6 +11,7 @@ from typing import TypeVar
 from playwright.async_api import Error
 from playwright.async_api import TimeoutError as PlaywrightTimeoutError
 
+from .errors import has_moved
 from .tab import Tab
 
 _STEP_SECONDS = 0.03
@@ -19,7 +20,7 @@ _REQUEST_SECONDS = 3.0
 _PARSED_SECONDS = 4.0
 _LOADED_SECONDS = 2.0
 _AGAIN_SECONDS = 0.1
-_ATTEMPTS = 3
+_RESTLESS_SECONDS = 3.0
 UNANSWERED = "The page asked for another one, which has not answered yet."
 STILL_LOADING = "The page is still loading; what it shows may change."
 T = TypeVar("T")
@@ -59,11 +60,12 @@ async def loaded(tab: Tab) -> str:
 
 
 async def repeated(ask: Callable[[], Awaitable[T]]) -> T:
-    """Ask a page something, and again if it went on to another document in the middle of it."""
-    for attempt in range(_ATTEMPTS):
+    """Ask a page something, and again if it went on to another document in the middle of it, for a while."""
+    deadline = time.monotonic() + _RESTLESS_SECONDS
+    while True:
         try:
             return await ask()
         except Error as error:
-            if "context was destroyed" not in error.message or attempt == _ATTEMPTS - 1:
+            if not has_moved(error) or time.monotonic() > deadline:
                 raise
-    raise AssertionError  # pragma: no cover - the last attempt returns or raises
+        await asyncio.sleep(_STEP_SECONDS)

@@ -3,46 +3,92 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import deque
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 from playwright.async_api import Error, Frame, Page, Request
 
-from .tree import Numbers
+from .tree import Numbers, Tree
 
 _STORM_DIALOGS = 10
 _STORM_SECONDS = 6.0
+_STOP_SECONDS = 3.0
 _WAITED_FOR = frozenset({"document", "script", "stylesheet", "xhr", "fetch"})
 
 
 @dataclass
 class Tab:
-    """One open page: its requests under way, the numbers of its elements, and whether it was waited for in vain.
+    """One open page: its requests under way, with the times they began at, and what is known of it.
 
-    `dialogs` has the times of the newest ones that its present document has shown.
+    `numbers` are those of its elements, `seen` is what was last seen of it, and where; `is_slow`: it was waited for in
+    vain; `moves` is how many documents it has shown. `dialogs` has the times of the newest ones that its present
+    document has shown.
     """
 
     id: str
     page: Page
-    requests: set[Request] = field(default_factory=set)
+    requests: dict[Request, float] = field(default_factory=dict)
     numbers: Numbers = field(default_factory=Numbers)
     is_slow: bool = False
+    moves: int = 0
+    seen: Tree = field(default_factory=Tree)
+    seen_url: str = ""
     dialogs: deque[float] = field(default_factory=lambda: deque(maxlen=_STORM_DIALOGS))
 
     def begun(self, request: Request) -> None:
         """A request of the page began."""
         if request.resource_type in _WAITED_FOR:
-            self.requests.add(request)
+            self.requests[request] = time.monotonic()
 
     def ended(self, request: Request) -> None:
         """It ended, well or not."""
-        self.requests.discard(request)
+        self.requests.pop(request, None)
 
     @property
     def asks_for_another(self) -> bool:
         """Whether it is on its way to another document; its frames may be, too."""
-        return any(self._is_for_page(request) for request in self.requests)
+        return bool(self.seconds_asking)
+
+    @property
+    def seconds_asking(self) -> float:
+        """For how long it has been on its way to another document; 0 when it is not."""
+        begun = [since for request, since in self.requests.items() if self._is_for_page(request)]
+        return max(1e-9, time.monotonic() - min(begun)) if begun else 0.0
+
+    async def stop_loading(self) -> None:
+        """Let it stay at the document that it shows, whatever it is asking for."""
+        with contextlib.suppress(Error, asyncio.TimeoutError):
+            await asyncio.wait_for(self._stop(), _STOP_SECONDS)
+        self.requests.clear()
+
+    async def _stop(self) -> None:
+        line = await self.page.context.new_cdp_session(self.page)
+        await line.send("Page.stopLoading")
+        await line.detach()
+
+    @contextlib.asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        """While in it, the page does nothing by itself: a page that never stays can be looked at."""
+        line = await self.page.context.new_cdp_session(self.page)
+        try:
+            await line.send("Emulation.setScriptExecutionDisabled", {"value": True})
+            await self.stop_loading()
+            yield
+        finally:
+            with contextlib.suppress(Error):
+                await line.detach()  # which gives the page its scripts back
+
+    def forget(self) -> None:
+        """No number means anything until the next look."""
+        self.numbers.forget()
+        self.seen, self.seen_url = Tree(), ""
+
+    def saw(self, tree: Tree) -> None:
+        """The tree that its page was last shown by."""
+        self.seen, self.seen_url = tree, self.page.url
 
     def _is_for_page(self, request: Request) -> bool:
         try:
@@ -70,6 +116,7 @@ class Tab:
         """A frame shows another document; True for the page's own: what it asked for before is of no interest then."""
         is_page = frame is self.page.main_frame
         if is_page:
+            self.moves += 1
             self.requests.clear()
             self.dialogs.clear()
         return is_page

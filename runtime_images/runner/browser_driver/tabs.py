@@ -19,6 +19,8 @@ _MOST_TABS = 20
 _SHOWN_MESSAGE = 500
 _SHOWN_TITLE = 200
 _REACTION_SECONDS = 2.0
+_ARRIVAL_SECONDS = 5.0
+_STEP_SECONDS = 0.03
 _BUSY_SECONDS = 10.0
 _DOWNLOAD_SECONDS = 120.0
 
@@ -63,6 +65,8 @@ class Tabs:
     async def to_leave(self) -> Tab:
         """The active tab, to open another page in; a new one in its place where its page would let nobody go."""
         tab = await self.active()
+        if tab.asks_for_another:
+            await tab.stop_loading()  # until that answers, its page does nothing that it is asked
         if tab.keeps_asking:
             return await self.leave_for_new(tab, "kept showing dialogs")
         if not await tab.reacts(_BUSY_SECONDS):
@@ -75,6 +79,22 @@ class Tabs:
         self.note(f"The page of tab {tab.id} {why}; its tab was closed, and {fresh.id} is in its place.")
         self._drop(tab)
         return fresh
+
+    async def arrive(self, limit: float) -> bool:
+        """Wait a while until the page that the active tab asks for is there; after `limit` seconds it is given up."""
+        tab = await self.active()
+        deadline = time.monotonic() + _ARRIVAL_SECONDS
+        while tab.asks_for_another:
+            if tab.seconds_asking > limit:
+                await tab.stop_loading()
+                self.note(
+                    f"The page that was asked for did not answer within {limit:g} s: the one before is still there."
+                )
+            elif time.monotonic() > deadline:
+                return False
+            else:
+                await asyncio.sleep(_STEP_SECONDS)
+        return True
 
     async def expect_reaction(self) -> None:
         """See that there is somebody to hear what is to be asked of the active tab's page.
@@ -146,7 +166,7 @@ class Tabs:
         if tab.id != self._active:
             self._active = tab.id
             self._visited = [*(one for one in self._visited if one != tab.id), tab.id]
-            tab.numbers.forget()
+            tab.forget()
         return tab
 
     def _known(self, page: Page) -> Tab:

@@ -89,6 +89,12 @@ class Tree:
         shown = self.nodes if viewport is None else self._visible(viewport)
         return "\n".join(node.line() for node in shown)
 
+    def named_once(self, number: int) -> Node | None:
+        """The element of that number, if it has a name and no other has the same one and the same role."""
+        found = next((node for node in self.nodes if node.number == number > 0 and node.name), None)
+        alike = [node for node in self.nodes if found and (node.role, node.name) == (found.role, found.name)]
+        return found if len(alike) == 1 else None
+
     def focused(self) -> str:
         """The number of the element that has the focus, as text; empty when it is the page itself."""
         return next((str(node.number) for node in self.nodes if node.is_focused and node.depth > 0), "")
@@ -121,6 +127,11 @@ class Numbers:
 
     def __init__(self) -> None:
         self._documents: list[str] = []
+
+    @property
+    def documents(self) -> list[str]:
+        """The documents of the last look, as the library names them; the page's own is the first."""
+        return list(self._documents)
 
     def forget(self) -> None:
         """No number means anything until the next look."""

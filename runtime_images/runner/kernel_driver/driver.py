@@ -133,7 +133,7 @@ class Driver:
         for code in order["prepare"]:
             self._silent[client.execute(code, silent=True, store_history=False, allow_stdin=False)] = True
         self._number = order["run"]
-        self._replied_at, self._is_idle, self._exits = 0.0, False, False
+        self._replied_at, self._is_idle, self._exits, self._failed_with = 0.0, False, False, ""
         self._cell = client.execute(order["code"], allow_stdin=False, stop_on_error=False)
 
     # What the kernel says
@@ -158,7 +158,7 @@ class Driver:
         self._silent.pop(parent, None)
         if parent != self._cell:
             return
-        self._replied_at = time.monotonic()
+        self._replied_at, self._failed_with = time.monotonic(), str(content.get("ename") or "")
         for item in content.get("payload", ()):
             self._exits = self._exits or item.get("source") == "ask_exit"
             for told in shown("display_data", item) if item.get("source") == "page" else ():  # of ``name?``
@@ -180,7 +180,7 @@ class Driver:
         """The reply and the last of what was shown come on two ways: the cell is done when both are here."""
         if self._cell and self._is_idle and self._replied_at:
             self._cell = ""
-            self._tell({"cell": self._number, "done": True, "exits": self._exits})
+            self._tell({"cell": self._number, "done": True, "exits": self._exits, "error": self._failed_with})
 
     def _check_late(self) -> None:
         if self._cell and self._replied_at and time.monotonic() - self._replied_at > _LATE_SECONDS:

@@ -1,0 +1,147 @@
+"""What a page is like: its tree, its picture, and in words what of it cannot be seen."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import time
+from typing import Any
+
+from playwright.async_api import Error, Page
+from playwright.async_api import TimeoutError as PlaywrightTimeoutError
+
+from .calls import TEXT_LIMIT
+from .clickable import show_clickable
+from .errors import ActionError, has_moved, in_words, sentence
+from .launch import VIEWPORT
+from .marks import QUALITY, draw_marks
+from .places import Places
+from .session import Session
+from .settling import UNANSWERED, repeated
+from .tab import Tab
+from .tabs import Tabs
+from .tree import Box, Tree, read_tree
+
+_COUNT_SECONDS = 10.0
+_MOST_ELEMENTS = 30_000
+_LOOK_MS = 15_000.0
+_PICTURE_MS = 10_000.0
+_EMPTY_SECONDS = 3.0
+_RESTLESS_MOVES = 2
+_STEP_SECONDS = 0.05
+_WINDOW = Box(0, 0, VIEWPORT["width"], VIEWPORT["height"])
+
+Seen = dict[str, Any]
+
+
+class Looker:
+    """Looks at the active tab."""
+
+    def __init__(self, session: Session, tabs: Tabs, places: Places, navigation_seconds: float) -> None:
+        self._session = session
+        self._tabs = tabs
+        self._places = places
+        self._navigation_seconds = navigation_seconds
+
+    async def look(self, wish: dict[str, bool]) -> Seen:
+        """What the page is like now; what cannot be seen of it is told."""
+        wanted = [name for name in ("tree", "marks", "screenshot") if wish.get(name)]
+        is_there = not wanted or await self._tabs.arrive(self._navigation_seconds)
+        tab = await self._tabs.active()
+        page = tab.page
+        listed = await self._tabs.listed()
+        seen: Seen = {"tabs": listed, "active": self._tabs.active_index, "url": page.url, "notices": []}
+        if not is_there:
+            return {**seen, "notices": [UNANSWERED]}
+        tree = Tree()
+        if "tree" in wanted or "marks" in wanted:
+            try:
+                tree = await self._tree(tab)
+                tab.saw(tree)
+            except (PlaywrightTimeoutError, asyncio.TimeoutError):
+                if tab.asks_for_another:
+                    return {**seen, "notices": [UNANSWERED]}
+                hung = await self._tabs.drop_hung()
+                why = "did not react any more, so its tab was closed" if hung else "changes all the time"
+                seen["notices"].append(f"What is on the page could not be read: it {why}.")
+                wanted = [] if hung else wanted
+            except ActionError as error:
+                seen["notices"].append(sentence(str(error)))
+                wanted = [name for name in wanted if name != "marks"]
+            except Error as error:
+                seen["notices"].append(sentence(f"what is on the page could not be read: {in_words(error)}"))
+            seen["focused"] = tree.focused()
+        if "tree" in wanted:
+            seen["tree"] = self._cut(tree.text(_WINDOW if wish.get("visible_only") else None))
+        if "screenshot" in wanted:
+            await self._picture(page, tree if "marks" in wanted else None, seen)
+        return seen
+
+    async def _tree(self, tab: Tab) -> Tree:
+        """The page's tree; a page that is about to be another one is waited for, and held when it never stays."""
+        deadline, began = time.monotonic() + _EMPTY_SECONDS, tab.moves
+        while tab.moves - began < _RESTLESS_MOVES:
+            is_late, moves = time.monotonic() > deadline, tab.moves
+            try:
+                is_final = await _is_complete(tab.page)
+                tree = await self._tree_now(tab)
+                if tree.nodes or is_late or (is_final and moves == tab.moves):
+                    return tree
+            except Error as error:
+                is_elsewhere = isinstance(error, PlaywrightTimeoutError) and moves != tab.moves
+                if is_late or not (is_elsewhere or has_moved(error)):
+                    raise
+            await asyncio.sleep(_STEP_SECONDS)
+        async with tab.held():
+            tree = await self._tree_now(tab)
+        self._tabs.note("The page went on to another again and again; it was stopped where it was.")
+        return tree
+
+    async def _tree_now(self, tab: Tab) -> Tree:
+        if not await _has_elements(tab.page):  # else the library would wait for some
+            return Tree()
+        await show_clickable(tab.page)
+        return read_tree(await tab.page.aria_snapshot(mode="ai", boxes=True, timeout=_LOOK_MS), tab.numbers)
+
+    async def _picture(self, page: Page, tree: Tree | None, seen: Seen) -> None:
+        try:
+            picture = await page.screenshot(type="jpeg", quality=QUALITY, timeout=_PICTURE_MS)
+            seen["screenshot"] = _data_url(picture)
+            seen["screenshot_path"] = self._places.save_screenshot(picture)
+            if tree is not None:
+                marked = await draw_marks(await self._session.sketch(), picture, tree.marks(_WINDOW))
+                seen["marks"] = _data_url(marked)
+        except Error as error:
+            seen["notices"].append(sentence(f"there is no screenshot: {in_words(error)}"))
+
+    def _cut(self, text: str) -> str:
+        if len(text) <= TEXT_LIMIT:
+            return text
+        path = self._places.save_text(text)
+        shown = text[:TEXT_LIMIT].rpartition("\n")[0]
+        rest = text.count("\n") - shown.count("\n")
+        return f"{shown}\n[{rest} more lines{f'; the whole tree is in {path}' if path else ''}]"
+
+
+async def _has_elements(page: Page) -> bool:
+    """Whether there is anything on the page.
+
+    Raises:
+        ActionError: it has so many elements that it would be busy listing them for longer than anybody waits.
+        asyncio.TimeoutError: it does not react.
+    """
+    # By a locator, which works out of the reach of the page's own scripts.
+    count = await asyncio.wait_for(repeated(page.locator("*").count), _COUNT_SECONDS)
+    if count > _MOST_ELEMENTS:
+        more = f"{count} elements, more than the {_MOST_ELEMENTS} of which a tree is made"
+        raise ActionError(f"the page has {more}; its text can be read")
+    return count > 0
+
+
+async def _is_complete(page: Page) -> bool:
+    """Whether all of the document is there, so that what it does not show now is not about to come."""
+    return bool(await asyncio.wait_for(page.evaluate("document.readyState !== 'loading'"), _COUNT_SECONDS))
+
+
+def _data_url(picture: bytes) -> str:
+    return "data:image/jpeg;base64," + base64.b64encode(picture).decode("ascii")
