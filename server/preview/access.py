@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from http.cookies import CookieError, SimpleCookie
 from typing import Final, Literal, NamedTuple
@@ -22,6 +23,7 @@ COOKIE_NAMES: Final = ("__Host-drydock_preview", "drydock_preview")
 """The cookie's name where the browser counts the connection as safe, and elsewhere."""
 
 Kind = Literal["ticket", "cookie", "path"]
+_LASTING_LIMIT: Final = 1000
 
 
 class PreviewPass(NamedTuple):
@@ -47,11 +49,22 @@ class Passes:
         self._box = box
         self._purpose = f"preview {hashlib.sha256((token or '').encode()).hexdigest()}"
         self._now = now
+        self._lasting: OrderedDict[tuple[Kind, PreviewPass], tuple[str, float]] = OrderedDict()
 
     def make(self, kind: Kind, given: PreviewPass, *, seconds: float) -> str:
         """A pass of this kind that ends after so many seconds."""
         text = json.dumps([*given, int(self._now() + seconds)])
         return self._box.encrypt(text, purpose=f"{self._purpose} {kind}").replace("=", "").removeprefix("v1:")
+
+    def lasting(self, kind: Kind, given: PreviewPass) -> str:
+        """A pass that counts for hours, and the same one for whoever asks again within the first half of them."""
+        sealed, ends = self._lasting.pop((kind, given), ("", 0.0))
+        if ends - self._now() < PASS_SECONDS / 2:
+            sealed, ends = self.make(kind, given, seconds=PASS_SECONDS), self._now() + PASS_SECONDS
+        self._lasting[kind, given] = (sealed, ends)
+        if len(self._lasting) > _LASTING_LIMIT:
+            self._lasting.popitem(last=False)
+        return sealed
 
     def read(self, kind: Kind, sealed: str) -> PreviewPass | None:
         """The pass, if it is one of this kind and has not ended."""

@@ -11,7 +11,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote, urlencode
 
 LOCAL_DOMAIN = "localhost"
 PATH_PREFIX = "/preview/"
@@ -92,6 +92,30 @@ NO_PREVIEWS = PreviewAddresses(None)
 def ticket_url(origin: str, ticket: str) -> str:
     """The address that lets a browser in, once, to the preview of this origin."""
     return f"{origin}/?{TICKET}={quote(ticket, safe='')}"
+
+
+def ticket_in(query: str) -> str | None:
+    """The ticket in a query; a path that was put behind it is none of it."""
+    return next((value.partition("/")[0] for name, value in parse_qsl(query) if name == TICKET), None)
+
+
+def without_ticket(path: str, query: str) -> str:
+    """The address on its host that a request means, which is not asked with its ticket.
+
+    Clients that take a link for an origin put a slash and a path behind it: those are the path then.
+    """
+    if TICKET not in query:
+        return f"{path}?{query}" if query else path
+    kept: list[tuple[str, str]] = []
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if name != TICKET:
+            kept.append((name, value))
+            continue
+        _, _, behind = value.partition("/")
+        more_path, _, more_query = behind.partition("?")
+        path = f"{path.rstrip('/')}/{quote(more_path.lstrip('/'))}" if more_path else path
+        kept += parse_qsl(more_query, keep_blank_values=True)
+    return f"{path}?{urlencode(kept)}" if kept else path
 
 
 def path_url(scheme: str, host: str, pass_: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from server.preview.access import PASS_SECONDS, TICKET_SECONDS, Passes, PreviewPass
+from server.preview.access import PASS_SECONDS, TICKET_SECONDS, Kind, Passes, PreviewPass
 from server.preview.addresses import PreviewAddresses, path_url, ticket_url
 
 
@@ -26,10 +26,14 @@ class PreviewLinks:
             conversation_id: whose sandbox.
             port: in that sandbox.
             user_id: who asked.
-            is_kept: the page keeps it and opens it at any time: it counts for hours instead of minutes.
+            is_kept: the page keeps it and opens it at any time: it counts for hours instead of minutes, and stays the
+                same for hours, so that a page that asks again need not open it anew.
         """
         given = PreviewPass(conversation_id, port, user_id, f"{scheme}://{host}")
-        if self.addresses.mode(host) == "path":
-            return path_url(scheme, host, self.passes.make("path", given, seconds=PASS_SECONDS))
-        ticket = self.passes.make("ticket", given, seconds=PASS_SECONDS if is_kept else TICKET_SECONDS)
-        return ticket_url(self.addresses.origin(scheme, host, conversation_id, port), ticket)
+        is_path = self.addresses.mode(host) == "path"
+        kind: Kind = "path" if is_path else "ticket"
+        seconds = PASS_SECONDS if is_path else TICKET_SECONDS
+        sealed = self.passes.lasting(kind, given) if is_kept else self.passes.make(kind, given, seconds=seconds)
+        if is_path:
+            return path_url(scheme, host, sealed)
+        return ticket_url(self.addresses.origin(scheme, host, conversation_id, port), sealed)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from typing import Protocol
-from urllib.parse import parse_qsl, urlencode
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -19,7 +18,7 @@ from server.auth.origin import OriginPolicy
 from server.auth.tokens import presented_token
 from server.broken_off import broke_off
 from server.preview.access import PASS_SECONDS, PreviewPass, cookie_in
-from server.preview.addresses import LOCAL_DOMAIN, PATH_PREFIX, TICKET, mark_of
+from server.preview.addresses import LOCAL_DOMAIN, PATH_PREFIX, mark_of, ticket_in, without_ticket
 from server.preview.headers import Place, guards
 from server.preview.http_proxy import BrokenOffError, ClientGoneError, HttpProxy
 from server.preview.links import PreviewLinks
@@ -108,10 +107,8 @@ class Preview:
             await self._refuse(scope, refusal.status, str(refusal), place, receive, send)
 
     def _ticket(self, scope: Scope, host: str) -> PreviewPass | None:
-        for name, value in parse_qsl(scope["query_string"].decode("latin-1")):
-            if name == TICKET:
-                return self._for_host(self._passes.read("ticket", value), host)
-        return None
+        sealed = ticket_in(scope["query_string"].decode("latin-1"))
+        return None if sealed is None else self._for_host(self._passes.read("ticket", sealed), host)
 
     def _allowed(self, headers: Mapping[str, str], host: str) -> PreviewPass:
         sealed = cookie_in(headers.get("cookie", ""))
@@ -144,7 +141,7 @@ class Preview:
 
     async def _under_path(self, scope: Scope, headers: Mapping[str, str], receive: Receive, send: Send) -> None:
         raw: bytes = scope.get("raw_path") or scope["path"].encode()
-        sealed, slash, rest = raw.decode("latin-1")[len(PATH_PREFIX) :].partition("/")
+        sealed, _, rest = raw.decode("latin-1")[len(PATH_PREFIX) :].partition("/")
         prefix = f"{PATH_PREFIX}{sealed}"
         origin = f"{_scheme(scope)}://{headers.get('host', '').lower()}"
         place = Place(0, origin, prefix)
@@ -158,7 +155,9 @@ class Preview:
             if "access-control-request-method" in headers and scope["method"] == "OPTIONS":
                 await _allow(headers, place, send)
                 return
-            await self._pass_on(scope, allowed, place, _target(scope, f"{slash or '/'}{rest}"), receive, send)
+            # Clients that take the address for an origin put a slash behind it, although there is one.
+            target = _target(scope, f"/{rest.lstrip('/')}")
+            await self._pass_on(scope, allowed, place, target, receive, send)
         except _RefusedError as refusal:
             await self._refuse(scope, refusal.status, str(refusal), place, receive, send)
 
@@ -234,9 +233,5 @@ def _scheme(scope: Scope) -> str:
 
 def _target(scope: Scope, path: str | None = None) -> bytes:
     """Path and query as they came, but for a ticket."""
-    raw: bytes = path.encode("latin-1") if path is not None else scope.get("raw_path") or scope["path"].encode()
-    query: bytes = scope["query_string"]
-    if TICKET.encode() in query:
-        kept = [pair for pair in parse_qsl(query.decode("latin-1"), keep_blank_values=True) if pair[0] != TICKET]
-        query = urlencode(kept).encode()
-    return raw + b"?" + query if query else raw
+    raw = path if path is not None else (scope.get("raw_path") or scope["path"].encode()).decode("latin-1")
+    return without_ticket(raw, scope["query_string"].decode("latin-1")).encode("latin-1")

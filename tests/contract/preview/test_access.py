@@ -34,6 +34,28 @@ async def test_a_link_lets_a_browser_in_by_a_cookie_of_that_host_alone(site: Sit
     assert site.sandboxes.touched > 0
 
 
+@pytest.mark.parametrize(
+    ("behind", "location"),
+    [
+        ("/", "/"),
+        ("/docs/a%20b", "/docs/a%20b"),
+        ("/docs?x=1&y=2", "/docs?x=1&y=2"),
+        ("//elsewhere.example/", "/elsewhere.example/"),
+        ("/%5Celsewhere.example", "/%5Celsewhere.example"),
+    ],
+)
+async def test_a_path_that_a_client_puts_behind_a_link_as_behind_an_origin_is_what_it_opens(
+    site: Site, behind: str, location: str
+) -> None:
+    port = await echoing(site)
+    response = await site.ask(f"{site.link(port)}{behind}")
+    assert (response.status_code, response.headers["location"]) == (303, location)
+    polled = await site.ask(f"{site.link(port)}{behind}", headers={"origin": f"http://{site.host}"})
+    assert polled.text.startswith(f"GET {location} HTTP/1.1\r\n")
+    under_path = f"{site.link(port, host='drydock.example.com')}{behind}"
+    assert (await site.ask(under_path)).text.startswith(f"GET {location} HTTP/1.1\r\n")
+
+
 async def test_without_a_pass_for_just_this_preview_nothing_is_asked_of_the_sandbox(site: Site) -> None:
     port = await site.answering(HELLO)
     other = await site.answering(HELLO)
@@ -67,6 +89,23 @@ def test_a_pass_counts_for_its_time_its_kind_and_its_servers_token() -> None:
         assert passes.read("ticket", bad) is None
     now = 1060.0
     assert passes.read("ticket", sealed) is None
+
+
+def test_a_lasting_pass_stays_the_same_for_half_of_its_time() -> None:
+    now = 1000.0
+    passes = Passes(SecretBox(bytes(32)), TOKEN, now=lambda: now)
+    sealed = passes.lasting("ticket", GIVEN)
+    assert passes.lasting("ticket", GIVEN) == sealed
+    assert passes.lasting("path", GIVEN) != sealed
+    assert passes.read("ticket", passes.lasting("ticket", GIVEN._replace(port=81))) == GIVEN._replace(port=81)
+    now += 6 * 3600 - 1
+    assert passes.lasting("ticket", GIVEN) == sealed
+    now += 2
+    assert passes.lasting("ticket", GIVEN) != sealed
+    assert passes.read("ticket", sealed) == GIVEN
+    now += 6 * 3600
+    assert passes.read("ticket", sealed) is None
+    assert passes.read("ticket", passes.lasting("ticket", GIVEN)) == GIVEN
 
 
 async def test_a_page_of_another_origin_may_not_use_a_visitors_pass(site: Site) -> None:

@@ -65,6 +65,8 @@ async def test_ports_are_listed_in_pages_and_what_is_polled_has_a_tag(server: Se
     assert "link" not in second.headers
     for name in ("ports", "web-hosts"):
         assert (await server.get(f"{path}/{name}")).headers["etag"]
+    # Clients show what they are told as long as it stays the same.
+    assert (await server.get(f"{path}/web-hosts")).text == (await server.get(f"{path}/web-hosts")).text
 
 
 async def test_other_hosts_get_addresses_under_a_path(make_server: MakeServer) -> None:

@@ -376,6 +376,19 @@ async function editor() {
   return address;
 }
 
+// The tab of what the agent serves: the first host that answers is taken for an origin, with a path behind it.
+async function served() {
+  const { hosts } = await ask("GET", `${base()}/web-hosts`, "hosts");
+  for (const host of Object.keys(hosts)) {
+    const isThere = await get(host).then((response) => response.ok, () => false);
+    if (!isThere) continue;
+    document.getElementById("served")?.remove();
+    document.body.append(Object.assign(document.createElement("iframe"), { id: "served", src: `${host}/` }));
+    break;
+  }
+  return Object.values(hosts);
+}
+
 // F, and what else is in the menus.
 Object.assign(walk, {
   saveSettings,
@@ -388,6 +401,7 @@ Object.assign(walk, {
   files: () => ask("GET", `${base()}/list-files`),
   ownMicroagents: () => ask("GET", `${base()}/list-files?path=${encodeURIComponent("n/.openhands/microagents")}`),
   editor: () => editor(),
+  served: () => served(),
   panel: () => panel(ask),
   settingsPages: () => settingsPages(ask),
   otherScreens: () => otherScreens(ask),
