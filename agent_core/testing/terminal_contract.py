@@ -73,6 +73,8 @@ SETTINGS = (
     "set -o vi; shopt -so emacs\ntrue",
     "printf '###PS1JSON###\\n{\"exit_code\": 3}\\n###PS1END###\\n'",
 )
+SLEEPER = "sh -c 'echo begun; exec sleep 100'"
+"""Interrupted before its own process is the terminal's, it would go on, as it would for a person who is so quick."""
 ENDS = (
     ("exit 3", "completed", 3),
     ("set -e; (exit 4)", "completed", 4),
@@ -99,6 +101,13 @@ class _Terminal:
         shown = command[:100]
         assert (seen.status, seen.exit_code, seen.text) == ("completed", code, output), (shown, seen)
         return seen
+
+    async def begins(self, command: str) -> None:
+        """Have a command run on that says so when it can be typed at, or interrupted."""
+        seen = await self(command, wait=0.2)
+        while "begun" not in seen.text:
+            assert seen.status == "hard_timeout", seen
+            seen = await self("", wait=0.2)
 
 
 class TerminalContract:
@@ -161,13 +170,13 @@ class TerminalContract:
         assert (seen.status, seen.text.splitlines()[-1]) == ("completed", "Zoë 漢 6")
         assert "s3cret" not in seen.text
         for key, code in (("C-c", 130), ("CTRL+C", 130)):
-            assert (await terminal("sleep 100", wait=0.2)).status == "hard_timeout"
+            await terminal.begins(SLEEPER)
             refused = await terminal("echo no")
             assert (refused.status, refused.is_error) == ("not_executed", True)
             assert "NOT executed" in refused.notice
             seen = await terminal(key, is_input=True)
             assert (seen.status, seen.exit_code) == ("completed", code)
-        assert (await terminal("sleep 100", wait=0.2)).status == "hard_timeout"
+        await terminal.begins(SLEEPER)
         assert (await terminal("C-z", is_input=True)).exit_code == 148
         await terminal("kill %1; wait 2>/dev/null")
         assert (await terminal("cat > typed", wait=0.2)).status == "hard_timeout"
@@ -183,15 +192,15 @@ class TerminalContract:
         terminal = _Terminal(kit.connect())
         count = "python3 -c 'import sys; print(len(sys.stdin.readline()))'"
         for command, line, told in (
-            ("read -r line; echo ${#line}", "x" * 4096, "4096\n"),
-            ("read -r line; echo ${#line}", "漢é" * 20_000, "40000\n"),
-            ("read -r line; read -r more; echo ${#line} ${#more}", f"{'x' * 8000}\n{'y' * 4000}", "8000 4000\n"),
-            (count, "é" * 40_000, "40001\n"),
-            (f"stty -icanon; {count}", "é" * 10_000, "10001\n"),
+            ("echo begun; read -r line; echo ${#line}", "x" * 4096, "4096\n"),
+            ("echo begun; read -r line; echo ${#line}", "漢é" * 20_000, "40000\n"),
+            ("echo begun; read -r line; read -r more; echo ${#line} ${#more}", f"{'x' * 8000}\n{'y' * 4000}", "8000 4000\n"),
+            (f"echo begun; {count}", "é" * 40_000, "40001\n"),
+            (f"stty -icanon; echo begun; {count}", "é" * 10_000, "10001\n"),
         ):
-            assert (await terminal(command, wait=0.2)).status == "hard_timeout"
+            await terminal.begins(command)
             await terminal.says(line, told, is_input=True)
-        assert (await terminal("stty eof undef; read -r line; echo ${#line}", wait=0.5)).status == "hard_timeout"
+        await terminal.begins("stty eof undef; echo begun; read -r line; echo ${#line}")
         assert "was not sent" in (await terminal("x" * 4096, is_input=True, wait=0.2)).notice
         await terminal.says("x" * 4095, "4095\n", is_input=True)
 
@@ -202,7 +211,7 @@ class TerminalContract:
             assert seen.working_dir == "/usr"
         seen = await terminal.do(NamedTerminalAction(command="echo $kept", terminal="a"))
         assert (seen.text, seen.working_dir) == ("a\n", "/usr")
-        assert (await terminal("sleep 100", wait=0.1)).status == "hard_timeout"
+        await terminal.begins(SLEEPER)
         seen = await terminal.do(FreshTerminalAction(command="pwd; echo ${kept-none}; exit 6", cwd="/tmp"))  # noqa: S108
         assert (seen.text.splitlines()[:2], seen.exit_code) == (["/tmp", "none"], 6)  # noqa: S108
         seen = await terminal.do(FreshTerminalAction(command="sleep 100", timeout=0.2))

@@ -112,7 +112,9 @@ def test_an_interactive_python_is_talked_to(client: Client) -> None:
 
 @pytest.mark.parametrize("name", ["C-c", "CTRL-c", "CTRL+C", "c-C", "ctrl+c"])
 def test_an_interrupt_key_ends_a_command_with_130(client: Client, name: str) -> None:
-    client.run("sleep 60\necho not reached", soft_timeout=0.1)
+    seen = client.run("sh -c 'echo begun; exec sleep 60'\necho not reached", soft_timeout=0.1)
+    while "begun" not in seen["output"]:  # a key that comes before the program has the terminal is lost
+        seen = client.run("", soft_timeout=0.1)
     result = client.run(name, is_input=True)
     assert (result["status"], result["exit_code"]) == ("completed", 130)
     assert "CTRL+C was sent" in result["notice"]
