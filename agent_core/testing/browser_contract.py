@@ -9,6 +9,7 @@ takes a while to start.
 from __future__ import annotations
 
 import base64
+import json
 import re
 from typing import Any
 
@@ -233,6 +234,29 @@ class BrowserContract:
         assert wrong.is_error
         assert "storage_state cannot be used" in wrong.text
         assert "Set 0 cookies" in await web.done(BrowserSetStorageAction(storage_state={"cookies": None}))
+
+    async def test_cookies_of_other_programs_and_the_storage_of_a_session_are_taken(self, web: BrowserKit) -> None:
+        await web.go("/boats")
+        cookies = [
+            {"name": name, "value": "1", "domain": "127.0.0.1", "path": "/", "sameSite": same_site}
+            for name, same_site in (("a", "lax"), ("b", "unspecified"), ("c", 1))
+        ]
+        origins = [
+            {"origin": origin, "sessionStorage": [{"name": "step", "value": "two"}]}
+            for origin in (web.site, "http://elsewhere.example")
+        ]
+        told = await web.done(BrowserSetStorageAction(storage_state={"cookies": cookies, "origins": origins}))
+        assert told.startswith("Set 3 cookies")
+        assert told.endswith("so this was left out: http://elsewhere.example.")
+        stored = json.loads(await web.done(BrowserGetStorageAction()))
+        assert [cookie["name"] for cookie in stored["cookies"]] == ["a", "b", "c"]
+        (here,) = stored["origins"]
+        assert (here["origin"], here["sessionStorage"]) == (web.site, [{"name": "step", "value": "two"}])
+        await web.done(BrowserSetStorageAction(storage_state={}))
+        assert json.loads(await web.done(BrowserGetStorageAction())) == {"cookies": [], "origins": []}
+        homeless = {"cookies": [{"name": "a", "value": "1"}], "origins": []}
+        wrong = await web.do(BrowserSetStorageAction(storage_state=homeless))
+        assert "domain" in wrong.text
 
     async def test_a_recording_is_saved(self, web: BrowserKit) -> None:
         await web.done(BrowserStartRecordingAction())

@@ -32,9 +32,10 @@ class BrowserToolExecutor(SandboxExecutor[BrowserAction, BrowserObservation]):
         navigation_timeout_seconds: in which a site must begin to answer.
         session_timeout_minutes: without a call, after which the browser is closed.
         working_dir: folder of this host for a sandbox of its own; the present one if empty.
+        headless: for programs that name it; a sandbox has no screen, so it can only be true.
 
     Raises:
-        ValueError: a time is not above zero, or a domain is empty.
+        ValueError: a time is not above zero, a domain is empty, or a window is asked for.
     """
 
     def __init__(
@@ -46,8 +47,11 @@ class BrowserToolExecutor(SandboxExecutor[BrowserAction, BrowserObservation]):
         navigation_timeout_seconds: float = NAVIGATION_SECONDS,
         session_timeout_minutes: float = IDLE_MINUTES,
         working_dir: str = "",
+        headless: bool = True,
     ) -> None:
         super().__init__(working_dir)
+        if not headless:
+            raise ValueError("headless is False; the browser is in a sandbox, which has no screen: leave it out")
         times = {
             "init_timeout_seconds": init_timeout_seconds,
             "action_timeout_seconds": action_timeout_seconds,

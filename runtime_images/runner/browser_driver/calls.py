@@ -20,6 +20,7 @@ from .launch import VIEWPORT
 from .places import Places
 from .session import Session
 from .settling import loaded, repeated, settle
+from .storage import Storage
 from .tab import Tab
 from .tabs import Tabs
 
@@ -53,6 +54,7 @@ class Calls:
         self._tabs = tabs
         self._places = places
         self._navigation_ms = navigation_seconds * 1000
+        self._storage = Storage(session, tabs)
         elements = Elements(tabs, places)
         self._elements = elements
         self._known: dict[str, Call] = {
@@ -247,20 +249,14 @@ class Calls:
         return f"Closed tab {tab.id}; the active one is {(await self._tabs.active()).id} now."
 
     async def _get_storage(self, _: dict[str, Any]) -> str:
-        text = json.dumps(await self._session.context.storage_state(), indent=1, ensure_ascii=False)
+        text = json.dumps(await self._storage.read(), indent=1, ensure_ascii=False)
         if len(text) <= TEXT_LIMIT:
             return text
         path = self._places.save_text(text)
         return f"{text[:TEXT_LIMIT]}\n[Cut; all {len(text)} characters are in {path or 'no file: the disk is full'}.]"
 
     async def _set_storage(self, given: dict[str, Any]) -> str:
-        state = given["state"]
-        try:
-            await self._session.context.set_storage_state(state)
-        except Error as error:
-            raise ActionError(f"storage_state cannot be used: {in_words(error)}") from None
-        counts = len(state.get("cookies") or ()), len(state.get("origins") or ())
-        return f"Set {counts[0]} cookies and the storage of {counts[1]} origins, in place of all there was."
+        return await self._storage.replace(given["state"])
 
     async def _start_recording(self, _: dict[str, Any]) -> str:
         try:

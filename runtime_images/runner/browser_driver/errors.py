@@ -37,7 +37,7 @@ def in_words(error: Error) -> str:
     """What the library's error says, without its own matters."""
     message = error.message.strip()
     head, _, log = message.partition("\nCall log:")
-    first = _TIMEOUT.sub(_in_seconds, _CALL.sub("", head.strip().split("\n")[0]))
+    first = _TIMEOUT.sub(_in_seconds, _CALL.sub("", _first_sentence(head)))
     if _OWN_PAGE in first:
         return "that page of the browser itself cannot be opened here"
     if has_moved(error):
@@ -51,6 +51,12 @@ def in_words(error: Error) -> str:
     telling = [line for line in lines if line and not line.startswith(_LOG_NOISE)]
     unique = list(dict.fromkeys(telling))[-_LOG_LINES:]
     return f"{first} ({'; '.join(unique)})" if unique else first
+
+
+def _first_sentence(text: str) -> str:
+    """The first line, with the next one where that only announces it."""
+    lines = [line.strip() for line in text.strip().splitlines() if line.strip()] or [""]
+    return " ".join(lines[: 2 if lines[0].endswith(":") else 1])
 
 
 def _in_seconds(found: re.Match[str]) -> str:

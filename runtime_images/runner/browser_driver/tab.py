@@ -16,6 +16,7 @@ from .tree import Numbers, Tree
 _STORM_DIALOGS = 10
 _STORM_SECONDS = 6.0
 _STOP_SECONDS = 3.0
+_SHOWN_TITLE = 200
 _WAITED_FOR = frozenset({"document", "script", "stylesheet", "xhr", "fetch"})
 
 
@@ -95,6 +96,13 @@ class Tab:
             return request.is_navigation_request() and request.frame == self.page.main_frame
         except Error:
             return False  # its frame is not there yet
+
+    async def title(self, seconds: float) -> str:
+        """Its page's title; "" for a page that does not tell it within so many seconds."""
+        try:
+            return (await asyncio.wait_for(self.page.title(), seconds))[:_SHOWN_TITLE]
+        except (Error, asyncio.TimeoutError):
+            return ""
 
     @property
     def keeps_asking(self) -> bool:

@@ -17,7 +17,6 @@ from .tab import Tab
 
 _MOST_TABS = 20
 _SHOWN_MESSAGE = 500
-_SHOWN_TITLE = 200
 _REACTION_SECONDS = 2.0
 _ARRIVAL_SECONDS = 5.0
 _STEP_SECONDS = 0.03
@@ -45,6 +44,10 @@ class Tabs:
 
     def __len__(self) -> int:
         return len(self._tabs)
+
+    def all(self) -> list[Tab]:
+        """The open tabs, in the order of their opening."""
+        return list(self._tabs.values())
 
     async def active(self) -> Tab:
         """The tab that calls work on; a fresh one if there is none."""
@@ -119,8 +122,8 @@ class Tabs:
 
     async def listed(self) -> list[dict[str, str]]:
         """Id, address and title of each, in the order of their opening; a page that is too busy has no title."""
-        tabs = list(self._tabs.values())
-        titles = await asyncio.gather(*(_title(tab.page) for tab in tabs))
+        tabs = self.all()
+        titles = await asyncio.gather(*(tab.title(_REACTION_SECONDS) for tab in tabs))
         return [{"id": tab.id, "url": tab.page.url, "title": title} for tab, title in zip(tabs, titles)]  # noqa: B905
 
     @property
@@ -289,10 +292,3 @@ async def _quietly(work: Coroutine[Any, Any, None]) -> None:
     """Work on behalf of a page; that the page has gone meanwhile is nobody's fault."""
     with contextlib.suppress(Error, OSError):
         await work
-
-
-async def _title(page: Page) -> str:
-    try:
-        return (await asyncio.wait_for(page.title(), _REACTION_SECONDS))[:_SHOWN_TITLE]
-    except (Error, asyncio.TimeoutError):
-        return ""

@@ -26,6 +26,11 @@ from runtime_images.runner.browser_driver.errors import in_words, is_gone
             "      - <div>cover</div> intercepts pointer events\n",
             "it was not possible within 10 s (<div>cover</div> intercepts pointer events)",
         ),
+        ("BrowserContext.set: Error setting:\nError: Cookie is wrong", "Error setting: Error: Cookie is wrong"),
+        (
+            "Page.evaluate: Execution context was destroyed, most likely because of a navigation.",
+            "the page went on to another by itself in the middle of it; look at the page again",
+        ),
         ("Locator.fill: Error: Element is not an <input>", "Error: Element is not an <input>"),
     ],
 )

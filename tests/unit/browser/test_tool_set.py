@@ -125,6 +125,7 @@ def test_a_factory_may_give_a_part_of_them_with_an_executor_of_its_own() -> None
         ({"speed": 3}, r"browser_tool_set cannot be made with the parameters \['speed'\]"),
         ({"init_timeout_seconds": 0}, "init_timeout_seconds is 0; it must be above zero"),
         ({"allowed_domains": "example.com"}, "allowed_domains is 'example.com'; it must be a list"),
+        ({"headless": False}, "headless is False; the browser is in a sandbox, which has no screen"),
         ({"allowed_domains": [""]}, "it must be a list of host names"),
     ],
 )
