@@ -159,9 +159,7 @@ def checked_place(to: int | None, last_id: int) -> int:
     if to is None:
         return -1
     if isinstance(to, bool) or not isinstance(to, int) or not -1 <= to <= last_id:
-        known = (
-            f"the log has the events 0 to {last_id}, and null goes before the first" if last_id >= 0 else "it is empty"
-        )
+        known = f"the log has the events 0 to {last_id}" if last_id >= 0 else "the log is empty"
         raise NoSuchEventError(f"there is no event {to!r}: {known}")
     return to
 

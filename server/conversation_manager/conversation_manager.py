@@ -163,13 +163,8 @@ class ConversationManager(ABC):
         """The skills that its agent may be told, with those of its workspace; None while it does not run."""
 
     @abstractmethod
-    async def side_model(self, conversation_id: str) -> tuple[LLM, CallContext]:
-        """Its model, and what calls beside its agent are made with; a conversation that does not run is loaded.
-
-        Raises:
-            ConversationNotFoundError: there is none of this id.
-            DrydockError: it cannot be loaded.
-        """
+    def side_model(self, conversation_id: str) -> tuple[LLM, CallContext] | None:
+        """Its model, and what calls beside its agent are made with; None while it does not run."""
 
     @abstractmethod
     def touch(self, conversation_id: str) -> None:

@@ -172,10 +172,9 @@ class StandaloneConversationManager(ConversationManager):
         session = self._sessions.get(conversation_id)
         return await session.skills() if session is not None else None
 
-    async def side_model(self, conversation_id: str) -> tuple[LLM, CallContext]:
-        with self._using(conversation_id) as session:
-            await session.load()
-            return session.side_model
+    def side_model(self, conversation_id: str) -> tuple[LLM, CallContext] | None:
+        session = self._sessions.get(conversation_id)
+        return session.side_model if session is not None and session.runtime_status is not None else None
 
     def touch(self, conversation_id: str) -> None:
         session = self._sessions.get(conversation_id)

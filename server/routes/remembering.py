@@ -34,11 +34,14 @@ async def propose_remembering(
     if event_id > await store.last_id(record.id):
         text = f"event_id: the conversation has no event {event_id}; give the id of one"
         raise ReplyError(400, {"status": "error", "message": text, "detail": text})
+    model = services.manager.side_model(record.id)
+    if model is None:  # it could pay only when it runs, and nobody has asked for that
+        text = "the conversation does not run; start it first"
+        raise ReplyError(404, {"status": "error", "message": text, "detail": text})
     stored = await store.read(record.id, after=event_id - AROUND - 1, limit=2 * AROUND + 1)
     try:
-        llm, context = await services.manager.side_model(record.id)
         events = [from_payload(one.payload, one.id) for one in stored]
-        return RememberPrompt(prompt=await remember_prompt(events, event_id, llm, context))
+        return RememberPrompt(prompt=await remember_prompt(events, event_id, *model))
     except DrydockError as error:
         text = f"Failed to propose what to remember: {error}"
         # A model that takes no request at all as it is set up is not the server's fault.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -13,7 +14,7 @@ from agent_core.events.event import utc_now
 from agent_core.runtime.snapshots import packed
 from agent_core.session.forking import fork_log
 from agent_core.tools.spec import SandboxAccess
-from server.conversation_manager.conversation_manager import ConversationManager
+from server.conversation_manager.conversation_manager import ConversationManager, ConversationStatus
 from server.db.conversations import ConversationRecord
 from server.db.database import Database
 from server.session.own_servers import OWN_SERVERS, opened_servers, sealed_servers
@@ -100,13 +101,18 @@ def _made(path: Path) -> BinaryIO:
 async def _sandbox_of(manager: ConversationManager, conversation_id: str) -> SandboxAccess:
     """The sandbox of a conversation, which is started if need be."""
     await manager.maybe_start_agent_loop(conversation_id)
-    try:
+    problem = f"did not come up within {START_SECONDS:g} s"
+    with suppress(TimeoutError):
         async with asyncio.timeout(START_SECONDS):
-            while (sandbox := manager.sandbox(conversation_id)) is None:  # noqa: ASYNC110 - a start tells nobody
+            while (sandbox := manager.sandbox(conversation_id)) is None:
+                status = manager.live(conversation_id).status
+                if status is not ConversationStatus.STARTING:
+                    is_over = status is ConversationStatus.STOPPED
+                    problem = "was stopped meanwhile" if is_over else "could not be started; its log says why"
+                    break
                 await asyncio.sleep(LOOK_SECONDS)
-            return sandbox
-    except TimeoutError:
-        raise SandboxError(
-            f"The sandbox of conversation {conversation_id} did not come up within {START_SECONDS:g} s.",
-            fix="Fork it without its files, or try again.",
-        ) from None
+            else:
+                return sandbox
+    raise SandboxError(
+        f"The sandbox of conversation {conversation_id} {problem}.", fix="Fork it without its files, or try again."
+    )
