@@ -194,7 +194,11 @@ class TerminalContract:
         for command, line, told in (
             ("echo begun; read -r line; echo ${#line}", "x" * 4096, "4096\n"),
             ("echo begun; read -r line; echo ${#line}", "漢é" * 20_000, "40000\n"),
-            ("echo begun; read -r line; read -r more; echo ${#line} ${#more}", f"{'x' * 8000}\n{'y' * 4000}", "8000 4000\n"),
+            (
+                "echo begun; read -r line; read -r more; echo ${#line} ${#more}",
+                f"{'x' * 8000}\n{'y' * 4000}",
+                "8000 4000\n",
+            ),
             (f"echo begun; {count}", "é" * 40_000, "40001\n"),
             (f"stty -icanon; echo begun; {count}", "é" * 10_000, "10001\n"),
         ):

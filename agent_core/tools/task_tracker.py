@@ -35,6 +35,11 @@ class TaskItem(Frozen):
     status: TaskStatus = Field(default="todo", description="How far it is.")
     id: str = Field(default="", max_length=100, description="A name that stays while the list changes; optional.")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_nothing(cls, given: Any) -> Any:
+        return {name: value for name, value in given.items() if value is not None} if isinstance(given, dict) else given
+
     @field_validator("id", mode="before")
     @classmethod
     def _numbers_are_names(cls, value: Any) -> Any:

@@ -131,7 +131,9 @@ class Editor:
     def _replace(self, edit: Edit) -> Outcome:
         old_str, new_str = edit.old_str or "", edit.new_str or ""
         if not old_str.strip():
-            raise EditError("No replacement was performed: `old_str` is empty. Give the text that is to be replaced.")
+            raise EditError(
+                "No replacement was performed: `old_str` is empty, or white space alone. Take in the text around it."
+            )
         if old_str == new_str:
             raise EditError("No replacement was performed: `old_str` and `new_str` are the same.")
         data = disk.read(edit.path, FILE_LIMIT + 1).data

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import List, NamedTuple, Optional
 
 BEGIN = "*** Begin Patch"
@@ -12,6 +13,8 @@ ADD = "*** Add File: "
 MOVE = "*** Move to: "
 END_OF_FILE = "*** End of File"
 _SECTIONS = (UPDATE, DELETE, ADD)
+_GIT_RANGES = re.compile(r"-\d+(?:,\d+)? \+\d+(?:,\d+)? @@ ?")
+"""What a hunk of a patch for git begins with: line numbers, which models count wrong, before what is an anchor."""
 
 
 class PatchError(Exception):
@@ -145,8 +148,9 @@ def _hunk(reader: _Reader, *, is_first: bool) -> Hunk:
         line = reader.take()
         if line != "@@" and not line.startswith("@@ "):
             raise PatchError(f"Invalid patch: line {reader.number - 1} must be `@@` alone, or `@@ ` and a line.")
-        if line[3:].strip():
-            anchors.append(line[3:])
+        anchor = _GIT_RANGES.sub("", line[3:])
+        if anchor.strip():
+            anchors.append(anchor)
     lines: List[Line] = []
     ends_file = False
     while not reader.at_section and not reader.line.startswith("@@"):

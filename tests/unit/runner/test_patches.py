@@ -122,10 +122,11 @@ def test_without_its_anchor_a_hunk_is_applied_only_where_its_lines_stand_once(wo
     lost = ["*** Update File: a", "@@ def other():", "     x = 1", "-    return x", "+    return 2"]
     fails(patch(work, *lost), "`def other():`", "lines 2 and 7")
     assert (work / "a").read_text() == FUNCTIONS
-    done(patch(work, "*** Update File: a", "@@ -6,2 +6,2 @@", " def b():", "-    x = 1", "+    x = 2"), "M a")
+    done(patch(work, "*** Update File: a", "@@ -9,1 +9,1 @@ def b():", "-    x = 1", "+    x = 2"), "M a")
+    done(patch(work, "*** Update File: a", "@@ -1 +1 @@", " def b():", "-    x = 2", "+    x = 3"), "M a")
     done(patch(work, *lost), "M a")
     first, second = FUNCTIONS.split("def b")
-    changed = f"{first.replace('return x', 'return 2')}def b{second.replace('x = 1', 'x = 2')}"
+    changed = f"{first.replace('return x', 'return 2')}def b{second.replace('x = 1', 'x = 3')}"
     assert (work / "a").read_text() == changed
 
 

@@ -49,6 +49,8 @@ def test_plan_replaces_the_whole_list_and_says_how_many_there_are() -> None:
     assert result.text == "The task list was updated: it has 3 items (1 done, 2 to do)."
     assert [task.title for task in result.task_list] == ["one", "two", "three"]
     assert tracker(plan({"title": "one"})).text == "The task list was updated: it has 1 item (1 to do)."
+    nulls = tracker(plan({"id": None, "title": "one", "notes": None, "status": None}))
+    assert nulls.task_list == [TaskItem(title="one")]
     assert tracker(plan()).text == "The task list was cleared: it has 0 items."
     assert "no task list" in tracker(TaskTrackerAction()).text
 
