@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 from urllib.request import Request
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import AliasChoices, Field, SecretStr, field_validator
 
 from agent_core.events.messages import Frozen
 from agent_core.security.fetching import fetched, http_address
@@ -30,7 +30,11 @@ _lookups = ThreadPoolExecutor(max_workers=8, thread_name_prefix="secret")
 
 
 class SecretSource(Protocol):
-    """Where a secret's value comes from. `description` is told to the model, the value never."""
+    """Where a secret's value comes from. `description` is told to the model, the value never.
+
+    A program's own source may leave the description out, and have a ``get_value()`` in place of `value`; neither has to
+    be asynchronous.
+    """
 
     @property
     def description(self) -> str: ...
@@ -46,7 +50,7 @@ class SecretSource(Protocol):
 class StaticSecret(Frozen):
     """A value that is known from the start; it is left out when this is stored as JSON."""
 
-    secret: SecretStr = Field(exclude=True)
+    secret: SecretStr = Field(exclude=True, validation_alias=AliasChoices("secret", "value"))
     description: str = ""
 
     async def value(self) -> str | None:
@@ -191,8 +195,10 @@ def _source(given: GivenSecret) -> SecretSource:
         return StaticSecret(secret=given)
     if isinstance(given, StaticSecret | LookupSecret | CallableSecret):
         return given
+    own = getattr(given, "get_value", None) or getattr(given, "value", None)
+    if callable(own):
+        described = getattr(given, "description", None)
+        return CallableSecret(own, described if isinstance(described, str) else "")
     if callable(given):
         return CallableSecret(given)
-    if not hasattr(given, "value"):
-        raise TypeError(f"a secret is a {type(given).__name__}: give a text, a function, or a source of secrets")
-    return given
+    raise TypeError(f"a secret is a {type(given).__name__}: give a text, a function, or a source of secrets")

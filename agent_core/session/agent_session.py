@@ -197,7 +197,7 @@ class AgentSession(SessionFacts):
         controller.steps_left = max_steps
         parts.wait_for(self._going_back.lock)
         for name, run in parts.runs().items():
-            self._subscribers.begin(name, run, self.stream, self._report.trouble)
+            self._subscribers.begin(name, run, self.stream, self._report.broken)
         await controller.begin([as_sent(initial_message, self.agent)] if initial_message is not None else [])
 
     async def send(self, event: AnyEvent) -> AnyEvent:

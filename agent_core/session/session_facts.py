@@ -109,9 +109,11 @@ class SessionFacts:
     def is_at_rest(self) -> bool:
         """Whether the agent has read the whole log and does nothing until its user does something.
 
-        What it was doing is stopped and answered then.
+        What it was doing is stopped and answered then, unless a part of the session has failed for good.
         """
         state, parts = self._state, self._parts
+        if self._report.is_broken:
+            return True
         if state is None or parts is None:
             return False
         waits = state.agent_state in AT_REST and (state.agent_state is AgentState.ERROR or not state.wants_attention)

@@ -19,10 +19,15 @@ FAILED: Final = "STATUS$ERROR"
 
 
 class StatusReport:
-    """Knows the state of one session's sandbox by its public name (`status`), and tells of it."""
+    """Knows the state of one session's sandbox by its public name (`status`), and tells of it.
+
+    Attributes:
+        is_broken: whether a part of the session has failed for good.
+    """
 
     def __init__(self, on_status: Callable[[str], None] | None) -> None:
         self.status: str = STARTING
+        self.is_broken = False
         self._on_status = on_status
         self._stream: EventStream | None = None
 
@@ -52,14 +57,19 @@ class StatusReport:
             level: Literal["info", "error"] = "error" if status_id.startswith(FAILED) else "info"
             self._publish(StatusNotice(status_id, text, level))
 
-    def trouble(self, text: str) -> None:
-        """Something in the session fails; the sandbox is as it was."""
-        self._publish(StatusNotice(FAILED, text, "error"))
+    async def broken(self, problem: str) -> None:
+        """Say for good that the session does not go on; the sandbox is as it was."""
+        self.is_broken = True
+        self._publish(StatusNotice(FAILED, problem, "error"))
+        await self._store_failure("RuntimeError", problem)
 
     async def start_failed(self, kind: str, problem: str) -> None:
         """Say for good that there is no session."""
         self._set(FAILED)
         self._publish(StatusNotice(FAILED, problem, "error", start_failed=True))
+        await self._store_failure(kind, problem)
+
+    async def _store_failure(self, kind: str, problem: str) -> None:
         failed = AgentStateChanged(agent_state=AgentState.ERROR, reason=f"{kind}: {problem}", detail=problem)
         if self._stream is None:
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from agent_core.events.stream import EventStream
@@ -25,13 +25,13 @@ class Subscribers:
         name: str,
         run: Callable[[], Coroutine[Any, Any, None]],
         stream: EventStream,
-        on_trouble: Callable[[str], None],
+        give_up: Callable[[str], Awaitable[None]],
     ) -> None:
         """Run this one; when it fails (a bug) that is logged, and it is started again at its position.
 
-        `on_trouble` is told, in words for people, when that does not help.
+        `give_up` is told, in words for people, when that does not help.
         """
-        work = _supervised(name, run, stream, on_trouble)
+        work = _supervised(name, run, stream, give_up)
         self._tasks.append(asyncio.create_task(work, name=f"{name}:{stream.conversation_id}"))
 
     async def end(self, *, patience_seconds: float, limit_seconds: float) -> None:
@@ -49,7 +49,7 @@ async def _supervised(
     name: str,
     run: Callable[[], Coroutine[Any, Any, None]],
     stream: EventStream,
-    on_trouble: Callable[[str], None],
+    give_up: Callable[[str], Awaitable[None]],
 ) -> None:
     for delay in (*RESTART_SECONDS, None):
         try:
@@ -57,7 +57,9 @@ async def _supervised(
             return
         except Exception:
             logger.exception("subscriber %s of conversation %s failed", name, stream.conversation_id)
-            if delay is None or stream.closed:
+            if stream.closed:
+                return
+            if delay is None:
                 break
             await asyncio.sleep(delay)
-    on_trouble(f"The {name} of this conversation failed repeatedly; stop it and start it again.")
+    await give_up(f"The {name} of this conversation failed repeatedly; stop it and start it again.")

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -36,6 +37,37 @@ async def test_a_command_gets_the_secrets_that_it_names_in_any_case_and_no_other
     assert await secrets.environment_for("curl -H $api_token x") == {"API_TOKEN": "one-value"}
     assert await secrets.environment_for("echo $OTHER ${THIRD}") == {"OTHER": "two-value", "third": "three-v"}
     assert await secrets.environment_for("ls") == {}
+
+
+class Vault:
+    """A program's own source, as short as it may be."""
+
+    def get_value(self) -> str:
+        return "vault-value"
+
+
+class Described(SecretSource):
+    description = "opens the door"
+
+    async def get_value(self) -> str:
+        return "door-value"
+
+
+class Plain:
+    description = None
+
+    def value(self) -> str:
+        return "plain-value"
+
+
+async def test_a_programs_own_source_needs_nothing_but_a_value() -> None:
+    described: Any = Described()  # type: ignore[abstract] # a program that is not type-checked
+    sources: dict[str, Any] = {"VAULT": Vault(), "DOOR": described, "PLAIN": Plain()}
+    secrets, masker = registry(**sources, GIVEN=StaticSecret.model_validate({"value": "given-value"}))
+    values = {"VAULT": "vault-value", "DOOR": "door-value", "PLAIN": "plain-value", "GIVEN": "given-value"}
+    assert await secrets.environment_for("echo $VAULT $DOOR $PLAIN $GIVEN") == values
+    assert secrets.descriptions() == {"VAULT": "", "DOOR": "opens the door", "PLAIN": "", "GIVEN": ""}
+    assert [masker.text(value) for value in values.values()] == [MASK] * 4
 
 
 @given(st.sets(st.from_regex(r"\A[a-zA-Z_]{1,4}\Z"), max_size=6), st.text(alphabet="abAB_ $", max_size=20))
