@@ -308,3 +308,30 @@ async def test_on_a_server_with_a_token_its_user_signs_in_once(
     await page.goto(f"{server.url}/sign-out")
     await page.goto(server.url)
     await expect(page.get_by_label("Access token")).to_be_focused()
+
+
+def counting(request: ModelRequest) -> Turn:
+    return say(f"Answer {sum(one['role'] == 'assistant' for one in request.messages) + 1}")
+
+
+async def test_it_goes_on_by_itself_when_its_server_was_killed_and_is_back(
+    start_server: StartServer, scripted: MakeModel, visit: OpenPage, tmp_path: Path
+) -> None:
+    page_folder = build(tmp_path / "client")
+    server = await start_server("--sandbox", "local", "--page", str(page_folder), model=await scripted(counting))
+    page = (await visit(server.url)).page
+    await page.wait_for_function("walk.isUp")
+    await page.locator("#new").click()
+    await until_state(page, "awaiting_user_input")
+    await send(page, "First")
+    await expect(line(page, "action", "message")).to_have_text(["First", "Answer 1"])
+    await until_state(page, "awaiting_user_input")
+
+    await server.kill()
+    await page.wait_for_function("document.getElementById('line').dataset.line === 'DISCONNECTED'")
+    await page.locator("#input").fill("Second")
+    await page.locator("#send").click()  # its library sends it as soon as it can
+    await server.start()
+    await expect(line(page, "action", "message")).to_have_text(["First", "Answer 1", "Second", "Answer 2"])
+    await until_state(page, "awaiting_user_input")
+    assert [one for one in await walked(page, "problems") if one != "connect_error websocket error"] == []
