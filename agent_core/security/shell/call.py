@@ -9,7 +9,9 @@ from typing import Final, Protocol
 from agent_core.events.risk import SecurityRisk
 from agent_core.security.shell.marks import ALL, NUMBER, SECRET, UNKNOWN, bounded
 from agent_core.security.shell.paths import STDIN_FILE, Scope, is_secret, is_start_file, resolve, scope_of
-from agent_core.security.shell.syntax import Script
+from agent_core.security.shell.syntax import Script, TooComplexError
+
+MAX_WAYS_OUT: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,11 @@ class Shell:
     aliases: dict[str, str] = field(default_factory=dict)
     arguments: tuple[str, ...] | None = None
     folder: str = "."
+    left: list[tuple[str, Shell | None]] = field(default_factory=list)
+    """Which commands may have left what runs early, and in which state, if anything goes on from there.
+
+    All branches of a shell have the same list.
+    """
     input: str | None = None
     """What `exec` has made the input of all that comes after it; None when it has not."""
 
@@ -49,9 +56,32 @@ class Shell:
         """What a command reads now: `stdin`, unless `input` has changed from what it was before."""
         return stdin if self.input is None or self.input is before else self.input
 
+    def leave(self, command: str) -> None:
+        """Note that what comes next may not be run, because of this command.
+
+        Raises:
+            TooComplexError: this may happen in too many places.
+        """
+        if len(self.left) >= MAX_WAYS_OUT:
+            raise TooComplexError("the command is left in too many places to be judged")
+        self.left.append((command, None if command == "exit" else self.branch()))
+
     def copy(self) -> Shell:
         """A subshell: what it changes stays its own."""
-        return replace(self, variables=dict(self.variables), functions=dict(self.functions), aliases=dict(self.aliases))
+        subshell = self.branch()
+        subshell.left = []
+        return subshell
+
+    def branch(self) -> Shell:
+        """One of several ways in which this shell may go on."""
+        return replace(
+            self,
+            variables=dict(self.variables),
+            attributes=dict(self.attributes),
+            locals=dict(self.locals),
+            functions=dict(self.functions),
+            aliases=dict(self.aliases),
+        )
 
 
 class Machine(Protocol):
@@ -87,8 +117,12 @@ class Machine(Protocol):
         """What a text becomes when it is expanded like one in double quotes."""
         ...
 
-    def defer(self, text: str, shell: Shell) -> None:
-        """Run a text now, and once more in the state that this shell is in when the command has ended."""
+    def defer(self, text: str, shell: Shell, *, at_once: bool = True) -> None:
+        """Run a text when this shell ends, in the state that it is in then; and `at_once` also now."""
+        ...
+
+    def end(self, shell: Shell) -> None:
+        """Run what was deferred, as a shell in this state does that ends."""
         ...
 
     def run_program(self, words: Sequence[str], shell: Shell, stdin: str) -> str:

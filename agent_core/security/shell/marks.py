@@ -6,6 +6,7 @@ knowledge goes wherever the text goes: through pipes, variables, files and quote
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 UNKNOWN: Final = "\x00"
@@ -50,3 +51,9 @@ def bounded(text: str) -> str:
 def derived(text: str) -> str:
     """What a program prints that was given `text`: unknown, and tainted with all that `text` is tainted with."""
     return UNKNOWN + marks_of(text).replace(UNKNOWN, "")
+
+
+def one_of(texts: Iterable[str]) -> str:
+    """One of these texts, nobody knows which: what is unknown comes first, then all that it may be."""
+    unique = tuple(dict.fromkeys(texts))
+    return unique[0] if len(unique) == 1 else bounded("\n".join((UNKNOWN, *unique))) if unique else ""

@@ -58,6 +58,7 @@ class Redirections:
     def output(self, redirects: Sequence[Redirect], printed: str) -> str:
         """What of `printed` is still printed; the rest is written to files."""
         left = printed
+        printing = {"1"}  # the descriptors that lead to where the command printed at first
         for redirect in redirects:
             operator = redirect.operator
             if operator in _DOCUMENTS or operator in {"<", "<&"}:
@@ -65,14 +66,19 @@ class Redirections:
             is_stdout = redirect.descriptor in _STDOUT or operator.startswith("&>")
             text = printed if is_stdout else UNKNOWN
             for path in self._paths(redirect, text):
-                if operator == ">&" and (path.rstrip("-").isdigit() or path == "-"):
-                    left = "" if is_stdout and path != "1" else left
+                source = path.rstrip("-")
+                if operator == ">&" and (source.isdigit() or path == "-"):
+                    leads_there = source in printing or (source.isdigit() and source not in {"0", "2"})
+                    (printing.add if leads_there else printing.discard)(redirect.descriptor or "1")
+                    if is_stdout:
+                        left = printed if leads_there else ""
                     continue
                 if path.startswith(_SOCKETS):
                     self._send(path, text)
                 else:
                     self._call.write(path, text, append=">>" in operator)
                 if is_stdout and operator != "<>":
+                    printing.discard("1")
                     left = printed if path in {"/dev/stdout", "/dev/fd/1"} else ""
         return left
 

@@ -16,7 +16,7 @@ from itertools import product
 from agent_core.events.risk import SecurityRisk
 from agent_core.security.shell.assignments import DECLARERS, LOCALS, Assignments, declared_letters
 from agent_core.security.shell.call import Call, Finding, Programs, Shell, shown
-from agent_core.security.shell.marks import DECODED, NETWORK, UNKNOWN, bounded, derived, is_known, marks_of
+from agent_core.security.shell.marks import DECODED, NETWORK, UNKNOWN, bounded, derived, is_known, marks_of, one_of
 from agent_core.security.shell.parser import parse
 from agent_core.security.shell.paths import WORKSPACE, resolve
 from agent_core.security.shell.redirects import Redirections
@@ -42,6 +42,10 @@ _PROGRAM_FOLDER = re.compile(r".+/\.?s?bin\Z|/s?bin\Z", re.DOTALL)
 """Where programs are installed, also those of a project; its own folder ``bin`` rather holds its scripts."""
 
 
+_LEAVE_LOOPS = frozenset({"break", "continue"})
+_LEAVE_FUNCTIONS = _LEAVE_LOOPS | {"return"}
+
+
 class Walker:
     """Walks one command; `findings` and `files` grow on the way."""
 
@@ -52,7 +56,7 @@ class Walker:
         self._budget = budget
         self._values = Values(self, budget)
         self._active: list[str] = []
-        self._called: set[str] = set()
+        self._called: set[int] = set()
         self._defined: list[tuple[str, Script]] = []
         self._deferred: list[tuple[str, Shell]] = []
         self._assignments = Assignments(self, self._values, budget)
@@ -82,7 +86,7 @@ class Walker:
         for text, state in self._deferred[:MAX_DEFERRED]:
             self.run_code(text, state.copy(), UNKNOWN)
         for name, body in self._defined:  # grows while functions that define functions are looked at
-            if name not in self._called:
+            if id(body) not in self._called:
                 # Another command may call it later.
                 self._call_function(name, body, None, shell.copy(), UNKNOWN)
 
@@ -107,22 +111,26 @@ class Walker:
 
     def run_script(self, script: Script, shell: Shell, stdin: str) -> str:
         """Run pipelines one after another; returns all that they print."""
-        before = shell.input
-        printed = [self._pipeline(pipeline, shell, shell.input_since(before, stdin)) for pipeline in script.pipelines]
+        before, ways_out = shell.input, len(shell.left)
+        printed: list[str] = []
+        for pipeline in script.pipelines:
+            may_be_left = len(shell.left) > ways_out
+            text = self._pipeline(pipeline, shell, shell.input_since(before, stdin))
+            printed.append(one_of(("", text)) if may_be_left else text)
         return bounded("".join(printed))
 
     def _pipeline(self, pipeline: Pipeline, shell: Shell, stdin: str) -> str:
         if len(pipeline.commands) == 1 and not pipeline.background:
             if not pipeline.conditional:
                 return self._command(pipeline.commands[0], shell, stdin)
-            before = shell.copy()
+            before = shell.branch()
             printed = self._command(pipeline.commands[0], shell, stdin)
             shell.variables = merge([before, shell])
-            return printed
+            return one_of(("", printed))
         self._look_for_bomb(pipeline)
         for command in pipeline.commands:
             stdin = self._command(command, shell.copy(), stdin)
-        return stdin
+        return one_of(("", stdin)) if pipeline.conditional else stdin
 
     def _look_for_bomb(self, pipeline: Pipeline) -> None:
         calls = [command for command in pipeline.commands if isinstance(command, Simple) and command.words]
@@ -196,9 +204,10 @@ class Walker:
         return printed + self._either(bodies, shell, stdin, can_skip=len(scripts) % 2 == 0)
 
     def _either(self, scripts: Iterable[Script], shell: Shell, stdin: str, *, can_skip: bool) -> str:
-        outcomes, printed = [shell.copy()] if can_skip else [], []
+        outcomes = [shell.branch()] if can_skip else []
+        printed = [""] if can_skip else []
         for script in scripts:
-            outcome = shell.copy()
+            outcome = shell.branch()
             printed.append(self.run_script(script, outcome, stdin))
             outcomes.append(outcome)
             shell.functions.update(outcome.functions)
@@ -207,17 +216,26 @@ class Walker:
         if outcomes:
             shell.variables = merge(outcomes)
             shell.folder = outcomes[-1].folder if len({outcome.folder for outcome in outcomes}) == 1 else UNKNOWN
-        return "".join(printed)
+        return one_of(printed)
 
     def _loop(self, scripts: Sequence[Script], shell: Shell, stdin: str) -> str:
-        printed = []
+        ways_out = len(shell.left)
+        printed = ""
         for _ in range(3):
-            before = shell.copy()
-            printed = [self.run_script(script, shell, stdin) for script in scripts]
-            shell.variables = merge([before, shell])
+            before = shell.branch()
+            printed = "".join([self.run_script(script, shell, stdin) for script in scripts])
+            shell.variables = self._merged(before, shell, shell.left[ways_out:])
             if shell.variables == before.variables and shell.folder == before.folder:
                 break
-        return "".join(printed)
+        shell.left[ways_out:] = [way for way in shell.left[ways_out:] if way[0] not in _LEAVE_LOOPS]
+        return one_of(("", printed))
+
+    def _merged(
+        self, before: Shell, shell: Shell, left: Sequence[tuple[str, Shell | None]]
+    ) -> dict[str, tuple[str, ...]]:
+        states = [state for _, state in left if state is not None]
+        self._budget.spend(len(states) * len(shell.variables) // 100)
+        return merge([before, *states, shell])
 
     def _simple(self, command: Simple, shell: Shell, stdin: str) -> str:
         name = self._values.plain(command.words[0]) if command.words else ""
@@ -244,7 +262,7 @@ class Walker:
                 printed.append(self._run_command(words, shell, stdin, takes_alias=takes_alias))
         if is_temporary:
             shell.restore(before)
-        return printed[0] if len(printed) == 1 else bounded("".join(dict.fromkeys(printed)))
+        return one_of(printed)
 
     def _declare(
         self, name: str, choices: list[list[list[str]]], assignments: Sequence[Assignment], shell: Shell
@@ -273,10 +291,17 @@ class Walker:
         """What a text becomes when it is expanded like one in double quotes."""
         return "\n".join(self._values.evaluation.text(text, shell, stdin))
 
-    def defer(self, text: str, shell: Shell) -> None:
-        """Run a text now, and once more in the state that this shell is in when the command has ended."""
-        self.run_code(text, shell.copy(), UNKNOWN)
+    def defer(self, text: str, shell: Shell, *, at_once: bool = True) -> None:
+        """Run a text when this shell ends, in the state that it is in then; and `at_once` also now."""
+        if at_once:
+            self.run_code(text, shell.copy(), UNKNOWN)
         self._deferred.append((text, shell))
+
+    def end(self, shell: Shell) -> None:
+        """Run what was deferred, as a shell in this state does that ends."""
+        for text, _ in self._deferred[:MAX_DEFERRED]:
+            if f"deferred {text}" not in self._active:
+                self._guarded(f"deferred {text}", text, shell.copy(), UNKNOWN)
 
     def _run_command(self, words: Sequence[str], shell: Shell, stdin: str, *, takes_alias: bool) -> str:
         """Start what a command names: an alias, unless its name is quoted, a function, or a program."""
@@ -350,17 +375,20 @@ class Walker:
             self._active.pop()
 
     def _call_function(self, name: str, body: Script, arguments: list[str] | None, shell: Shell, stdin: str) -> str:
-        self._called.add(name)
+        self._called.add(id(body))
         if self._active.count(name) >= MAX_CALLS_IN_CALLS:
             return derived(stdin)
         before, shell.arguments = shell.arguments, None if arguments is None else tuple(arguments)
         outer, shell.locals = shell.locals, {}
+        left_before, shell.left = shell.left, []
         self._active.append(name)
         try:
             return self.run_script(body, shell, stdin)
         finally:
             self._active.pop()
             shell.arguments = before
+            shell.variables = self._merged(shell, shell, shell.left)
+            shell.left = left_before + [way for way in shell.left if way[0] not in _LEAVE_FUNCTIONS]
             shell.restore(shell.locals)
             shell.locals = outer
 

@@ -84,6 +84,14 @@ HIGH = [
     "alias x='rm '\nalias y='-rf /'\nx y",
     "cd /bin; ./rm -rf /",
     "echo 'rm -rf /' > x; PATH=.:$PATH; x",
+    "x=rm; trap '$x -rf /' EXIT; exit; x=ls",
+    "x=rm; f() { return; x=ls; }; f; $x -rf /",
+    "for i in 1; do x=rm; break; x=ls; done; $x -rf /",
+    "x=rm; (x=ls); $x -rf /",
+    "x=rm; x=ls | cat; $x -rf /",
+    "f() { rm -rf /; }; export -f f; bash -c f",
+    "f() { f() { \"$@\"; }; export -f f; bash -c 'f rm -rf /'; }; f",
+    "$(echo rm 3>&1 >&3) -rf /",
     ".venv/bin/python -c 'import os; os.system(\"rm -rf /\")'",
 ]
 UNKNOWN = [
@@ -95,6 +103,14 @@ UNKNOWN = [
     "BASH_ALIASES[ls]=rm",
     "cp /bin/rm x; ./x -rf /",
     "fc -s",
+    "$(false && echo ls; echo rm) -rf /",
+    "$(if false; then echo ls; else echo rm; fi) -rf /",
+    "$(f() { return; echo ls; }; f; echo rm) -rf /",
+    "$(for i in; do echo ls; done; echo rm) -rf /",
+    "x=ls; if true; then x=rm; fi; $(echo $x) -rf /",
+    "$(exec true; echo ls) rm -rf build",
+    "$(find / -maxdepth 0 -printf rm) -rf /",
+    "$(find . -maxdepth 0 -exec echo rm {} +) -rf /",
     "read -n 2 x <<< rmx; $x -rf /",
     'declare "$name=rm"',
     "let 'x[$(]'",
@@ -112,6 +128,8 @@ NO_DANGER = [
     "export A=1; bash -c 'echo $A'",
     "printf '%-10s|%5d\\n' a 1",
     "init() { ls; }; init",
+    "f() { if true; then return 1; fi; echo x; }; x=$(f) || exit 1; echo $x",
+    "for i in 1 2 3; do [ -f x ] && break; sleep 1; done",
 ]
 
 
@@ -130,7 +148,16 @@ def test_usual_computing_is_harmless(command: str) -> None:
     assert judge(command).risk == "LOW", judge(command).findings
 
 
-@pytest.mark.parametrize("command", ["rm -rf /tmp/x$$", "rm -rf build$((n + 1))", "./bin/format x", "scripts/init"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "rm -rf /tmp/x$$",
+        "rm -rf build$((n + 1))",
+        "./bin/format x",
+        "scripts/init",
+        "trap 'rm -f \"$t\"' EXIT; t=$(mktemp)",
+    ],
+)
 def test_a_number_that_is_not_known_makes_no_path_dangerous(command: str) -> None:
     assert judge(command).risk == "MEDIUM"
 

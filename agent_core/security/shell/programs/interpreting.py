@@ -60,7 +60,8 @@ def shell(call: Call) -> str:
 def _with_arguments(call: Call, text: str, arguments: list[str]) -> str:
     """Run a text in a shell with these arguments, the first of which is ``$0``."""
     inner = call.shell.copy()
-    inner.functions.clear()
+    exported = {name for name, letters in inner.attributes.items() if {"f", "x"} <= set(letters)}
+    inner.functions = {name: body for name, body in inner.functions.items() if name in exported}
     inner.aliases.clear()
     for name, values in inner.variables.items():
         if "x" not in inner.attributes.get(name, ""):

@@ -16,13 +16,13 @@ from agent_core.security.shell.printing import decode_echo, printed_by
 READING = Programs()
 
 _QUIET = """
-: ag apropos apt-cache arch basename bc bg break cal caller cksum clear cmp column comm continue cut date df diff dir
-dircolors dirname disown du egrep exit expand expr factor false fd fg fgrep file fmt fold free getconf getent getopt
-groups grep head help history hostid hostname id infocmp info jobs join jq last less local locale look ls lsb_release
-lsblk lscpu lsmod lsof lspci lsusb man md5sum more nl nm nproc numfmt objdump od paste pathchk pgrep popd pr ps pstree
-pushd pwdx readelf readlink realpath return rev rg seq sha1sum sha256sum sha512sum shuf size sleep sort ss stat
-strings suspend sum tac tail times top tr tree true tsort tty type tput ulimit umask uname unexpand uniq uptime users
-vdir vmstat w wc whatis whereis who whoami xxd yes yq zcat zgrep zless netstat
+: ag apropos apt-cache arch basename bc bg cal caller cksum clear cmp column comm cut date df diff dir dircolors
+dirname disown du egrep expand expr factor false fd fg fgrep file fmt fold free getconf getent getopt groups grep head
+help history hostid hostname id infocmp info jobs join jq last less local locale look ls lsb_release lsblk lscpu lsmod
+lsof lspci lsusb man md5sum more nl nm nproc numfmt objdump od paste pathchk pgrep popd pr ps pstree pushd pwdx
+readelf readlink realpath rev rg seq sha1sum sha256sum sha512sum shuf size sleep sort ss stat strings suspend sum tac
+tail times top tr tree true tsort tty type tput ulimit umask uname unexpand uniq uptime users vdir vmstat w wc whatis
+whereis who whoami xxd yes yq zcat zgrep zless netstat
 """
 _LOW = SecurityRisk.LOW
 _READERS = frozenset(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from agent_core.events.risk import SecurityRisk
 from agent_core.security.shell.call import Call, Programs, shown
-from agent_core.security.shell.marks import SECRET, derived, is_known
+from agent_core.security.shell.marks import SECRET, derived, is_known, one_of
 from agent_core.security.shell.paths import GRAVE, Scope
 
 STARTING = Programs()
@@ -38,6 +38,7 @@ _WITH_VALUE = {
 _WORDS_BEFORE = {"timeout": 1, "flock": 1, "chrt": 1, "taskset": 1, "chroot": 1}
 _DELETERS = frozenset({"rm", "shred", "unlink"})
 _RUNNERS_OF_FIND = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
+_PRINTS_OTHERWISE = frozenset({"-printf", "-ls"})
 _FILTER_OF_FIND = re.compile(
     r"-(?:i?(?:name|path|wholename|regex|lname)|newer.*|anewer|cnewer|[acm](?:time|min)|size|empty|user|group|perm|inum|links|uid|gid)\Z"
 )
@@ -108,7 +109,10 @@ def prefix(call: Call) -> str:
     if call.name == "command" and call.has("-v", "-V"):
         return "\n".join(f"/usr/bin/{posixpath.basename(name)}" for name in call.operands())
     rest = _rest(call)
-    return call.run(rest) if rest else ""
+    printed = call.run(rest) if rest else ""
+    if call.name == "exec" and rest:
+        call.shell.leave("exit")
+    return printed
 
 
 @STARTING.rule("sudo", "doas", "pkexec", "run0")
@@ -206,11 +210,13 @@ def find(call: Call) -> str:
         for path in call.option_values(option):
             call.write(path, derived(""))
     printed = "\n".join(found) + "\n"
+    if _PRINTS_OTHERWISE.intersection(call.arguments):
+        printed = derived(printed)
     for position, argument in enumerate(call.arguments):
         if argument in _RUNNERS_OF_FIND:
             words = _until_end(call.arguments[position + 1 :])
             for path in found:
-                call.run([word.replace("{}", path) for word in words], "")
+                printed = one_of((printed, call.run([word.replace("{}", path) for word in words], "")))
     return printed
 
 

@@ -1,4 +1,4 @@
-"""Commands of the shell that set variables, or take a text for the name of one."""
+"""Commands of the shell that change its state: variables, names, and where it goes on."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ VARIABLES = Programs()
 _LOW = SecurityRisk.LOW
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\[.*\])?", re.ASCII | re.DOTALL)
 _NAMES_IN_TESTS = frozenset({"-v", "-R"})
+_AT_THE_END = frozenset({"EXIT", "exit", "0"})
 _CUTS_LINES = frozenset("dnNi")
 
 
@@ -175,7 +176,7 @@ def trap(call: Call) -> str:
     """Has a text run later."""
     words = call.arguments[1:] if call.arguments[:1] == ["--"] else call.arguments
     if words and words[0] not in {"-", "-l", "-p", ""}:
-        call.machine.defer(words[0], call.shell)
+        call.machine.defer(words[0], call.shell, at_once=not _AT_THE_END.issuperset(words[1:]))
     return ""
 
 
@@ -201,6 +202,16 @@ def repeat(call: Call) -> str:
     if not call.has("-l"):
         call.unknown("unknown-code", "runs an earlier command again")
     return derived("")
+
+
+@VARIABLES.rule("return", "break", "continue", "exit", "logout", risk=_LOW)
+def leave(call: Call) -> str:
+    """Does not go on with what comes next."""
+    is_end = call.name in {"exit", "logout"}
+    if is_end:
+        call.machine.end(call.shell)
+    call.shell.leave("exit" if is_end else call.name)
+    return ""
 
 
 VARIABLES["shopt"] = Program(_LOW)
