@@ -7,9 +7,10 @@ from itertools import product
 from typing import Final
 
 from agent_core.events.risk import SecurityRisk
-from agent_core.security.shell.call import Finding, Machine, Shell
+from agent_core.security.shell.call import Finding, Machine
 from agent_core.security.shell.marks import NETWORK, SEPARATOR, bounded, derived
 from agent_core.security.shell.paths import resolve
+from agent_core.security.shell.state import Shell
 from agent_core.security.shell.syntax import CHARACTERS_A_STEP, Assignment, Budget
 from agent_core.security.shell.values import Values
 from agent_core.security.shell.variables import element_set, lookup, store

@@ -6,10 +6,11 @@ import re
 from typing import Final, Protocol
 
 from agent_core.events.risk import SecurityRisk
-from agent_core.security.shell.call import Finding, Shell
+from agent_core.security.shell.call import Finding
 from agent_core.security.shell.marks import NUMBER, is_known
 from agent_core.security.shell.numbers import computed
 from agent_core.security.shell.parser import Parser
+from agent_core.security.shell.state import Shell
 from agent_core.security.shell.syntax import Budget, ShellSyntaxError, TooComplexError, Word
 from agent_core.security.shell.variables import lookup, store
 

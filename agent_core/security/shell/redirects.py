@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from agent_core.events.risk import SecurityRisk
-from agent_core.security.shell.call import Call, Machine, Shell, shown
+from agent_core.security.shell.call import Call, Machine, shown
 from agent_core.security.shell.marks import NETWORK, SECRET, UNKNOWN
+from agent_core.security.shell.state import Shell
 from agent_core.security.shell.syntax import Redirect
 from agent_core.security.shell.values import Values
 

@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Final, Protocol
 
-from agent_core.security.shell.call import Finding, Shell
+from agent_core.security.shell.call import Finding
 from agent_core.security.shell.evaluation import Evaluation
 from agent_core.security.shell.expansion import fields_of, quoted, split, unquoted
 from agent_core.security.shell.marks import NUMBER, SEPARATOR, UNKNOWN, bounded, derived, is_known
 from agent_core.security.shell.quoting import decode_ansi_c
+from agent_core.security.shell.state import Shell
 from agent_core.security.shell.syntax import (
     CHARACTERS_A_STEP,
     Arithmetic,

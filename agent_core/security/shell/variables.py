@@ -6,8 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from agent_core.security.shell.call import Shell
 from agent_core.security.shell.marks import NUMBER, SECRET, SEPARATOR, UNKNOWN, derived, is_known
+from agent_core.security.shell.state import Shell
+from agent_core.security.shell.syntax import Budget
 
 MAX_VALUES: Final = 8
 _MAX_REFERENCES: Final = 8
@@ -89,3 +90,12 @@ def merge(outcomes: Sequence[Shell]) -> dict[str, tuple[str, ...]]:
         ]
         store(merged, name, possible)
     return merged.variables
+
+
+def merged_ways(
+    before: Shell, shell: Shell, left: Sequence[tuple[str, Shell | None]], budget: Budget
+) -> dict[str, tuple[str, ...]]:
+    """The variables after something that may have been left early in some states (see `Shell.left`)."""
+    states = [state for _, state in left if state is not None]
+    budget.spend(len(states) * len(shell.variables) // 100)
+    return merge([before, *states, shell])

@@ -6,20 +6,17 @@ along as marks (`marks`). Where it cannot tell what would run it says so.
 
 from __future__ import annotations
 
-import fnmatch
-import posixpath
-import re
-import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import product
 
 from agent_core.events.risk import SecurityRisk
 from agent_core.security.shell.assignments import DECLARERS, LOCALS, Assignments, declared_letters
-from agent_core.security.shell.call import Call, Finding, Programs, Shell, shown
+from agent_core.security.shell.call import Finding, Programs
+from agent_core.security.shell.launching import Launcher
 from agent_core.security.shell.marks import DECODED, NETWORK, UNKNOWN, bounded, derived, is_known, marks_of, one_of
 from agent_core.security.shell.parser import parse
-from agent_core.security.shell.paths import WORKSPACE, resolve
 from agent_core.security.shell.redirects import Redirections
+from agent_core.security.shell.state import Shell
 from agent_core.security.shell.syntax import (
     CHARACTERS_A_STEP,
     Assignment,
@@ -32,18 +29,11 @@ from agent_core.security.shell.syntax import (
     Text,
 )
 from agent_core.security.shell.values import Values
-from agent_core.security.shell.variables import MAX_VALUES, merge
+from agent_core.security.shell.variables import MAX_VALUES, merge, merged_ways
 
-MAX_CALLS_IN_CALLS = 3
-MAX_PATTERN = 60
 MAX_DEFERRED = 20
 _EVALUATING_TESTS = frozenset({"-v", "-R", "-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
-_PROGRAM_FOLDER = re.compile(r".+/\.?s?bin\Z|/s?bin\Z", re.DOTALL)
-"""Where programs are installed, also those of a project; its own folder ``bin`` rather holds its scripts."""
-
-
 _LEAVE_LOOPS = frozenset({"break", "continue"})
-_LEAVE_FUNCTIONS = _LEAVE_LOOPS | {"return"}
 
 
 class Walker:
@@ -52,13 +42,11 @@ class Walker:
     def __init__(self, programs: Programs, budget: Budget) -> None:
         self.findings: list[Finding] = []
         self.files: dict[str, str] = {}
-        self._programs = programs
         self._budget = budget
         self._values = Values(self, budget)
-        self._active: list[str] = []
-        self._called: set[int] = set()
         self._defined: list[tuple[str, Script]] = []
         self._deferred: list[tuple[str, Shell]] = []
+        self._launcher = Launcher(self, programs, budget)
         self._assignments = Assignments(self, self._values, budget)
 
     def note(self, finding: Finding) -> None:
@@ -86,9 +74,9 @@ class Walker:
         for text, state in self._deferred[:MAX_DEFERRED]:
             self.run_code(text, state.copy(), UNKNOWN)
         for name, body in self._defined:  # grows while functions that define functions are looked at
-            if id(body) not in self._called:
+            if not self._launcher.has_called(body):
                 # Another command may call it later.
-                self._call_function(name, body, None, shell.copy(), UNKNOWN)
+                self._launcher.function(name, body, None, shell.copy(), UNKNOWN)
 
     def run_code(self, text: str, shell: Shell, stdin: str) -> str:
         """Run a text that was put together, or found, as a script."""
@@ -135,7 +123,7 @@ class Walker:
     def _look_for_bomb(self, pipeline: Pipeline) -> None:
         calls = [command for command in pipeline.commands if isinstance(command, Simple) and command.words]
         names = [self._values.plain(call.words[0]) for call in calls]
-        if any(name in self._active for name in names) and (pipeline.background or len(pipeline.commands) > 1):
+        if any(name in self._launcher.active for name in names) and (pipeline.background or len(pipeline.commands) > 1):
             self._high("fork-bomb", "a function starts itself again and again in the background")
 
     def _command(self, command: Command, shell: Shell, stdin: str) -> str:
@@ -224,18 +212,11 @@ class Walker:
         for _ in range(3):
             before = shell.branch()
             printed = "".join([self.run_script(script, shell, stdin) for script in scripts])
-            shell.variables = self._merged(before, shell, shell.left[ways_out:])
+            shell.variables = merged_ways(before, shell, shell.left[ways_out:], self._budget)
             if shell.variables == before.variables and shell.folder == before.folder:
                 break
         shell.left[ways_out:] = [way for way in shell.left[ways_out:] if way[0] not in _LEAVE_LOOPS]
         return one_of(("", printed))
-
-    def _merged(
-        self, before: Shell, shell: Shell, left: Sequence[tuple[str, Shell | None]]
-    ) -> dict[str, tuple[str, ...]]:
-        states = [state for _, state in left if state is not None]
-        self._budget.spend(len(states) * len(shell.variables) // 100)
-        return merge([before, *states, shell])
 
     def _simple(self, command: Simple, shell: Shell, stdin: str) -> str:
         name = self._values.plain(command.words[0]) if command.words else ""
@@ -259,7 +240,7 @@ class Walker:
         for chosen in product(*choices):
             words = [field for fields in chosen for field in fields]
             if words:
-                printed.append(self._run_command(words, shell, stdin, takes_alias=takes_alias))
+                printed.append(self._launcher.command(words, shell, stdin, takes_alias=takes_alias))
         if is_temporary:
             shell.restore(before)
         return one_of(printed)
@@ -273,7 +254,7 @@ class Walker:
             self.declare(shell, assignment.name, letters, is_local=self._is_local(name, letters))
 
     def _is_local(self, name: str, letters: str) -> bool:
-        return name in LOCALS and bool(self._active) and "g" not in letters
+        return name in LOCALS and bool(self._launcher.active) and "g" not in letters
 
     def assign(self, shell: Shell, name: str, values: tuple[str, ...], stdin: str = "") -> None:
         """Give a variable its possible values, as an assignment does; the name may have a subscript."""
@@ -281,7 +262,7 @@ class Walker:
 
     def declare(self, shell: Shell, name: str, letters: str, *, is_local: bool) -> None:
         """Give a variable attributes, as `declare` does."""
-        self._assignments.declare(shell, name, letters, is_local=is_local and bool(self._active))
+        self._assignments.declare(shell, name, letters, is_local=is_local and bool(self._launcher.active))
 
     def evaluate(self, text: str, shell: Shell, stdin: str) -> str:
         """The value of an arithmetic expression; what stands in its subscripts is run."""
@@ -300,114 +281,15 @@ class Walker:
     def end(self, shell: Shell) -> None:
         """Run what was deferred, as a shell in this state does that ends."""
         for text, _ in self._deferred[:MAX_DEFERRED]:
-            if f"deferred {text}" not in self._active:
-                self._guarded(f"deferred {text}", text, shell.copy(), UNKNOWN)
-
-    def _run_command(self, words: Sequence[str], shell: Shell, stdin: str, *, takes_alias: bool) -> str:
-        """Start what a command names: an alias, unless its name is quoted, a function, or a program."""
-        name = words[0]
-        if takes_alias and name in shell.aliases and f"alias {name}" not in self._active:
-            return self._guarded(f"alias {name}", _without_aliases(words, shell.aliases), shell, stdin)
-        if name in shell.functions:
-            self._budget.spend()
-            return self._call_function(name, shell.functions[name], list(words[1:]), shell, stdin)
-        return self.run_program(words, shell, stdin)
+            if f"deferred {text}" not in self._launcher.active:
+                self._launcher.guarded(f"deferred {text}", text, shell.copy(), UNKNOWN)
 
     def run_program(self, words: Sequence[str], shell: Shell, stdin: str) -> str:
         """Start a program, or a command of the shell itself, by its name."""
-        self._budget.spend()
-        name, arguments = words[0], list(words[1:])
-        if NETWORK in name:
-            self._high("remote-code", "runs a program whose name comes from the network")
-        if not is_known(name):
-            self._unknown("unknown-program", "runs a program whose name is not known")
-            return derived(name + stdin)
-        if "*" in name or "?" in name or 0 <= name.find("[") < name.rfind("]"):
-            self._unknown("unknown-program", f"runs whatever program matches {shown(name)}")
-            return self._matching(name, arguments, shell, stdin)
-        if "/" not in name:
-            if "PATH" in shell.variables:
-                for path in [path for path in self.files if posixpath.basename(path) == name]:
-                    self._start_file(posixpath.join(WORKSPACE, path), arguments, shell, stdin)
-            return self._start(name, arguments, shell, stdin)
-        path = resolve(name, shell.folder)
-        if _PROGRAM_FOLDER.match(posixpath.dirname(path)):
-            if path in self.files:
-                self._start_file(path, arguments, shell, stdin)
-            return self._start(posixpath.basename(path), arguments, shell, stdin)
-        return self._start_file(name, arguments, shell, stdin)
-
-    def _matching(self, pattern: str, arguments: list[str], shell: Shell, stdin: str) -> str:
-        base = posixpath.basename(pattern)
-        with self._budget:
-            for name in self._programs if len(base) <= MAX_PATTERN else ():
-                if fnmatch.fnmatchcase(name, base):
-                    self._start(name, arguments, shell, stdin)
-        return derived(stdin)
-
-    def _start(self, name: str, arguments: list[str], shell: Shell, stdin: str) -> str:
-        program = self._programs.get(name) or self._programs.get(name.partition(".")[0] + ".*")
-        if program is None:
-            self.note(Finding(SecurityRisk.MEDIUM, "program", f"runs {shown(name)}"))
-            return derived(stdin + "".join(arguments))
-        self.note(Finding(program.risk, "program", f"runs {shown(name)}"))
-        if program.rule is None:
-            return derived(stdin + "".join(arguments))
-        with self._budget:
-            return bounded(program.rule(Call(name, arguments, stdin, shell, self)))
-
-    def _start_file(self, path: str, arguments: list[str], shell: Shell, stdin: str) -> str:
-        self.note(Finding(SecurityRisk.MEDIUM, "program", f"runs {shown(path)}"))
-        text = self.files.get(resolve(path, shell.folder))
-        if text is None:
-            return derived(stdin)
-        inner = shell.copy()
-        inner.arguments = tuple(arguments)
-        return self._guarded(f"file {path}", text, inner, stdin)
-
-    def _guarded(self, key: str, text: str, shell: Shell, stdin: str) -> str:
-        if self._active.count(key) >= MAX_CALLS_IN_CALLS:
-            return derived(stdin)
-        self._active.append(key)
-        try:
-            return self.run_code(text, shell, stdin)
-        finally:
-            self._active.pop()
-
-    def _call_function(self, name: str, body: Script, arguments: list[str] | None, shell: Shell, stdin: str) -> str:
-        self._called.add(id(body))
-        if self._active.count(name) >= MAX_CALLS_IN_CALLS:
-            return derived(stdin)
-        before, shell.arguments = shell.arguments, None if arguments is None else tuple(arguments)
-        outer, shell.locals = shell.locals, {}
-        left_before, shell.left = shell.left, []
-        self._active.append(name)
-        try:
-            return self.run_script(body, shell, stdin)
-        finally:
-            self._active.pop()
-            shell.arguments = before
-            shell.variables = self._merged(shell, shell, shell.left)
-            shell.left = left_before + [way for way in shell.left if way[0] not in _LEAVE_FUNCTIONS]
-            shell.restore(shell.locals)
-            shell.locals = outer
+        return self._launcher.program(words, shell, stdin)
 
     def _high(self, rule: str, reason: str) -> None:
         self.note(Finding(SecurityRisk.HIGH, rule, reason))
 
     def _unknown(self, rule: str, reason: str) -> None:
         self.note(Finding(SecurityRisk.UNKNOWN, rule, reason))
-
-
-def _without_aliases(words: Sequence[str], aliases: Mapping[str, str]) -> str:
-    """The command with the alias that it starts with, and those behind an alias that ends in a blank."""
-    pieces: list[str] = []
-    takes_alias = True
-    for word in words:
-        if takes_alias and word in aliases:
-            pieces.append(aliases[word])
-            takes_alias = aliases[word].endswith((" ", "\t"))
-        else:
-            pieces.append(shlex.quote(word))
-            takes_alias = False
-    return " ".join(pieces)
