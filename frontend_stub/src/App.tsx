@@ -2,6 +2,7 @@ import { useEffect } from "react";
 import { Route, Switch } from "wouter";
 import { loadServerFacts, ServicesContext } from "./app/services";
 import type { Services } from "./app/services";
+import { followViewport } from "./app/viewport";
 import { Shell } from "./components/shell/Shell";
 import { ConversationPage } from "./pages/ConversationPage";
 import { HomePage } from "./pages/HomePage";
@@ -16,6 +17,7 @@ export function App({ services }: { readonly services: Services }) {
 }
 
 function Pages({ services }: { readonly services: Services }) {
+  useEffect(() => followViewport(), []);
   useEffect(() => {
     void loadServerFacts(services);
     return services.conversations.watch();

@@ -10,6 +10,7 @@ import "./styles/items.css";
 import "./styles/forms.css";
 import "./styles/workspace.css";
 import "./styles/ports.css";
+import "./styles/touch.css";
 
 const root = document.getElementById("root");
 if (root === null) throw new Error("index.html must have an element #root");

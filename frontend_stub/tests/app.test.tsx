@@ -193,7 +193,7 @@ describe("settings", () => {
     expect(screen.getByTestId("settings-api-key")).toHaveProperty("value", "");
   });
 
-  it("show beside the button what the server refuses, and keep what was written", async () => {
+  it("show at its field what the server refuses, and keep what was written", async () => {
     const message = "llm_base_url: the port is a number from 1 to 65535, such as http://127.0.0.1:11434/v1";
     const detail = [{ type: "value_error", loc: ["body", "llm_base_url"], msg: message }];
     routes["POST /api/settings"] = () => ({ status: 422, body: { detail, message } });
@@ -203,7 +203,22 @@ describe("settings", () => {
     await userEvent.click(screen.getByTestId("settings-save"));
     const shown = await screen.findByTestId("settings-error");
     expect(shown.getAttribute("role")).toBe("alert");
-    expect(shown.textContent).toContain(message);
-    expect(screen.getByTestId("settings-base-url")).toHaveProperty("value", "http://a.example:0");
+    expect(shown.textContent).toContain("could not be stored. See the marked field.");
+    const field = screen.getByTestId("settings-base-url");
+    expect(field).toHaveProperty("value", "http://a.example:0");
+    expect(field.getAttribute("aria-invalid")).toBe("true");
+    expect(document.activeElement).toBe(field);
+    const help = document.getElementById(field.getAttribute("aria-describedby") ?? "");
+    expect(help?.textContent).toBe("the port is a number from 1 to 65535, such as http://127.0.0.1:11434/v1");
+  });
+
+  it("say as a whole what the server refuses and the form has no field for", async () => {
+    const detail = [{ type: "value_error", loc: ["body", "agent"], msg: "there is no such agent" }];
+    routes["POST /api/settings"] = () => ({ status: 422, body: { detail, message: "agent: there is no such agent" } });
+    window.history.replaceState(null, "", "/settings");
+    render(<App services={services} />);
+    await screen.findByTestId("settings-base-url");
+    await userEvent.click(screen.getByTestId("settings-save"));
+    expect((await screen.findByTestId("settings-error")).textContent).toContain("agent: there is no such agent");
   });
 });

@@ -3,6 +3,7 @@ import userEvent from "@testing-library/user-event";
 import { describe, expect, it, vi } from "vitest";
 import { Folds, FoldsContext } from "../src/components/common/folds";
 import { Markdown } from "../src/components/common/Markdown";
+import { Announcer } from "../src/components/conversation/Announcer";
 import { ApprovalBar } from "../src/components/conversation/ApprovalBar";
 import { Composer } from "../src/components/conversation/Composer";
 import { Notices } from "../src/components/conversation/Notices";
@@ -12,7 +13,7 @@ import { isStretch, rowsOf } from "../src/components/conversation/rows";
 import { UndoneLine } from "../src/components/items/RewindLine";
 import { isAction } from "../src/protocol/events";
 import { phaseOf } from "../src/state/phase";
-import { action, liveModel, observation, ran, run, state, userMessage } from "./builders";
+import { action, agentMessage, dispatch, frame, liveModel, receive, observation, ran, run, state, userMessage } from "./builders";
 import { showItems } from "./drawing";
 
 describe("agent text", () => {
@@ -200,5 +201,27 @@ describe("notices", () => {
     expect(screen.getByTestId("notice").textContent).toContain("Check the key");
     await userEvent.click(screen.getByTestId("notice-dismiss"));
     expect(onDismiss).toHaveBeenCalledWith("n1");
+  });
+});
+
+describe("what is read aloud", () => {
+  const spoken = () => screen.getByTestId("spoken-message").textContent;
+
+  it("is each new message of the agent, once it is whole, and nothing of the history", () => {
+    const model = liveModel();
+    const { rerender } = render(<Announcer phase="ready" model={{ ...model }} />);
+    dispatch(model, { type: "history", events: [frame(agentMessage(1, "long ago"))], hasMore: false });
+    rerender(<Announcer phase="ready" model={{ ...model }} />);
+    expect(spoken()).toBe("");
+    dispatch(model, { type: "delta", delta: { kind: "message", response_id: "r", text: "Now I" } });
+    receive(model, run(2, "ls"), ran(3, 2, "a b c"));
+    rerender(<Announcer phase="working" model={{ ...model }} />);
+    expect(spoken()).toBe("");
+    receive(model, agentMessage(4, "Now I know."));
+    rerender(<Announcer phase="ready" model={{ ...model }} />);
+    expect(spoken()).toBe("The agent said: Now I know.");
+    receive(model, action(5, "finish", { final_thought: "All done." }));
+    rerender(<Announcer phase="finished" model={{ ...model }} />);
+    expect(spoken()).toBe("The agent said: All done.");
   });
 });

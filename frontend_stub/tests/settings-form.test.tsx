@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { check, toChange, toText } from "../src/components/settings/form";
+import { check, refusedFields, toChange, toText } from "../src/components/settings/form";
 
 describe("the settings form", () => {
   const empty = toText(null);
@@ -29,5 +29,14 @@ describe("the settings form", () => {
     });
     expect(check({ ...empty, baseUrl: "http://h:1/v1", maxIterations: "50", budget: "2,5" })).toEqual({});
     expect(toChange({ ...empty, budget: "2,5" }).max_budget_per_task).toBe(2.5);
+  });
+
+  it("shows what the server refuses at its field, and elsewhere what the form has no field for", () => {
+    expect(refusedFields(new Map([["llm_base_url", "no address"], ["max_iterations", "too many"]]))).toEqual({
+      baseUrl: "no address",
+      maxIterations: "too many",
+    });
+    expect(refusedFields(new Map([["agent", "there is none of this name"], ["llm_base_url", "no address"]]))).toBeNull();
+    expect(refusedFields(new Map())).toBeNull();
   });
 });

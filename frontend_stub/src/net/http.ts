@@ -7,9 +7,12 @@ export class ApiError extends Error {
   /** HTTP status; 0 when no answer came. */
   readonly status: number;
   readonly messageId: string;
+  /** What is wrong with which field of what was sent, by the field's name. */
+  readonly fields: ReadonlyMap<string, string>;
 
-  constructor(status: number, message: string, messageId = "") {
+  constructor(status: number, message: string, messageId = "", fields: ReadonlyMap<string, string> = new Map()) {
     super(message);
+    this.fields = fields;
     this.name = "ApiError";
     this.status = status;
     this.messageId = messageId;
@@ -36,13 +39,28 @@ function describeDetail(detail: unknown): string {
     .join("; ");
 }
 
+/** The problems of a refused body, by the names of its fields; several with one field are told together. */
+function problemsOf(detail: unknown): ReadonlyMap<string, string> {
+  const problems = new Map<string, string>();
+  for (const value of Array.isArray(detail) ? (detail as readonly unknown[]) : []) {
+    const entry = objectField({ value }, "value") ?? {};
+    const [place, name] = Array.isArray(entry.loc) ? (entry.loc as readonly unknown[]) : [];
+    if (place !== "body" || typeof name !== "string") continue;
+    const told = stringField(entry, "msg").replace(/^Value error, /, "");
+    const text = told.startsWith(`${name}: `) ? told.slice(name.length + 2) : told;
+    if (text === "") continue;
+    problems.set(name, problems.has(name) ? `${problems.get(name) ?? ""} ${text}` : text);
+  }
+  return problems;
+}
+
 function failure(status: number, body: unknown): ApiError {
   if (typeof body === "string" && body !== "") return new ApiError(status, body);
   const fields = objectField({ body }, "body") ?? {};
   const message = stringField(fields, "error") || stringField(fields, "message") || describeDetail(fields.detail);
   const fallback =
     status === 429 ? "The server asks for a little patience: too many requests." : `The server answered with error ${status}.`;
-  return new ApiError(status, message || fallback, stringField(fields, "msg_id"));
+  return new ApiError(status, message || fallback, stringField(fields, "msg_id"), problemsOf(fields.detail));
 }
 
 function parsed(text: string, response: Response): unknown {

@@ -1,13 +1,14 @@
 /** One conversation, live. */
 import { useCallback, useEffect, useMemo, useState } from "react";
 import { useLocation } from "wouter";
-import { useDocumentTitle } from "../app/hooks";
+import { useDocumentTitle, useMediaQuery } from "../app/hooks";
 import { useServices } from "../app/services";
 import type { Services } from "../app/services";
 import { ConfirmDialog } from "../components/common/ConfirmDialog";
 import { Folds, FoldsContext } from "../components/common/folds";
 import { ApprovalBar } from "../components/conversation/ApprovalBar";
 import type { Answer } from "../components/conversation/ApprovalBar";
+import { Announcer } from "../components/conversation/Announcer";
 import { Composer } from "../components/conversation/Composer";
 import { GoingBackContext } from "../components/conversation/goingBack";
 import { ConversationHeader } from "../components/conversation/ConversationHeader";
@@ -16,6 +17,7 @@ import { StatusBar } from "../components/conversation/StatusBar";
 import { Pending, Retry, StartProgress, Streaming } from "../components/conversation/Tail";
 import { TimelineView } from "../components/conversation/TimelineView";
 import { Usage } from "../components/conversation/Usage";
+import { NARROW } from "../components/shell/Shell";
 import { WorkspacePanel } from "../components/workspace/WorkspacePanel";
 import { PortsPanel } from "../components/ports/PortsPanel";
 import { draftKey } from "../net/kept-messages";
@@ -100,6 +102,9 @@ const DORMANT: ReadonlySet<Phase> = new Set(["asleep", "failed", "archived"]);
 /** In these there is no sandbox that could be asked. */
 const SLEEPING: ReadonlySet<Phase> = new Set([...DORMANT, "starting", "opening"]);
 
+/** The workspace has no room beside the conversation, so it lies over it. */
+const COVERED = "(max-width: 900px)";
+
 interface OpenConversationProps {
   readonly id: string;
   readonly store: ReturnType<typeof createSession>["store"];
@@ -115,6 +120,8 @@ function OpenConversation({ id, store, session }: OpenConversationProps) {
   const [sent, setSent] = useState(0);
   const [takenBack, setTakenBack] = useState(0);
   const [workspaceOpen, setWorkspaceOpen] = useState(false);
+  const covered = useMediaQuery(COVERED);
+  const narrow = useMediaQuery(NARROW);
   const [portsShown, setPortsShown] = useState(false);
   useDocumentTitle(model.info?.title ?? "");
   useForgetCreated(services, id, model);
@@ -171,64 +178,66 @@ function OpenConversation({ id, store, session }: OpenConversationProps) {
     <FoldsContext.Provider value={folds}>
       <GoingBackContext.Provider value={phase === "archived" ? null : going}>
         <div className={`conversation-page ${workspaceOpen ? "with-workspace" : ""}`} data-testid="conversation-page" data-phase={phase}>
-          <ConversationHeader
-            model={model}
-            phase={phase}
-            onRename={(title) => {
-              session.showTitle(title);
-            }}
-            onPorts={() => {
-              setPortsShown(!portsShown);
-              setWorkspaceOpen(false);
-            }}
-            onSleep={() => void session.sleep()}
-            onDeleted={() => {
-              navigate("/");
-            }}
-            onWorkspace={() => {
-              setWorkspaceOpen(!workspaceOpen);
-              setPortsShown(false);
-            }}
-          />
-          <TimelineView
-            items={model.timeline.items}
-            undone={model.timeline.undone}
-            output={model.streams.output}
-            deadlines={model.streams.deadlines}
-            awake={!DORMANT.has(phase)}
-            prepends={model.prepends}
-            older={model.older}
-            onLoadOlder={() => void session.loadOlder()}
-            sent={sent}
-          >
-            <Pending messages={model.pending.filter((message) => message.state === "created")} onTakeBack={takeBack} />
-            <Streaming streams={model.streams.responses} />
-            {model.retry !== "" && RETRYING.has(phase) && <Retry message={model.retry} />}
-            {launching && <StartProgress steps={model.progress} since={startOf(model)} />}
-            <Pending messages={model.pending.filter((message) => message.state !== "created")} onTakeBack={takeBack} />
-          </TimelineView>
-          <div className="dock">
-            <Notices
-              notices={model.notices}
-              onDismiss={(key) => {
-                session.dismiss(key);
+          <div className="conversation-body" inert={(workspaceOpen && covered) || (portsShown && narrow)}>
+            <ConversationHeader
+              model={model}
+              phase={phase}
+              onRename={(title) => {
+                session.showTitle(title);
+              }}
+              onPorts={() => {
+                setPortsShown(!portsShown);
+                setWorkspaceOpen(false);
+              }}
+              onSleep={() => void session.sleep()}
+              onDeleted={() => {
+                navigate("/");
+              }}
+              onWorkspace={() => {
+                setWorkspaceOpen(!workspaceOpen);
+                setPortsShown(false);
               }}
             />
-            <div className={`dock-box ${phase}`}>
-              <StatusBar model={model} phase={phase} onRequest={request} onRetry={retry} />
-              {phase === "confirming" && <ApprovalBar actions={awaitedActions(model.timeline)} onAnswer={answer} />}
-              <Composer
-                // Drawn anew, it begins with what was taken back.
-                key={takenBack}
-                draftKey={draftKey(id)}
-                label="Message to the agent"
-                placeholder={PLACEHOLDERS[phase] ?? "Write a message"}
-                disabled={!acceptsMessage(phase) && !QUEUES.has(phase)}
-                hint={HINTS[phase] ?? ""}
-                onSend={send}
-              >
-                <Usage metrics={model.metrics} />
-              </Composer>
+            <TimelineView
+              items={model.timeline.items}
+              undone={model.timeline.undone}
+              output={model.streams.output}
+              deadlines={model.streams.deadlines}
+              awake={!DORMANT.has(phase)}
+              prepends={model.prepends}
+              older={model.older}
+              onLoadOlder={() => void session.loadOlder()}
+              sent={sent}
+            >
+              <Pending messages={model.pending.filter((message) => message.state === "created")} onTakeBack={takeBack} />
+              <Streaming streams={model.streams.responses} />
+              {model.retry !== "" && RETRYING.has(phase) && <Retry message={model.retry} />}
+              {launching && <StartProgress steps={model.progress} since={startOf(model)} />}
+              <Pending messages={model.pending.filter((message) => message.state !== "created")} onTakeBack={takeBack} />
+            </TimelineView>
+            <div className="dock">
+              <Notices
+                notices={model.notices}
+                onDismiss={(key) => {
+                  session.dismiss(key);
+                }}
+              />
+              <div className={`dock-box ${phase}`}>
+                <StatusBar model={model} phase={phase} onRequest={request} onRetry={retry} />
+                {phase === "confirming" && <ApprovalBar actions={awaitedActions(model.timeline)} onAnswer={answer} />}
+                <Composer
+                  // Drawn anew, it begins with what was taken back.
+                  key={takenBack}
+                  draftKey={draftKey(id)}
+                  label="Message to the agent"
+                  placeholder={PLACEHOLDERS[phase] ?? "Write a message"}
+                  disabled={!acceptsMessage(phase) && !QUEUES.has(phase)}
+                  hint={HINTS[phase] ?? ""}
+                  onSend={send}
+                >
+                  <Usage metrics={model.metrics} />
+                </Composer>
+              </div>
             </div>
           </div>
           {workspaceOpen && (
@@ -276,24 +285,4 @@ function useForgetCreated(services: Services, id: string, model: ConversationMod
   useEffect(() => {
     if (arrived) services.created.delete(id);
   }, [arrived, services, id]);
-}
-
-const SPOKEN: Partial<Readonly<Record<Phase, string>>> = {
-  working: "The agent is working",
-  ready: "The agent waits for you",
-  finished: "The agent has finished",
-  paused: "The agent is paused",
-  stopped: "The agent is stopped",
-  confirming: "The agent asks for your approval",
-  error: "The agent stopped with an error",
-};
-
-/** Tells people who do not see the page what changed; the history itself would be too much to read aloud. */
-function Announcer({ phase, model }: { readonly phase: Phase; readonly model: ConversationModel }) {
-  const text = model.connection === "reconnecting" ? "The connection is lost" : (SPOKEN[phase] ?? "");
-  return (
-    <div className="visually-hidden" role="status" aria-live="polite">
-      {text}
-    </div>
-  );
 }

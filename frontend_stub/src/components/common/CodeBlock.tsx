@@ -3,6 +3,8 @@ import type { ElementContent, Root, RootContent } from "hast";
 import { Fragment, useEffect, useState } from "react";
 import type { ReactNode } from "react";
 import { CopyButton } from "./CopyButton";
+import { useScopedFold } from "./folds";
+import { Unfold } from "./Unfold";
 import { madeVisible } from "./Visible";
 
 type Highlight = (text: string, language: string) => Root | null;
@@ -65,15 +67,43 @@ export function Code({ text, language }: { readonly text: string; readonly langu
   return <code>{tree === null ? madeVisible(text) : draw(tree.children)}</code>;
 }
 
-export function CodeBlock({ text, language }: { readonly text: string; readonly language: string }) {
+interface CodeBlockProps {
+  readonly text: string;
+  readonly language: string;
+}
+
+export function CodeBlock({ text, language }: CodeBlockProps) {
   return (
     <div className="code-block">
       {/* Keyboard users scroll wide code with the arrow keys. */}
       {/* eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- a scrollable region must take focus */}
-      <pre tabIndex={0}>
+      <pre tabIndex={0} role="group" aria-label="Code">
         <Code text={text} language={language} />
       </pre>
       <CopyButton text={text} />
+    </div>
+  );
+}
+
+/** Longer code in what the agent says is folded to its beginning. */
+const SHOWN_LINES = 30;
+const SLACK_LINES = 6;
+
+/** Code among text: a long block is folded. `place` tells it apart in its row. */
+export function FoldedCodeBlock({ place, text, language }: CodeBlockProps & { readonly place: string }) {
+  const [open, setOpen] = useScopedFold(`code:${place}`);
+  const lines = text.split("\n");
+  if (lines.length <= SHOWN_LINES + SLACK_LINES) return <CodeBlock text={text} language={language} />;
+  return (
+    <div className="folded-code">
+      <div className="code-block">
+        {/* eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- a scrollable region must take focus */}
+        <pre tabIndex={0} role="group" aria-label="Code">
+          <Code text={open ? text : lines.slice(0, SHOWN_LINES).join("\n")} language={language} />
+        </pre>
+        <CopyButton text={text} />
+      </div>
+      <Unfold open={open} onToggle={setOpen} more={`Show all ${lines.length} lines`} less="Show fewer lines" />
     </div>
   );
 }

@@ -29,6 +29,13 @@ export class Folds {
 
 export const FoldsContext = createContext(new Folds());
 
+/** The row that something stands in: what it folds is told apart by its place in it. */
+export const FoldScope = createContext("");
+
+export function useScopedFold(place: string): readonly [boolean, (open: boolean) => void] {
+  return useFold(`${useContext(FoldScope)}:${place}`);
+}
+
 /** Whether the card of this key is open, and the way to change that. */
 export function useFold(key: string, initiallyOpen = false): readonly [boolean, (open: boolean) => void] {
   const folds = useContext(FoldsContext);

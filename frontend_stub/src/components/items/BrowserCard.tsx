@@ -2,6 +2,7 @@
 import type { ActionEvent, ObservationEvent } from "../../protocol/events";
 import { booleanField, stringField } from "../../protocol/fields";
 import { CompassIcon } from "../common/icons";
+import { Picture } from "../common/Picture";
 import { Visible } from "../common/Visible";
 import { Fold, Step } from "./Step";
 import { Underway, underwayTone } from "./Underway";
@@ -68,9 +69,7 @@ export function BrowserCard({ foldKey, action, observation, awake }: BrowserCard
         )}
       </Fold>
       {picture !== "" && (
-        <div className="browser-window">
-          <img src={picture} alt={`The browser's window${url === "" ? "" : ` at ${url}`}`} />
-        </div>
+        <Picture className="browser-window" place="window" src={picture} alt={`The browser's window${url === "" ? "" : ` at ${url}`}`} />
       )}
     </Step>
   );

@@ -9,6 +9,7 @@ import { plainOutput } from "../common/ansi";
 import { CopyButton } from "../common/CopyButton";
 import { useFold } from "../common/folds";
 import { TerminalIcon } from "../common/icons";
+import { Picture } from "../common/Picture";
 import { Spinner } from "../common/Spinner";
 import { Unfold } from "../common/Unfold";
 import { Visible } from "../common/Visible";
@@ -227,7 +228,7 @@ export function CommandCard({ foldKey, action, observation, awake, liveOutput }:
           <FinalOutput text={output} foldKey={foldKey} />
         )}
         {pictures.map((picture, index) => (
-          <img key={index} className="term-picture" src={picture} alt={`Drawn by the code, ${index + 1}`} />
+          <Picture key={index} className="term-picture" place={String(index)} src={picture} alt={`Drawn by the code, ${index + 1}`} />
         ))}
         <div className="term-foot">
           <span className={`term-verdict ${facts.status}`} data-testid="command-verdict">

@@ -9,6 +9,7 @@ import { FileList } from "../common/FileList";
 import { FileIcon, PencilIcon } from "../common/icons";
 import { folderEntries, numberedText } from "../common/numbered";
 import { shortPath } from "../common/paths";
+import { Picture } from "../common/Picture";
 import { Visible } from "../common/Visible";
 import { Fold, Step } from "./Step";
 import { Underway, underwayTone } from "./Underway";
@@ -213,7 +214,7 @@ export function ReadCard(props: FileCardProps) {
       ) : images.length > 0 ? (
         <Fold foldKey={foldKey} title={title} aside="image">
           {images.map((image, index) => (
-            <img key={index} className="file-image" src={image} alt={content} />
+            <Picture key={index} place={String(index)} src={image} alt={content} />
           ))}
         </Fold>
       ) : (

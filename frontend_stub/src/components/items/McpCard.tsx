@@ -4,6 +4,7 @@ import { objectField, stringField } from "../../protocol/fields";
 import { parseTimestamp } from "../../state/time";
 import { Data, dataIn } from "../common/Data";
 import { PlugIcon } from "../common/icons";
+import { Picture } from "../common/Picture";
 import { Visible } from "../common/Visible";
 import { Fold, Step } from "./Step";
 import { Underway, underwayTone } from "./Underway";
@@ -110,7 +111,7 @@ export function McpCard({ foldKey, action, observation, awake, deadline }: McpCa
         {result !== null && result.images.length > 0 && (
           <div className="prose">
             {result.images.map((image, index) => (
-              <img key={index} src={image} alt={`Result ${index + 1}`} />
+              <Picture key={index} place={String(index)} src={image} alt={`Result ${index + 1}`} />
             ))}
           </div>
         )}

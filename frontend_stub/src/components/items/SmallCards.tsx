@@ -5,7 +5,9 @@ import { explainReason } from "../../protocol/status";
 import { Link } from "wouter";
 import { Json } from "../common/Data";
 import { AlertIcon, CompassIcon, CompressIcon, InfoIcon, ListIcon, ThoughtIcon } from "../common/icons";
+import { useScopedFold } from "../common/folds";
 import { Markdown } from "../common/Markdown";
+import { Unfold } from "../common/Unfold";
 import { Fold, Step } from "./Step";
 
 interface PairProps {
@@ -100,13 +102,26 @@ function TaskRow({ task }: { readonly task: TaskItem }) {
   );
 }
 
+/** Of a longer list, so many are seen: those around the one at hand. */
+const SHOWN_TASKS = 10;
+const SLACK_TASKS = 4;
+const DONE_BEFORE = 2;
+
 function TaskRows({ tasks }: { readonly tasks: readonly TaskItem[] }) {
+  const [open, setOpen] = useScopedFold("tasks");
+  const long = tasks.length > SHOWN_TASKS + SLACK_TASKS;
+  const next = tasks.findIndex((task) => task.status !== "done");
+  const first = Math.max(0, Math.min((next < 0 ? tasks.length : next) - DONE_BEFORE, tasks.length - SHOWN_TASKS));
+  const shown = long && !open ? tasks.slice(first, first + SHOWN_TASKS) : tasks;
   return (
-    <ul className="tasks">
-      {tasks.map((task) => (
-        <TaskRow key={task.id} task={task} />
-      ))}
-    </ul>
+    <>
+      <ul className="tasks">
+        {shown.map((task) => (
+          <TaskRow key={task.id} task={task} />
+        ))}
+      </ul>
+      {long && <Unfold open={open} onToggle={setOpen} more={`Show all ${tasks.length} tasks`} less="Show fewer tasks" />}
+    </>
   );
 }
 

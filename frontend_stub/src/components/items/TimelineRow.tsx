@@ -1,6 +1,7 @@
 /** Chooses how an item is drawn. Rows are compared by identity, so an unchanged one costs nothing. */
 import { memo } from "react";
 import type { TimelineItem } from "../../state/timeline";
+import { FoldScope } from "../common/folds";
 import { BrowserCard } from "./BrowserCard";
 import { CommandCard } from "./CommandCard";
 import { DelegateCard } from "./DelegateCard";
@@ -76,5 +77,9 @@ function draw({ item, liveOutput, deadline, awake }: TimelineRowProps) {
 }
 
 export const TimelineRow = memo(function TimelineRow(props: TimelineRowProps) {
-  return <div className={props.item.undone ? "row undone" : "row"}>{draw(props)}</div>;
+  return (
+    <FoldScope.Provider value={props.item.key}>
+      <div className={props.item.undone ? "row undone" : "row"}>{draw(props)}</div>
+    </FoldScope.Provider>
+  );
 });

@@ -4,12 +4,34 @@ import { stringField, stringListField } from "../../protocol/fields";
 import type { ReactNode } from "react";
 import { useContext } from "react";
 import { CopyButton } from "../common/CopyButton";
+import { useScopedFold } from "../common/folds";
 import { CheckIcon, MoreIcon } from "../common/icons";
 import { Markdown } from "../common/Markdown";
 import { Menu } from "../common/Menu";
+import { Picture } from "../common/Picture";
+import { Unfold } from "../common/Unfold";
 import { Visible } from "../common/Visible";
 import { GoingBackContext } from "../conversation/goingBack";
 import { Step } from "./Step";
+
+/** What is longer is folded to its beginning. */
+const SHOWN_LINES = 20;
+const SHOWN_CHARACTERS = 2_400;
+
+function UserText({ text }: { readonly text: string }) {
+  const [open, setOpen] = useScopedFold("text");
+  const lines = text.split("\n");
+  const long = lines.length > SHOWN_LINES + 5 || text.length > SHOWN_CHARACTERS + 600;
+  const shown = long && !open ? `${lines.slice(0, SHOWN_LINES).join("\n").slice(0, SHOWN_CHARACTERS)} …` : text;
+  return (
+    <>
+      <div className="user-text" dir="auto">
+        {shown}
+      </div>
+      {long && <Unfold open={open} onToggle={setOpen} more="Show all of the message" less="Show its beginning only" />}
+    </>
+  );
+}
 
 export function UserBubble({
   text,
@@ -31,11 +53,11 @@ export function UserBubble({
       {waiting === "" && <CopyButton text={text} label="Copy message" />}
       <div className={waiting === "" ? "user-bubble" : "user-bubble waiting"}>
         <span className="visually-hidden">You said: </span>
-        <div className="user-text" dir="auto">{text}</div>
+        <UserText text={text} />
         {images.length > 0 && (
           <div className="user-images">
             {images.map((image, index) => (
-              <img key={index} src={image} alt={`Attachment ${index + 1}`} />
+              <Picture key={index} place={String(index)} src={image} alt={`Attachment ${index + 1}`} />
             ))}
           </div>
         )}

@@ -3,6 +3,7 @@ import { useState } from "react";
 import { useServices } from "../../app/services";
 import type { PortEntry, Ports } from "../../protocol/ports";
 import { CloseIcon } from "../common/icons";
+import { usePanel } from "../common/usePanel";
 import { usePorts } from "./usePorts";
 
 interface PortsPanelProps {
@@ -25,13 +26,14 @@ interface Shown {
 export function PortsPanel({ id, onClose }: PortsPanelProps) {
   const { found, error } = usePorts(useServices().api, id);
   const [shown, setShown] = useState<Shown | null>(null);
+  const panel = usePanel(onClose);
 
   const show = (entry: PortEntry) => {
     setShown((before) => ({ port: entry.port, url: entry.url, loads: (before?.loads ?? 0) + 1 }));
   };
 
   return (
-    <aside className="ports-panel" aria-label="Ports of the sandbox" data-testid="ports-panel">
+    <aside ref={panel} className="ports-panel" aria-label="Ports of the sandbox" tabIndex={-1} data-testid="ports-panel">
       <header className="ports-head">
         <h2>Ports</h2>
         <button type="button" className="icon-button small" aria-label="Close the ports" onClick={onClose}>

@@ -1,11 +1,11 @@
-import { useId, useState } from "react";
+import { useEffect, useId, useRef, useState } from "react";
 import { useServices } from "../../app/services";
-import { errorText } from "../../net/http";
+import { ApiError, errorText } from "../../net/http";
 import { DEMO_MODEL } from "../../protocol/rest";
 import type { Settings } from "../../protocol/rest";
 import { useReadable } from "../../state/store";
 import { Field } from "./Field";
-import { check, toChange, toText } from "./form";
+import { check, refusedFields, toChange, toText } from "./form";
 import type { FieldErrors, SettingsText } from "./form";
 
 interface SettingsFormProps {
@@ -39,9 +39,9 @@ export function SettingsForm({ stored, models }: SettingsFormProps) {
   const save = async () => {
     const found = check(text);
     setErrors(found);
+    setFailure("");
     if (Object.keys(found).length > 0) return;
     setSaving(true);
-    setFailure("");
     try {
       await services.api.saveSettings(stored, toChange(text));
       const fresh = await services.api.settings();
@@ -51,13 +51,22 @@ export function SettingsForm({ stored, models }: SettingsFormProps) {
       setText(toText(fresh));
       services.toasts.done("Saved. New conversations use it; one that is awake does after it has slept.");
     } catch (error) {
-      setFailure(errorText(error));
+      const refused = error instanceof ApiError ? refusedFields(error.fields) : null;
+      setErrors(refused ?? {});
+      setFailure(refused === null ? errorText(error) : "See the marked field.");
     }
     setSaving(false);
   };
 
+  const form = useRef<HTMLFormElement>(null);
+  useEffect(() => {
+    // The wrong field may be far from the button that was pressed.
+    form.current?.querySelector<HTMLElement>('[aria-invalid="true"]')?.focus();
+  }, [errors]);
+
   return (
     <form
+      ref={form}
       className="settings-form"
       noValidate
       onSubmit={(event) => {
@@ -74,6 +83,7 @@ export function SettingsForm({ stored, models }: SettingsFormProps) {
         </p>
         <Field
           label="Model"
+          error={errors.model}
           help={
             <>
               Written as provider/model, such as anthropic/claude-sonnet-4-5 or ollama/qwen3.{" "}
@@ -96,6 +106,7 @@ export function SettingsForm({ stored, models }: SettingsFormProps) {
         </Field>
         <Field
           label="API key"
+          error={errors.apiKey}
           help={
             text.removeKey ? (
               "The stored key will be removed when you save."
@@ -158,11 +169,11 @@ export function SettingsForm({ stored, models }: SettingsFormProps) {
         <h2 id="settings-git">Git</h2>
         <p className="panel-note">Who commits are by. Optional.</p>
         <div className="field-pair">
-          <Field label="Name">
-            {({ id }) => <input id={id} autoComplete="name" data-testid="settings-git-name" {...input("gitName")} />}
+          <Field label="Name" error={errors.gitName}>
+            {({ id, describedBy }) => <input id={id} aria-describedby={describedBy} autoComplete="name" data-testid="settings-git-name" {...input("gitName")} />}
           </Field>
-          <Field label="Mail address">
-            {({ id }) => <input id={id} type="email" autoComplete="email" data-testid="settings-git-email" {...input("gitEmail")} />}
+          <Field label="Mail address" error={errors.gitEmail}>
+            {({ id, describedBy }) => <input id={id} aria-describedby={describedBy} type="email" autoComplete="email" data-testid="settings-git-email" {...input("gitEmail")} />}
           </Field>
         </div>
       </section>

@@ -45,6 +45,28 @@ export function check(text: SettingsText): FieldErrors {
   return errors;
 }
 
+const WIRE_NAMES: Readonly<Record<string, keyof SettingsText>> = {
+  llm_model: "model",
+  llm_api_key: "apiKey",
+  llm_base_url: "baseUrl",
+  confirmation_mode: "confirmation",
+  max_iterations: "maxIterations",
+  max_budget_per_task: "budget",
+  git_user_name: "gitName",
+  git_user_email: "gitEmail",
+};
+
+/** What the server said against fields, at those of the form; null where something else is wrong, too. */
+export function refusedFields(problems: ReadonlyMap<string, string>): FieldErrors | null {
+  const errors: Partial<Record<keyof SettingsText, string>> = {};
+  for (const [name, text] of problems) {
+    const field = WIRE_NAMES[name];
+    if (field === undefined) return null;
+    errors[field] = text;
+  }
+  return problems.size === 0 ? null : errors;
+}
+
 /** What to send. Only call it with text that `check` accepts. */
 export function toChange(text: SettingsText): SettingsChange {
   const number = (value: string) => (value.trim() === "" ? null : Number(value.trim().replace(",", ".")));

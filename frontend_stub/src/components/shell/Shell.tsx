@@ -7,7 +7,8 @@ import { useReadable } from "../../state/store";
 import { CloseIcon, MenuIcon } from "../common/icons";
 import { Sidebar } from "./Sidebar";
 
-const NARROW = "(max-width: 760px)";
+/** The width at which the list is a drawer, and panels lie over what they belong to. */
+export const NARROW = "(max-width: 760px)";
 
 const DrawerContext = createContext<() => void>(() => undefined);
 

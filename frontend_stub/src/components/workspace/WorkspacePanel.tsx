@@ -1,10 +1,11 @@
 /** The workspace beside the conversation: its files, what is changed in them, and what was committed. */
-import { useRef, useState } from "react";
+import { useEffect, useRef, useState } from "react";
 import type { DragEvent } from "react";
 import { useServices } from "../../app/services";
 import { errorText } from "../../net/http";
 import type { NamedFile, Since } from "../../net/workspace";
 import { CloseIcon } from "../common/icons";
+import { usePanel } from "../common/usePanel";
 import { isolated } from "../../app/isolated";
 import { chosenFiles, droppedFiles, save } from "./files";
 import { FileTree } from "./FileTree";
@@ -41,9 +42,17 @@ export function WorkspacePanel({ id, awake, beat, onClose }: WorkspacePanelProps
     setAsked(asked + 1);
   };
   const download = useDownload(id);
+  const panel = usePanel(() => {
+    if (shown === null) onClose();
+    else setShown(null);
+  });
+  useEffect(() => {
+    // What was pressed goes with the view that it was in.
+    panel.current?.focus();
+  }, [shown, panel]);
 
   return (
-    <aside className="workspace-panel" aria-label="Workspace" data-testid="workspace-panel">
+    <aside ref={panel} className="workspace-panel" aria-label="Workspace" tabIndex={-1} data-testid="workspace-panel">
       <div className="workspace-tabs">
         {TABS.map(([name, label]) => (
           <button
