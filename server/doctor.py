@@ -18,6 +18,7 @@ from server.auth.tokens import resolve_token
 from server.db.instance_lock import prepare_data_dir
 from server.page import page_folder
 from server.settings import Settings
+from server.typed_in import shown_address
 
 CHECK_SECONDS = 20.0
 MIN_PYTHON = (3, 11)
@@ -130,7 +131,7 @@ def _model(settings: Settings) -> Finding:
     if settings.llm_model is None:
         text = "none configured: the built-in demo runs until one is set on the settings page, or with LLM_MODEL"
         return Finding("model", ok=False, text=text, needed=False)
-    where = f" at {settings.llm_base_url}" if settings.llm_base_url else ""
+    where = f" at {shown_address(settings.llm_base_url)}" if settings.llm_base_url else ""
     key = "with a key" if settings.llm_api_key else "without a key"
     return Finding("model", ok=True, text=f"{settings.llm_model}{where}, {key}")
 

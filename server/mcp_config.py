@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Annotated, Any, Final, Literal, NamedTuple, Self
-from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
@@ -13,7 +12,7 @@ from agent_core.errors import DrydockError
 from agent_core.mcp.config import McpServer
 from agent_core.mcp.expansion import is_reference
 from agent_core.mcp.servers import McpRules
-from server.typed_in import Key, Text, whole_address
+from server.typed_in import Key, Text, shown_address, whole_address
 
 HIDDEN = "**********"
 """What clients are shown in the place of a stored secret, and may send back for it."""
@@ -75,7 +74,9 @@ class McpConfig(_Strict):
         for one in value:
             identity = one.name if isinstance(one, StdioServer) else one.url
             if identity in seen:
-                raise ValueError(f"two servers are {_shown(identity)!r}; leave one out, or give it another name or URL")
+                raise ValueError(
+                    f"two servers are {shown_address(identity)!r}; leave one out, or give it another name or URL"
+                )
             seen.add(identity)
         return value
 
@@ -210,7 +211,7 @@ def agent_servers(
             refused.add(program.name)
     for transport, addresses in (("sse", every.sse_servers), ("http", every.shttp_servers)):
         for address in addresses:
-            name = _unused(_shown(address.url), servers)
+            name = _unused(shown_address(address.url), servers)
             values: dict[str, Any] = {"url": address.url, "transport": transport}
             values["timeout"] = getattr(address, "timeout", None)
             if address.api_key:
@@ -226,15 +227,6 @@ def _joined(first: Iterable[Any], second: Iterable[Any], identity: str) -> list[
     for one in (*first, *second):
         found.setdefault(getattr(one, identity), one)
     return list(found.values())
-
-
-def _shown(url: str) -> str:
-    """The address without what may be secret in it, as the name of a server."""
-    try:
-        parts = urlsplit(url)
-        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
-    except ValueError:
-        return url.partition("?")[0]
 
 
 def _unused(name: str, taken: Mapping[str, Any]) -> str:

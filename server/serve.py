@@ -20,6 +20,7 @@ from server.errors import ConfigurationError
 from server.http_protocol import BoundedHttpProtocol
 from server.logging import configure_logging
 from server.settings import DEMO_MODEL, Settings
+from server.typed_in import passwords_of, shown_address
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +37,7 @@ def serve(settings: Settings, out: TextIO) -> int:
         DrydockError: it cannot start (settings, port, data folder, database); the message says what to do.
     """
     secrets = [secret.get_secret_value() for secret in (settings.llm_api_key, settings.token) if secret is not None]
+    secrets += passwords_of(settings.llm_base_url or "")
     log_masker = configure_logging(settings, secrets=secrets)
     app = create_app(settings, log_masker=log_masker)
     log_masker.add([app.token] if app.token else [])
@@ -167,7 +169,7 @@ def _fragment(token: str | None) -> str:
 def _model(settings: Settings) -> str:
     if settings.llm_model is None:
         return f"{DEMO_MODEL} (built in; set your own on the settings page, or LLM_MODEL and LLM_API_KEY)"
-    where = f" at {settings.llm_base_url}" if settings.llm_base_url else ""
+    where = f" at {shown_address(settings.llm_base_url)}" if settings.llm_base_url else ""
     return f"{settings.llm_model}{where}"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Annotated, Final
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from pydantic import AfterValidator, Field
 
@@ -47,6 +47,24 @@ def whole_address(value: str, schemes: Sequence[str], example: str) -> str:
     else:
         return address
     raise ValueError(f"{problem}, such as {example}")
+
+
+def shown_address(address: str) -> str:
+    """The address without what may be secret in it."""
+    try:
+        parts = urlsplit(address)
+        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+    except ValueError:
+        return address.partition("?")[0].rpartition("@")[2]
+
+
+def passwords_of(address: str) -> list[str]:
+    """The password in it, as it is written there and as it is sent."""
+    try:
+        password = urlsplit(address).password or ""
+    except ValueError:
+        return []
+    return [form for form in dict.fromkeys((password, unquote(password))) if form]
 
 
 Text = Annotated[str, Field(max_length=_MAX_TEXT)]

@@ -11,7 +11,7 @@ from agent_core.session.agent_options import AgentOptions
 from server.db.user_settings import StoredSettings
 from server.git_providers.kinds import token_values
 from server.mcp_config import McpConfig, agent_servers, read_config
-from server.typed_in import WEB, Key, Name, Text, whole_address
+from server.typed_in import WEB, Key, Name, Text, passwords_of, whole_address
 
 SECRET_FIELDS = ("llm_api_key", "search_api_key", "sandbox_api_key")
 KEPT_WHEN_NULL = frozenset({"llm_api_key", "llm_model", "llm_base_url", "search_api_key", "user_consents_to_analytics"})
@@ -112,4 +112,5 @@ def secret_values(settings: StoredSettings) -> list[str]:
     """Every stored secret, for masking."""
     values = (getattr(settings, name) for name in SECRET_FIELDS)
     servers = agent_servers(None, read_config(settings.mcp_config))
-    return [*(value.get_secret_value() for value in values if value), *servers.secrets, *token_values(settings)]
+    keys = [value.get_secret_value() for value in values if value]
+    return [*keys, *passwords_of(settings.llm_base_url or ""), *servers.secrets, *token_values(settings)]

@@ -14,7 +14,7 @@ from server.auth.secrets import SEALED, SecretBox, SecretUnreadableError
 from server.db.engine import Engines
 from server.db.tables import conversations, sealing_keys, secrets, settings, webhooks
 from server.db.user_secrets import purpose_of_secret
-from server.db.user_settings import ENCRYPTED, purpose_of_setting
+from server.db.user_settings import purpose_of_setting, sealed_fields
 from server.db.webhooks import purpose_of_webhook
 from server.db.writer import Writer
 
@@ -81,8 +81,8 @@ class _Resealing:
 
     async def _settings(self, connection: AsyncConnection) -> None:
         for user_id, document in (await connection.execute(select(settings.c.user_id, settings.c.document))).all():
-            sealed = {name: document[name] for name in ENCRYPTED & document.keys()}
-            anew = {name: self._anew(text, purpose_of_setting(user_id, name)) for name, text in sealed.items()}
+            fields = sealed_fields(document)
+            anew = {name: self._anew(document[name], purpose_of_setting(user_id, name)) for name in fields}
             row = update(settings).where(settings.c.user_id == user_id)
             await connection.execute(row.values(document={**document, **anew}))
 

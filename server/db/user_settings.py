@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
@@ -12,13 +12,17 @@ from sqlalchemy import Select, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agent_core.events.event import utc_now
-from server.auth.secrets import SecretBox, SecretUnreadableError
+from server.auth.secrets import SEALED, SecretBox, SecretUnreadableError
 from server.db.engine import Engines
 from server.db.tables import settings as settings_table
 from server.db.writer import Writer
 
-ENCRYPTED = frozenset({"llm_api_key", "search_api_key", "sandbox_api_key", "mcp_config", "provider_tokens"})
-"""Fields that are secrets, or hold some (keys and environments of MCP servers, tokens of git providers)."""
+ENCRYPTED = frozenset(
+    {"llm_api_key", "llm_base_url", "search_api_key", "sandbox_api_key", "mcp_config", "provider_tokens"}
+)
+"""Fields that are secrets, or hold some (a password in an address, keys of MCP servers, tokens of git providers)."""
+
+_ONCE_PLAIN = frozenset({"llm_base_url"})
 
 _log = logging.getLogger(__name__)
 
@@ -146,7 +150,7 @@ class SettingsRepository:
         """The document with its secrets, and those that stay sealed."""
         readable = dict(document)
         sealed: dict[str, Any] = {}
-        for name in ENCRYPTED & document.keys():
+        for name in sealed_fields(document):
             try:
                 readable[name] = json.loads(
                     self._box.decrypt(document[name], purpose=purpose_of_setting(user_id, name))
@@ -155,6 +159,12 @@ class SettingsRepository:
                 _log.warning("the setting %s of user %r counts as not set: %s", name, user_id, error)
                 sealed[name] = readable.pop(name)
         return readable, sealed
+
+
+def sealed_fields(document: Mapping[str, Any]) -> list[str]:
+    """Which fields of a stored document are encrypted; an earlier version left some as they were."""
+    names = sorted(ENCRYPTED & document.keys())
+    return [name for name in names if name not in _ONCE_PLAIN or str(document[name]).startswith(SEALED)]
 
 
 def _document_of(user_id: str) -> Select[tuple[dict[str, Any]]]:

@@ -13,7 +13,9 @@ from agent_core.testing.fake_runner import FakeAnswer, FakeCall
 from agent_core.testing.fake_sandbox import FakeProvider
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import call, finish
+from server.db.key_rotation import rotate_key
 from tests.contract.rest.conftest import MODEL_SECONDS, MakeServer, facts, kill, shell
+from tests.unit.db.another_program import another_program
 
 SENT_IN_HEADERS = ("llm", "search", "sandbox", "git", "sse", "shttp", "own-sse", "own-shttp")
 IN_VARIABLES = ("custom", "rotated", "renamed", "deleted", "env", "own-env")
@@ -120,6 +122,42 @@ async def test_no_secret_can_be_read_in_the_database_or_anywhere_in_the_data_fol
         assert any((tmp_path / "data" / "blobs").rglob("*")), "the long output is a file of its own"
         assert readable(tmp_path / "data") == [], "while the server runs"
     assert readable(tmp_path / "data") == []
+
+
+async def test_the_password_in_an_address_is_sealed_hidden_in_logs_and_moves_to_another_key(
+    make_server: MakeServer, tmp_path: Path
+) -> None:
+    address = "http://user:do-not%2Btell@127.0.0.1:9/v1"
+    async with make_server() as server:
+        assert (await server.post("/api/settings", json={"llm_base_url": address})).status_code == 200
+        assert (await server.get("/api/settings")).json()["llm_base_url"] == address, "for the form"
+        await server.create()
+        hidden = server.app.log_masker.text("it is do-not%2Btell, sent as do-not+tell")
+        assert hidden == "it is <secret_hidden>, sent as <secret_hidden>"
+        database = server.app.services.database
+        done = await rotate_key(database.writer, database.secrets, tmp_path / "data" / "secret.key")
+        assert done.sealed == 1
+    files = [file.read_bytes() for file in (tmp_path / "data").rglob("*") if file.is_file()]
+    assert not [content for content in files if b"do-not" in content]
+    async with make_server() as server:
+        assert (await server.get("/api/settings")).json()["llm_base_url"] == address
+
+
+async def test_an_address_that_an_earlier_version_stored_as_it_is_still_counts(
+    make_server: MakeServer, tmp_path: Path
+) -> None:
+    address = "http://127.0.0.1:9/v1"
+    async with make_server() as server:
+        await server.post("/api/settings", json={"language": "de"})
+        with another_program(server.app.services.database) as other:
+            other.execute("UPDATE settings SET document = json_set(document, '$.llm_base_url', ?)", (address,))
+        database = server.app.services.database
+        assert (await server.get("/api/settings")).json()["llm_base_url"] == address
+        done = await rotate_key(database.writer, database.secrets, tmp_path / "data" / "secret.key")
+        assert (done.sealed, done.unreadable) == (0, 0)
+    async with make_server() as server:
+        await server.post("/api/settings", json={"language": "fr"})
+        assert (await server.get("/api/settings")).json()["llm_base_url"] == address
 
 
 def test_what_looks_for_secrets_finds_them(tmp_path: Path) -> None:

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from server.doctor import doctor
+from server.settings import Settings
+from server.typed_in import passwords_of, shown_address
+
+
+@pytest.mark.parametrize(
+    ("address", "shown", "passwords"),
+    [
+        ("https://a.example/v1", "https://a.example/v1", []),
+        ("https://a.example:8000/v1?key=k#f", "https://a.example:8000/v1", []),
+        ("https://user@a.example", "https://a.example", []),
+        ("https://user:p%40ss@a.example/v1", "https://a.example/v1", ["p%40ss", "p@ss"]),
+        ("https://:pass@[::1]:80", "https://[::1]:80", ["pass"]),
+        ("https://[::1", "https://[::1", []),
+        ("https://user:pass@[broken?key=k", "[broken", []),
+    ],
+)
+def test_what_may_be_secret_in_an_address_is_not_shown(address: str, shown: str, passwords: list[str]) -> None:
+    assert (shown_address(address), passwords_of(address)) == (shown, passwords)
+
+
+def test_the_models_address_is_told_without_its_password(tmp_path: Path) -> None:
+    address = "http://user:do-not-tell@a.example/v1"
+    out = io.StringIO()
+    doctor(Settings(data_dir=tmp_path, llm_model="openai/x", llm_base_url=address, sandbox="unconfined"), out)
+    assert "openai/x at http://a.example/v1, without a key" in out.getvalue()
