@@ -12,18 +12,23 @@ from ipykernel.iostream import IOPubThread
 
 
 class PortlessThread(IOPubThread):  # type: ignore[misc] # the library has no types
-    """The library's own, which listens to forks at `address`."""
+    """The library's own, which listens to forks at `address`; a library that does it in another way keeps its port."""
 
     address = ""
+    _is_portless = False
 
     def _setup_pipe_in(self) -> None:
         super()._setup_pipe_in()
-        if self._pipe_flag:
-            pipe = self._pipe_in.socket
+        pipe = getattr(getattr(self, "_pipe_in", None), "socket", None)
+        if pipe is not None:
             pipe.unbind(pipe.last_endpoint)
             pipe.bind(self.address)
+            self._is_portless = True
 
     def _setup_pipe_out(self) -> Tuple[Any, Any]:
+        if not self._is_portless:
+            ends: Tuple[Any, Any] = super()._setup_pipe_out()
+            return ends
         context = zmq.Context()  # the fork's own
         pipe = context.socket(zmq.PUSH)
         pipe.linger = 3000
