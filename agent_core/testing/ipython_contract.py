@@ -62,6 +62,7 @@ class IPythonContract:
         assert await notebook.text("!echo one; echo two") == "one\ntwo"
         assert (await notebook.text("%pip --version")).startswith("pip ")
         assert "timeit" in await notebook.text("%lsmagic")
+        assert await notebook.text("mine = 1\n%reset -f\n'mine' in globals(), callable(open_file)") == "(False, True)"
         assert await notebook.text("%%bash\necho from bash") == "from bash"
         assert await notebook.text("word = 'x'\n!echo {word} $word $$HOME | wc -w; cat; exit 3") == "3"
         assert await notebook.text("_exit_code") == "3"

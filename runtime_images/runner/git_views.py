@@ -18,6 +18,8 @@ _BODY = 2000
 _FIELDS = ("hash", "parents", "author", "email", "date", "refs", "subject", "body")
 _FORMAT = "%x00".join(("%H", "%P", "%an", "%ae", "%aI", "%D", "%s", "%b")) + "%x00"
 _SAMPLE = 8000
+_NAMES_BYTES = 16 * 1024 * 1024
+_REPLACED = "\ufffd"
 
 
 def diff(directory: str, path: str, workspace: str, since: str = LAST_COMMIT) -> Dict[str, Any]:
@@ -35,8 +37,10 @@ def diff(directory: str, path: str, workspace: str, since: str = LAST_COMMIT) ->
         raise GitError("no_repository", "Not a git repository")
     check(root, workspace)
     base = base_of(root) if since == BASE else None
-    original = _committed(root, os.path.relpath(whole, root), path, base.commit if base is not None else "HEAD")
-    modified = _present(beneath, whole, path)
+    commit = base.commit if base is not None else "HEAD"
+    inside = _meant(root, os.path.relpath(whole, root), commit)
+    original = _committed(root, inside, path, commit)
+    modified = _present(beneath, os.path.join(root, inside), path)
     if original is None and modified is None:
         raise GitError("not_found", f"{path} is neither in the last commit nor in the workspace")
     return {"original": _shown(original, path), "modified": _shown(modified, path)}
@@ -63,6 +67,16 @@ def log(directory: str, path: str, limit: int, skip: int, workspace: str, start:
     fields = [field.lstrip(b"\n") for field in checked(output, "git log").split(b"\0")]
     commits = [_commit(fields[n : n + len(_FIELDS)]) for n in range(0, len(fields) - len(_FIELDS), len(_FIELDS))]
     return {"commits": commits[:limit], "has_more": len(commits) > limit or output.is_cut, "start": start}
+
+
+def _meant(root: str, path: str, commit: str) -> str:
+    """The path as git has it, where it was told with the signs that stand for what is no Unicode."""
+    if _REPLACED not in path:
+        return path
+    lists = (["ls-tree", "-r", "-z", "--name-only", commit], ["ls-files", "-z", "--others", "--exclude-standard"])
+    names = {name for one in lists for name in look(root, one, _NAMES_BYTES, root).data.split(b"\0")}
+    alike = [name for name in names if text(name) == path]
+    return os.fsdecode(alike[0]) if len(alike) == 1 else path
 
 
 def _has_commits(root: str) -> bool:

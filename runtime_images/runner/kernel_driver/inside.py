@@ -69,7 +69,7 @@ def main() -> None:
     shell.system = lambda command: commands.run(shell, command)
     shell.register_magic_function(lambda _line: shell.ask_exit(), "line", "restart")
     _bound_displays(shell)
-    shell.push(agent_skills.available(), interactive=False)
+    _give_helpers(shell)
     shell.InteractiveTB.structured_traceback = tracebacks.bounded(shell.InteractiveTB.structured_traceback)
     IOLoop.current().add_callback(_wake_for_signals)
     IOLoop.current().call_later(_WARM_AFTER_SECONDS, lambda: tracebacks.warm(shell))
@@ -103,6 +103,21 @@ def _after_each_cell(streams: List[BoundedStream]) -> Callable[..., None]:
         _release_streams()
 
     return put_in_order
+
+
+def _give_helpers(shell: Any) -> None:
+    """Let cells find the helpers by their names, also when one has made the namespace empty with ``%reset``."""
+    reset = shell.reset
+
+    def give() -> None:
+        shell.push(agent_skills.available(), interactive=False)
+
+    def reset_and_give(*args: Any, **options: Any) -> None:
+        reset(*args, **options)
+        give()
+
+    shell.reset = reset_and_give
+    give()
 
 
 def _bound_displays(shell: Any) -> None:

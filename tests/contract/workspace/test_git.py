@@ -75,6 +75,18 @@ async def test_each_kind_of_change_is_listed_and_shown(workspace: Workspace) -> 
     )
 
 
+async def test_names_that_are_no_text_are_shown_under_the_names_that_stand_for_them(workspace: Workspace) -> None:
+    await workspace.run(
+        f"{MAKE}; git init -q -b main && for name in kept gone; do printf old > $name$'\\xff'; done && git add . && "
+        "git commit -qm first && printf new > $'kept\\xff' && rm $'gone\\xff' && printf fresh > $'made\\xff'"
+    )
+    assert await changes(workspace) == {"kept\ufffd": "M", "gone\ufffd": "D", "made\ufffd": "A"}
+    assert await diff(workspace, "kept\ufffd") == ("old", "new")
+    assert await diff(workspace, "gone\ufffd") == ("old", "")
+    assert await diff(workspace, "made\ufffd") == ("", "fresh")
+    assert (await workspace.get("git/diff", path="none\ufffd")).status_code == 404
+
+
 async def test_a_conflict_a_detached_head_and_no_commit_at_all(workspace: Workspace) -> None:
     await workspace.run("git init -q -b trunk && printf x > x")
     assert await changes(workspace) == {"x": "A"}
