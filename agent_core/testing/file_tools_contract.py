@@ -126,7 +126,7 @@ class FileToolsContract:
         assert "stand in several places" in (await apply(*doubtful)).text
         assert not (await apply(*doubtful, "*** End of File")).is_error
         assert await output(sandbox, "od -An -c windows | tr -d ' '") == "x\\r\\ny\\r\\nx\\r\\nz"
-        for outside in ("../x", "/etc/x", "out/x"):
+        for outside in ("../x", "/etc/x", "out/x", "~/x"):
             assert "outside the workspace" in (await apply(f"*** Add File: {outside}", "+x")).text
         assert await output(sandbox, "cat a sub/b") == "one\nzwei\nx"
 
@@ -146,6 +146,8 @@ class FileToolsContract:
         assert (await do(ReadFileAction(file_path="sub/a", offset=1))).text.endswith("     2\t1\n")
         assert (await do(ListDirectoryAction(dir_path="sub"))).text.endswith("\na (4 bytes)")
         assert await output(sandbox, "cat sub/a") == "1\n1"
+        await do(WriteFileAction(file_path="~/at/home", content="x"), "c:4")
+        assert await output(sandbox, "cat ~/at/home; ls") == "xsub"
 
 
 async def _searches(sandbox: SandboxConnection, count: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from typing import Any, Dict, List, Optional
 
+from . import names
 from .browser import BrowserOrder
 from .cell import CellOrder
 from .command import Order
@@ -130,7 +131,7 @@ def edit(arguments: Dict[str, Any], directory: str) -> Edit:
 
 
 def whole_file(arguments: Dict[str, Any], directory: str) -> Asked:
-    """Check the arguments of ``file.whole``; a relative path is one below the directory.
+    """Check the arguments of ``file.whole``; a relative path is one below the directory, or with ``~/`` the home.
 
     Raises:
         BadRequestError: one is of the wrong type, or there is no such command.
@@ -143,7 +144,7 @@ def whole_file(arguments: Dict[str, Any], directory: str) -> Asked:
         raise BadRequestError("path must be a path without NUL or half characters")
     return Asked(
         command,
-        os.path.normpath(os.path.join(directory, where)),
+        names.below(directory, where),
         text(arguments, "content", ""),
         text(arguments, "old", ""),
         text(arguments, "new", ""),

@@ -6,6 +6,13 @@ import os
 from typing import Any
 
 
+def below(folder: str, path: str) -> str:
+    """Return the absolute path that is meant: one below the folder, or, as in a shell, below the home with ``~/``."""
+    if path == "~" or path.startswith("~/"):
+        path = os.path.expanduser("~") + path[1:]
+    return os.path.normpath(os.path.join(folder, path))
+
+
 def shown(path: str) -> str:
     """Return a path as text: bytes that are no characters, and characters that cannot be seen, as escapes."""
     text = os.fsencode(path).decode("utf-8", "backslashreplace")

@@ -114,7 +114,7 @@ def _section(reader: _Reader) -> Section:
         kinds = ", ".join(f"`{each}path`" for each in _SECTIONS)
         raise PatchError(f"Invalid patch: line {number} must begin a section ({kinds}), but is `{header[:200]}`.")
     path = header[len(kind) :].strip()
-    if not path:
+    if not path or path.endswith("/"):
         raise PatchError(f"Invalid patch: line {number} names no file.")
     if kind == DELETE:
         return Section(DELETE, path, [])

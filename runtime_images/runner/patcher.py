@@ -7,7 +7,7 @@ import itertools
 import os
 from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
 
-from . import disk, encoding, places
+from . import disk, encoding, names, places
 from .checks import FILE_LIMIT
 from .diff import unified
 from .history import History
@@ -101,7 +101,7 @@ class Patcher:
         if "\0" in name:
             raise PatchError("A path in the patch holds a NUL character.")
         root = os.path.realpath(self._workspace)
-        path = os.path.normpath(os.path.join(self._workspace, name))
+        path = names.below(self._workspace, name)
         if os.path.commonpath([root, os.path.realpath(path)]) != root or os.path.realpath(path) == root:
             raise PatchError(f"{name} is outside the workspace {self._workspace}; a patch may change only files in it.")
         return path

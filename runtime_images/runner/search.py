@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tupl
 
 from . import globs, ripgrep
 from .encoding import is_binary
-from .names import shown
+from .names import below, shown
 from .walk import Entry, Found, Walk
 
 FILES_LIMIT = 500000
@@ -104,7 +104,7 @@ def _plain(pattern: str) -> str:
 def _begun(pattern: str, path: str) -> Tuple[str, str]:
     """Return pattern and folder for a pattern that begins above the folder, or at home."""
     if pattern.startswith("~/"):
-        pattern = _plain(os.path.expanduser("~") + pattern[1:])
+        pattern = _plain(below(path, pattern))
     path = os.path.normpath(path)
     while pattern.startswith("../"):
         path, pattern = os.path.dirname(path), pattern[3:]

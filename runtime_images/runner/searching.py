@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, Callable, Dict, Optional
 
-from . import arguments
+from . import arguments, names
 from .loop import Loop
 from .request import Request
 from .side_process import SideProcesses
@@ -31,12 +30,10 @@ def order(kind: str, given: Dict[str, Any], workspace: str) -> Dict[str, Any]:
     path = arguments.characters(given, "path", _PATTERN_LIMIT) if given.get("path") is not None else ""
     if "\0" in path or "\0" in (include or ""):
         raise arguments.BadRequestError("path and include must not hold NUL")
-    if path == "~" or path.startswith("~/"):
-        path = os.path.expanduser("~") + path[1:]
     return {
         "kind": kind,
         "pattern": pattern,
-        "path": os.path.normpath(os.path.join(workspace, path)),
+        "path": names.below(workspace, path),
         "include": include or None,
         "limit": arguments.integer(given, "limit", 100, 1, _MATCHES_LIMIT),
         "ripgrep": True,

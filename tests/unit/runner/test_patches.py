@@ -187,6 +187,7 @@ def test_bytes_that_are_not_changed_stay_as_they_are(work: Path) -> None:
         ("*** Begin Patch\n*** End Patch", "it has no section"),
         ("*** Begin Patch\nhello\n*** End Patch", "line 2 must begin a section"),
         ("*** Begin Patch\n*** Add File: \n+x\n*** End Patch", "line 2 names no file"),
+        ("*** Begin Patch\n*** Add File: sub/\n+x\n*** End Patch", "line 2 names no file"),
         ("*** Begin Patch\n*** Add File: a\nx\n*** End Patch", "line 3 of a new file must begin with `+`"),
         ("*** Begin Patch\n*** Update File: a\n*** End Patch", "changes nothing"),
         ("*** Begin Patch\n*** Update File: a\n@@\n*** End Patch", "the hunk at line 3 is empty"),
@@ -243,7 +244,9 @@ def test_a_failure_to_write_takes_back_what_was_written(work: Path) -> None:
     assert (work / "gone").read_text() == "y\n"
 
 
-@pytest.mark.parametrize("name", ["../outside", "/etc/passwd", "sub/../../outside", "link/file", "linked", "."])
+@pytest.mark.parametrize(
+    "name", ["../outside", "/etc/passwd", "~/outside", "sub/../../outside", "link/file", "linked", "."]
+)
 def test_paths_outside_the_workspace_are_refused(work: Path, name: str) -> None:
     (work / "link").symlink_to(work.parent)
     (work / "linked").symlink_to(work.parent / "outside")
