@@ -106,6 +106,7 @@ def _recorded(item: dict[str, Any], event_id: int) -> Recorded:
         metrics = _object(record, "llm_metrics")
         record["llm_metrics"] = _mended(Metrics, metrics, name="llm_metrics", where="llm_metrics")[1]
     form = _action(record) if "action" in record else _observation(record)
+    _check_rewind(record, event_id)
     message = record.setdefault("message", form.message)
     if not isinstance(message, str):
         raise WireError(f"message is {json_type(message)}; it is a text")
@@ -224,6 +225,12 @@ def _cause(item: dict[str, Any], event_id: int) -> int | None:
     if not 0 <= cause < event_id:
         raise WireError(f"cause: {cause} is not the id of an event before this one")
     return cause
+
+
+def _check_rewind(record: dict[str, Any], event_id: int) -> None:
+    to = record["args"].get("to") if record.get("action") == "rewind" else None
+    if to is not None and not to < event_id:
+        raise WireError(f"args.to: {to} is not the id of an event before this one")
 
 
 def _time(value: Any) -> datetime:

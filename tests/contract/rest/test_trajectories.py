@@ -274,6 +274,8 @@ GARBAGE: list[tuple[Any, str]] = [
     ([{**GOOD, "id": 100_000}], "event 0: id: 100000 is too large; at most 100000 events"),
     ([GOOD, {**RUN, "cause": 1}], "event 1: cause: 1 is not the id of an event before this one"),
     ([GOOD, {**RUN, "cause": "0"}], "event 1: cause is a text"),
+    ([GOOD, {"source": "user", "action": "rewind", "args": {"to": 1}}], "event 1: args.to: 1 is not the id of an"),
+    ([GOOD, {"source": "user", "action": "rewind", "args": {"to": -1}}], "event 1: args.to: "),
     ([GOOD, {**RUN, "timestamp": "yesterday"}], "event 1: timestamp: is 'yesterday'; it is a time"),
     ([GOOD, {**RUN, "timestamp": 5}], "event 1: timestamp: is a number"),
     ([GOOD, {**RUN, "message": 5}], "event 1: message is a number"),
