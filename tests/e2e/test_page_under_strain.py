@@ -113,9 +113,11 @@ async def test_what_a_command_hides_is_seen_before_it_is_approved_and_reorders_n
     server = await start_server(model=model)
     async with server.client() as client:
         assert (await client.post("/api/settings", json={"confirmation_mode": True})).status_code == 200
-    page = (await visit(server.url)).page
+    page = (await visit(server.url, width=360, height=740)).page
     await ask(page, f"{OVERRIDE}go")
     await expect(page.get_by_test_id("approval-bar")).to_contain_text("touch 'photo_U+202Egnp.sh'")
+    for answer in ("approve-button", "reject-button", "approve-for-good-button"):
+        await expect(page.get_by_test_id(answer)).to_be_in_viewport(ratio=1)
     await page.get_by_test_id("approve-button").click()
     await until_phase(page, "finished")
     await page.get_by_test_id("workspace-toggle").click()
