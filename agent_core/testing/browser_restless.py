@@ -1,4 +1,4 @@
-"""The conformance suite of the browser tools with pages that are late, that do not stay, or are not made of words.
+"""The conformance suite of the browser tools with pages that are late, that do not stay, or are not all words.
 
 Used like `agent_core.testing.browser_contract`.
 """
@@ -137,3 +137,24 @@ class RestlessPagesContract:
             refused = await web.do(BrowserTypeAction(index=index, text=text))
             assert refused.is_error
             assert words in refused.text
+
+    async def test_pages_that_are_no_hypertext_are_seen_as_far_as_there_is_anything(self, web: BrowserKit) -> None:
+        assert "Drawn" in await web.go("/drawing")
+        assert "error on line 1" in await web.go("/broken")
+        assert "The page is a file of the type video/mp4: only a screenshot shows" in await web.go("/film")
+        endless = await web.go("/endless")
+        assert "characters, more than the 5000000 of which a tree is made; its text can be read." in endless
+        assert await web.done(BrowserGetContentAction()) == "So much."
+
+    async def test_what_a_field_does_not_take_is_told_with_what_it_would(self, web: BrowserKit) -> None:
+        state = await web.go("/fields")
+        for name, wrong, words, right in (
+            ('textbox "Day"', "31/05/2024", "is for a date and did not take '31/05/2024'; write it like", "2024-05-31"),
+            ('textbox "Paint"', "teal", "is for a color and did not take 'teal'; write it like", "#00aa88"),
+            ('combobox "Rig"', "Yawl", "its options are: Sloop, Ketch (disabled).", "Sloop"),
+        ):
+            index = number(state, name)
+            refused = await web.do(BrowserTypeAction(index=index, text=wrong))
+            assert refused.is_error
+            assert words in refused.text
+            await web.done(BrowserTypeAction(index=index, text=right))

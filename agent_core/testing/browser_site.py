@@ -58,6 +58,8 @@ PAGES = {
         const tell = input => told.textContent =
             [...input.files].map(file => file.webkitRelativePath || file.name).sort().join('+') || 'nothing'
         </script>""",
+    "/fields": """<title>Fields</title><label>Day <input type="date"></label><label>Paint <input type="color"></label>
+        <label>Rig <select><option>Sloop<option disabled>Ketch</select></label><button disabled>Off</button>""",
     "/waiting": """<title>Waiting</title><p>For a frame.</p><iframe src="/never"></iframe>""",
     "/deceitful": """<title>Deceitful</title><button>Seen</button><script>
         document.getElementsByTagName = () => { throw new Error('Nothing to see') }</script>""",
@@ -98,6 +100,12 @@ PAGES = {
 }
 
 
+FILES = {
+    "/drawing": ("image/svg+xml", b"<svg xmlns='http://www.w3.org/2000/svg'><text y='20'>Drawn</text></svg>"),
+    "/broken": ("text/xml", b"<sea><wave>"),
+    "/film": ("video/mp4", b"none"),
+    "/endless": ("text/html", b"<title>Endless</title><p>So much.</p><div hidden>" + b"wave " * 1_100_000),
+}
 _GATE = threading.Event()
 
 
@@ -118,6 +126,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._begin(200, {"Content-Length": "1000"})
             self.wfile.flush()
             threading.Event().wait(60)
+        elif parts.path in FILES:
+            self._begin(200, {"Content-Type": FILES[parts.path][0]})
+            self.wfile.write(FILES[parts.path][1])
         elif parts.path == "/unfinished":
             self._begin(200, {"Content-Length": "1000000"})
             self.wfile.write(b"<title>Unfinished</title><p>So far.</p><button>There</button>")
@@ -151,8 +162,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _begin(self, status: int, headers: dict[str, str]) -> None:
         self.send_response(status)
-        self.send_header("Content-Type", "text/html; charset=utf-8")
-        for name, value in headers.items():
+        for name, value in {"Content-Type": "text/html; charset=utf-8", **headers}.items():
             self.send_header(name, value)
         self.end_headers()
 

@@ -7,6 +7,7 @@ from typing import Any
 from playwright.async_api import Error, Locator
 
 from .errors import ActionError, has_closed
+from .fields import choose, fill
 from .finding import in_new_document, present
 from .places import Places
 from .tabs import Tabs
@@ -97,7 +98,7 @@ class Elements:
         if not enters:
             typed = text
         if len(typed) > _TYPED_CHARACTERS or "\n" in typed or kind not in _TYPED_KINDS:
-            await element.fill(typed, timeout=LIMIT_MS)
+            await fill(element, number, typed)
         else:
             await element.fill("", timeout=LIMIT_MS)
             await element.press_sequentially(typed, timeout=LIMIT_MS)
@@ -107,7 +108,7 @@ class Elements:
 
     async def fill(self, number: int, text: str) -> str:
         """Put text into a field in one go."""
-        await (await self.find(number)).fill(text, timeout=LIMIT_MS)
+        await fill(await self.find(number), number, text)
         return f"Filled element {number}."
 
     async def clear(self, number: int) -> str:
@@ -117,7 +118,7 @@ class Elements:
 
     async def select(self, number: int, options: list[str]) -> str:
         """Choose these options of a list, by their values or labels, and no others."""
-        chosen = await (await self.find(number)).select_option(options, timeout=LIMIT_MS)
+        chosen = await choose(await self.find(number), number, options)
         return f"Chose {', '.join(chosen) or 'nothing'} in element {number}."
 
     async def hover(self, number: int) -> str:

@@ -9,9 +9,20 @@ from playwright.async_api import Error
 _CALL = re.compile(r"\A[A-Z]\w*\.\w+: ")
 _TIMEOUT = re.compile(r"Timeout (\d+)ms exceeded\.?")
 _NETWORK = re.compile(r"net::ERR_[A-Z_]+")
+_COUNT = re.compile(r"\A\d+ × ")
 _OWN_PAGE = "not available in an isolated browser context"
 _LOG_LINES = 4
-_LOG_NOISE = ("waiting for", "attempting", "retrying", "waiting ", "navigating to", "scrolling", "done ", "locator ")
+_LOG_NOISE = (
+    "waiting for",
+    "attempting",
+    "retrying",
+    "waiting ",
+    "navigating to",
+    "scrolling",
+    "done ",
+    "locator ",
+    'fill("',
+)
 _MOVED = ("context was destroyed", "Cannot find context", "Frame was detached", "Not attached to an active page")
 _MEANINGS = {
     "net::ERR_NAME_NOT_RESOLVED": "its host name is not known here, or the sandbox has no network",
@@ -47,7 +58,7 @@ def in_words(error: Error) -> str:
         address = first.partition(" at ")[2]
         meaning = _MEANINGS.get(network.group(), "")
         return f"{address or 'the address'} cannot be opened: {meaning + ', ' if meaning else ''}{network.group()}"
-    lines = [line.strip().lstrip("- ").strip() for line in log.splitlines()]
+    lines = [_COUNT.sub("", line.strip().lstrip("- ").strip()) for line in log.splitlines()]
     telling = [line for line in lines if line and not line.startswith(_LOG_NOISE)]
     unique = list(dict.fromkeys(telling))[-_LOG_LINES:]
     return f"{first} ({'; '.join(unique)})" if unique else first

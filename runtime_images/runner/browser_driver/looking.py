@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 from playwright.async_api import Error, Page
 from playwright.async_api import TimeoutError as PlaywrightTimeoutError
@@ -29,9 +29,22 @@ _PICTURE_MS = 10_000.0
 _EMPTY_SECONDS = 3.0
 _RESTLESS_MOVES = 2
 _STEP_SECONDS = 0.05
+_MOST_CHARACTERS = 5_000_000
+_WRITTEN = frozenset({"text/html", "application/xhtml+xml", "text/xml", "application/xml", "text/plain"})
+_FACTS = """() => [document.readyState !== 'loading', Boolean(document.body || !document.documentElement),
+    document.contentType, document.documentElement?.textContent.length ?? 0]"""
 _WINDOW = Box(0, 0, VIEWPORT["width"], VIEWPORT["height"])
 
 Seen = dict[str, Any]
+
+
+class _Document(NamedTuple):
+    """What is to be known of a document before its tree is asked for; `is_read`: all of it is there."""
+
+    is_read: bool
+    has_body: bool
+    kind: str
+    size: int
 
 
 class Looker:
@@ -83,9 +96,10 @@ class Looker:
         while tab.moves - began < _RESTLESS_MOVES:
             is_late, moves = time.monotonic() > deadline, tab.moves
             try:
-                is_final = await _is_complete(tab.page)
-                tree = await self._tree_now(tab)
-                if tree.nodes or is_late or (is_final and moves == tab.moves):
+                document = await _document(tab.page)
+                tree = await _tree_now(tab, document)
+                if tree.nodes or is_late or (document.is_read and moves == tab.moves):
+                    self._tell_kind(tree, document)
                     return tree
             except Error as error:
                 is_elsewhere = isinstance(error, PlaywrightTimeoutError) and moves != tab.moves
@@ -93,15 +107,14 @@ class Looker:
                     raise
             await asyncio.sleep(_STEP_SECONDS)
         async with tab.held():
-            tree = await self._tree_now(tab)
+            tree = await _tree_now(tab, await _document(tab.page))
         self._tabs.note("The page went on to another again and again; it was stopped where it was.")
         return tree
 
-    async def _tree_now(self, tab: Tab) -> Tree:
-        if not await _has_elements(tab.page):  # else the library would wait for some
-            return Tree()
-        await show_clickable(tab.page)
-        return read_tree(await tab.page.aria_snapshot(mode="ai", boxes=True, timeout=_LOOK_MS), tab.numbers)
+    def _tell_kind(self, tree: Tree, document: _Document) -> None:
+        """Say what a page without anything to name is, if it is none of words."""
+        if not tree.nodes and document.kind not in _WRITTEN:
+            self._tabs.note(f"The page is a file of the type {document.kind}: only a screenshot shows what is in it.")
 
     async def _picture(self, page: Page, tree: Tree | None, seen: Seen) -> None:
         try:
@@ -123,24 +136,37 @@ class Looker:
         return f"{shown}\n[{rest} more lines{f'; the whole tree is in {path}' if path else ''}]"
 
 
-async def _has_elements(page: Page) -> bool:
-    """Whether there is anything on the page.
+async def _document(page: Page) -> _Document:
+    """What kind of document it shows.
 
     Raises:
-        ActionError: it has so many elements that it would be busy listing them for longer than anybody waits.
         asyncio.TimeoutError: it does not react.
     """
+    return _Document(*await asyncio.wait_for(repeated(lambda: page.evaluate(_FACTS)), _COUNT_SECONDS))
+
+
+async def _tree_now(tab: Tab, document: _Document) -> Tree:
+    """The tree of the document, such as it is.
+
+    Raises:
+        ActionError: there is so much on it that it would be busy listing it for longer than anybody waits.
+        asyncio.TimeoutError: it does not react.
+    """
+    page = tab.page
     # By a locator, which works out of the reach of the page's own scripts.
     count = await asyncio.wait_for(repeated(page.locator("*").count), _COUNT_SECONDS)
-    if count > _MOST_ELEMENTS:
-        more = f"{count} elements, more than the {_MOST_ELEMENTS} of which a tree is made"
-        raise ActionError(f"the page has {more}; its text can be read")
-    return count > 0
-
-
-async def _is_complete(page: Page) -> bool:
-    """Whether all of the document is there, so that what it does not show now is not about to come."""
-    return bool(await asyncio.wait_for(page.evaluate("document.readyState !== 'loading'"), _COUNT_SECONDS))
+    for number, most, what in ((count, _MOST_ELEMENTS, "elements"), (document.size, _MOST_CHARACTERS, "characters")):
+        if number > most:
+            more = f"{number} {what}, more than the {most} of which a tree is made"
+            raise ActionError(f"the page has {more}; its text can be read")
+    if not count:
+        return Tree()  # the library would wait for some
+    await show_clickable(page)
+    if document.has_body:
+        snapshot = await page.aria_snapshot(mode="ai", boxes=True, timeout=_LOOK_MS)
+    else:  # a drawing, or XML
+        snapshot = await page.locator(":root").aria_snapshot(mode="ai", boxes=True, timeout=_LOOK_MS)
+    return read_tree(snapshot, tab.numbers)
 
 
 def _data_url(picture: bytes) -> str:
