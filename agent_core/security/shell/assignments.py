@@ -106,6 +106,8 @@ class Assignments:
         """Give a variable attributes; a local one becomes again what it was when its function ends."""
         if is_local and name not in shell.locals:
             shell.locals[name] = shell.variables.get(name)
+        if "n" in letters:
+            shell.variables.pop(name, None)  # what is assigned next is the name that it stands for
         if letters:
             before = shell.attributes.get(name, "")
             shell.attributes[name] = "".join(dict.fromkeys(before + letters))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from agent_core.events.risk import SecurityRisk
-from agent_core.security.shell.marks import ALL, NUMBER, SECRET, UNKNOWN, bounded
+from agent_core.security.shell.marks import ALL, NUMBER, SECRET, UNKNOWN, bounded, one_of
 from agent_core.security.shell.paths import STDIN_FILE, Scope, is_secret, is_start_file, resolve, scope_of
 from agent_core.security.shell.state import Shell
 
@@ -25,6 +25,11 @@ class Machine(Protocol):
     """What runs commands (in thought), for the rules that know programs which run others."""
 
     files: dict[str, str]
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether what runs now is run in any case."""
+        ...
 
     def note(self, finding: Finding) -> None:
         """Keep a finding."""
@@ -125,8 +130,8 @@ class Call:
         resolved = resolve(path, self.shell.folder)
         return self.stdin if resolved == STDIN_FILE else self.machine.files.get(resolved)
 
-    def write(self, path: str, text: str, *, append: bool = False) -> None:
-        """Write to a file, which may be one that nobody should write to."""
+    def write(self, path: str, text: str, *, append: bool = False, is_certain: bool = True) -> None:
+        """Write to a file, which may be one that nobody should write to; it holds that, or what it held before."""
         match self.scope(path):
             case Scope.DEVICE:
                 self.high("device", f"writes to the device {shown(path)}")
@@ -141,8 +146,12 @@ class Call:
         if path in QUIET_FILES:
             return
         resolved = resolve(path, self.shell.folder)
-        before = self.machine.files.get(resolved, "") if append else ""
-        self.machine.files[resolved] = bounded(before + text)
+        before = self.machine.files.get(resolved)
+        after = before + text if append and before else text
+        if before is not None and not (is_certain and self.machine.is_certain):
+            after = one_of((before, after))
+        self.machine.spend(len(after))
+        self.machine.files[resolved] = bounded(after)
 
     def option_values(self, *names: str) -> list[str]:
         """The values of options, given as the next argument or after ``=`` (or, for short ones, at once)."""

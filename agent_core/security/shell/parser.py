@@ -7,6 +7,7 @@ guesses on), and hostile text must not cost more than a fixed number of steps.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Final
 
 from agent_core.security.shell.commands import SimpleCommandReader
@@ -20,6 +21,7 @@ from agent_core.security.shell.syntax import (
     Script,
     ShellSyntaxError,
     Simple,
+    Text,
     Word,
 )
 
@@ -126,7 +128,11 @@ class Parser(SimpleCommandReader):
         commands = [self._command()]
         self.blanks()
         while self.at("|") and not self.at("||"):
-            self.position += 2 if self.at("|&") else 1
+            if self.at("|&"):
+                self.position += 1
+                errors = Redirect(">&", (Text("1"),), "2")
+                commands[-1] = replace(commands[-1], redirects=(*commands[-1].redirects, errors))
+            self.position += 1
             self.line_breaks()
             commands.append(self._command())
             self.blanks()

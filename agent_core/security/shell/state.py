@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from agent_core.security.shell.marks import UNKNOWN
 from agent_core.security.shell.syntax import Script, TooComplexError
 
 MAX_WAYS_OUT: Final = 100
@@ -28,6 +30,8 @@ class Shell:
 
     All branches of a shell have the same list.
     """
+    prints_errors: bool = False
+    """Whether its errors go where its output goes."""
     input: str | None = None
     """What `exec` has made the input of all that comes after it; None when it has not."""
 
@@ -38,6 +42,19 @@ class Shell:
                 self.variables.pop(name, None)
             else:
                 self.variables[name] = values
+
+    def become_one_of(self, outcomes: Sequence[Shell], variables: dict[str, tuple[str, ...]]) -> None:
+        """Go on in one of several states, nobody knows which; `variables` are all that theirs may be."""
+        self.variables = variables
+        for outcome in outcomes:
+            self.functions.update(outcome.functions)
+            self.aliases.update(outcome.aliases)
+            self.attributes.update(outcome.attributes)
+            self.input = outcome.input
+        folders = {outcome.folder for outcome in outcomes}
+        self.folder = folders.pop() if len(folders) == 1 else UNKNOWN
+        arguments = {outcome.arguments for outcome in outcomes}
+        self.arguments = arguments.pop() if len(arguments) == 1 else None
 
     def input_since(self, before: str | None, stdin: str) -> str:
         """What a command reads now: `stdin`, unless `input` has changed from what it was before."""

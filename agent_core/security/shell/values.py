@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Final, Protocol
 
@@ -129,7 +131,9 @@ class Values:
             case ":-" | "-" | ":=" | "=":
                 others = self.texts(part.argument, shell, stdin)
                 if any(value in {"", UNKNOWN} for value in values):
-                    values = tuple(dict.fromkeys([*(value for value in values if value), *others]))
+                    # Without the colon a value that is empty is a value; but nobody knows whether it is set.
+                    kept = (value for value in values if value or ":" not in part.operator)
+                    values = tuple(dict.fromkeys([*kept, *others]))
                     if part.operator in {":=", "="}:
                         self._scripts.assign(shell, part.name, values, stdin)
                 return values
@@ -156,8 +160,9 @@ class Values:
         for value in values:
             fields = value.split(SEPARATOR)
             for number in numbers:
-                if number.isdigit() and is_known(value):
-                    found.extend(fields[int(number) : int(number) + 1] or [""])
+                if re.fullmatch(r"-?\d{1,6}", number) and is_known(value):
+                    position = int(number) + (len(fields) if number.startswith("-") else 0)
+                    found.append(fields[position] if 0 <= position < len(fields) else "")
                 else:
                     found.append(derived(value))
         return tuple(dict.fromkeys(found))
@@ -175,7 +180,7 @@ def _whole(part: Part) -> Part:
     """The part as if it were in quotes, but for text."""
     match part:
         case Parameter():
-            return Parameter(part.name, True, part.operator, part.argument)
+            return replace(part, quoted=True)
         case Substitution():
             return Substitution(part.script, True)
         case Text() if not part.quoted:

@@ -6,7 +6,9 @@ along as marks (`marks`). Where it cannot tell what would run it says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from itertools import product
 
 from agent_core.events.risk import SecurityRisk
@@ -29,7 +31,7 @@ from agent_core.security.shell.syntax import (
     Text,
 )
 from agent_core.security.shell.values import Values
-from agent_core.security.shell.variables import MAX_VALUES, merge, merged_ways
+from agent_core.security.shell.variables import MAX_VALUES, merge, merged_ways, store
 
 MAX_DEFERRED = 20
 _EVALUATING_TESTS = frozenset({"-v", "-R", "-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
@@ -45,6 +47,8 @@ class Walker:
         self._budget = budget
         self._values = Values(self, budget)
         self._defined: list[tuple[str, Script]] = []
+        self._background: list[tuple[Pipeline, Shell, str, dict[str, str]]] = []
+        self._doubts = 0
         self._deferred: list[tuple[str, Shell]] = []
         self._launcher = Launcher(self, programs, budget)
         self._assignments = Assignments(self, self._values, budget)
@@ -71,6 +75,10 @@ class Walker:
         shell = Shell()
         # Reading has a budget of its own, so that what comes before the part that is too much is still judged.
         self._run_text(text, shell, "", Budget())
+        for pipeline, state, stdin, files in self._background:
+            if files != self.files:
+                # It may have run only after what has been written since.
+                self._pipeline(replace(pipeline, background=False), state, stdin)
         for text, state in self._deferred[:MAX_DEFERRED]:
             self.run_code(text, state.copy(), UNKNOWN)
         for name, body in self._defined:  # grows while functions that define functions are looked at
@@ -103,22 +111,44 @@ class Walker:
         printed: list[str] = []
         for pipeline in script.pipelines:
             may_be_left = len(shell.left) > ways_out
-            text = self._pipeline(pipeline, shell, shell.input_since(before, stdin))
+            with self._perhaps(may_be_left):
+                text = self._pipeline(pipeline, shell, shell.input_since(before, stdin))
             printed.append(one_of(("", text)) if may_be_left else text)
         return bounded("".join(printed))
 
+    @property
+    def is_certain(self) -> bool:
+        """Whether what runs now is run in any case."""
+        return not self._doubts
+
+    @contextmanager
+    def _perhaps(self, is_doubtful: bool = True) -> Iterator[None]:
+        self._doubts += is_doubtful
+        try:
+            yield
+        finally:
+            self._doubts -= is_doubtful
+
     def _pipeline(self, pipeline: Pipeline, shell: Shell, stdin: str) -> str:
-        if len(pipeline.commands) == 1 and not pipeline.background:
-            if not pipeline.conditional:
-                return self._command(pipeline.commands[0], shell, stdin)
-            before = shell.branch()
-            printed = self._command(pipeline.commands[0], shell, stdin)
-            shell.variables = merge([before, shell])
-            return one_of(("", printed))
+        with self._perhaps(pipeline.conditional):
+            if len(pipeline.commands) > 1 or pipeline.background:
+                printed = self._in_subshells(pipeline, shell, stdin)
+            elif pipeline.conditional:
+                before = shell.branch()
+                printed = self._command(pipeline.commands[0], shell, stdin)
+                shell.variables = merge([before, shell])
+                shell.arguments = shell.arguments if shell.arguments == before.arguments else None
+            else:
+                printed = self._command(pipeline.commands[0], shell, stdin)
+        return one_of(("", printed)) if pipeline.conditional else printed
+
+    def _in_subshells(self, pipeline: Pipeline, shell: Shell, stdin: str) -> str:
         self._look_for_bomb(pipeline)
+        if pipeline.background and len(self._background) < MAX_DEFERRED:
+            self._background.append((pipeline, shell.copy(), stdin, dict(self.files)))
         for command in pipeline.commands:
             stdin = self._command(command, shell.copy(), stdin)
-        return one_of(("", stdin)) if pipeline.conditional else stdin
+        return stdin
 
     def _look_for_bomb(self, pipeline: Pipeline) -> None:
         calls = [command for command in pipeline.commands if isinstance(command, Simple) and command.words]
@@ -134,6 +164,7 @@ class Walker:
                 if self._is_exec(command):
                     shell.input = stdin
                     redirections.output(command.redirects, UNKNOWN)
+                    redirections.keep(command.redirects)
                     return ""
                 printed = self._simple(command, shell, stdin)
             else:
@@ -163,7 +194,9 @@ class Walker:
                 return self._either(command.scripts, shell, stdin, can_skip=True)
             case "for":
                 choices = self._choices(command, shell, stdin)
-                if command.name:
+                if "n" in shell.attributes.get(command.name, ""):
+                    store(shell, command.name, choices)
+                elif command.name:
                     self.assign(shell, command.name, choices, stdin)
                 return self._loop(command.scripts, shell, stdin)
             case "loop":
@@ -196,14 +229,11 @@ class Walker:
         printed = [""] if can_skip else []
         for script in scripts:
             outcome = shell.branch()
-            printed.append(self.run_script(script, outcome, stdin))
+            with self._perhaps():
+                printed.append(self.run_script(script, outcome, stdin))
             outcomes.append(outcome)
-            shell.functions.update(outcome.functions)
-            shell.aliases.update(outcome.aliases)
-            shell.input = outcome.input
         if outcomes:
-            shell.variables = merge(outcomes)
-            shell.folder = outcomes[-1].folder if len({outcome.folder for outcome in outcomes}) == 1 else UNKNOWN
+            shell.become_one_of(outcomes, merge(outcomes))
         return one_of(printed)
 
     def _loop(self, scripts: Sequence[Script], shell: Shell, stdin: str) -> str:
@@ -211,8 +241,10 @@ class Walker:
         printed = ""
         for _ in range(3):
             before = shell.branch()
-            printed = "".join([self.run_script(script, shell, stdin) for script in scripts])
+            with self._perhaps():
+                printed = "".join([self.run_script(script, shell, stdin) for script in scripts])
             shell.variables = merged_ways(before, shell, shell.left[ways_out:], self._budget)
+            shell.arguments = shell.arguments if shell.arguments == before.arguments else None
             if shell.variables == before.variables and shell.folder == before.folder:
                 break
         shell.left[ways_out:] = [way for way in shell.left[ways_out:] if way[0] not in _LEAVE_LOOPS]
@@ -223,6 +255,7 @@ class Walker:
         choices = [self._values.alternatives(word, shell, stdin) for word in command.words]
         if name in DECLARERS:
             self._declare(name, choices, command.assignments, shell)
+        was = shell.branch() if name == "local" and not self._launcher.active else None
         is_temporary = bool(command.words) and name not in DECLARERS
         before = {assignment.name: shell.variables.get(assignment.name) for assignment in command.assignments}
         for assignment in command.assignments:
@@ -236,13 +269,30 @@ class Walker:
                 choices[position] = [[derived("".join("".join(fields) for fields in alternatives))]]
                 count //= len(alternatives)
         takes_alias = bool(command.words) and all(isinstance(p, Text) and not p.quoted for p in command.words[0])
-        printed: list[str] = []
-        for chosen in product(*choices):
-            words = [field for fields in chosen for field in fields]
-            if words:
-                printed.append(self._launcher.command(words, shell, stdin, takes_alias=takes_alias))
+        printed = self._run_each([*product(*choices)], shell, stdin, takes_alias=takes_alias)
+        if not command.words and not command.assignments:
+            printed = stdin if any(redirect.operator == "<" for redirect in command.redirects) else ""
         if is_temporary:
             shell.restore(before)
+        if was is not None:
+            shell.variables = merge([was, shell])  # outside of a function it does nothing
+        return printed
+
+    def _run_each(
+        self, combinations: Sequence[Sequence[list[str]]], shell: Shell, stdin: str, *, takes_alias: bool
+    ) -> str:
+        """Run a command in each of the ways that its words may be, of which one is the real one."""
+        ways = [words for chosen in combinations if (words := [field for fields in chosen for field in fields])]
+        if len(ways) == 1 and len(combinations) == 1:
+            return self._launcher.command(ways[0], shell, stdin, takes_alias=takes_alias)
+        outcomes: list[Shell] = []
+        printed: list[str] = []
+        for words in ways:
+            outcomes.append(shell.branch())
+            with self._perhaps():
+                printed.append(self._launcher.command(words, outcomes[-1], stdin, takes_alias=takes_alias))
+        if outcomes:
+            shell.become_one_of(outcomes, merge(outcomes))
         return one_of(printed)
 
     def _declare(
@@ -275,7 +325,10 @@ class Walker:
     def defer(self, text: str, shell: Shell, *, at_once: bool = True) -> None:
         """Run a text when this shell ends, in the state that it is in then; and `at_once` also now."""
         if at_once:
-            self.run_code(text, shell.copy(), UNKNOWN)
+            state = shell.copy()
+            self.run_code(text, state, UNKNOWN)
+            if state.variables != shell.variables:
+                self._unknown("unknown-variable", "changes variables at a time that nobody knows")
         self._deferred.append((text, shell))
 
     def end(self, shell: Shell) -> None:

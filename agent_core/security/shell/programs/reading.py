@@ -9,7 +9,7 @@ import re
 
 from agent_core.events.risk import SecurityRisk
 from agent_core.security.shell.call import Call, Program, Programs, shown
-from agent_core.security.shell.marks import DECODED, SECRET, derived, is_known
+from agent_core.security.shell.marks import DECODED, SECRET, derived, is_known, one_of
 from agent_core.security.shell.paths import is_secret, resolve
 from agent_core.security.shell.printing import decode_echo, printed_by
 
@@ -160,6 +160,8 @@ def copy(call: Call) -> str:
         text = "".join(call.held(source) or "" for source in sources)
         if any(is_secret(source, call.shell.folder) for source in sources):
             text += SECRET
+        if call.name == "ln":
+            text = one_of((text, derived(text)))  # the source may be written to later
         call.write(path, text or derived(""))
     if call.name == "mv":
         for path in sources:

@@ -6,7 +6,7 @@ import re
 
 from agent_core.events.risk import SecurityRisk
 from agent_core.security.shell.assignments import LOCALS, declared_letters
-from agent_core.security.shell.call import Call, Program, Programs
+from agent_core.security.shell.call import Call, Programs
 from agent_core.security.shell.marks import NUMBER, SECRET, SEPARATOR, UNKNOWN, derived, is_known
 from agent_core.security.shell.variables import lookup
 
@@ -119,6 +119,9 @@ def unset(call: Call) -> str:
             call.shell.aliases.pop(name, None)
         elif call.has("-f"):
             call.shell.functions.pop(name, None)
+        elif call.has("-n"):
+            call.shell.attributes.pop(name, None)
+            call.shell.variables[name] = ("",)
         elif "[" in name:
             call.assign(name, "")
         else:
@@ -214,4 +217,9 @@ def leave(call: Call) -> str:
     return ""
 
 
-VARIABLES["shopt"] = Program(_LOW)
+@VARIABLES.rule("shopt", risk=_LOW)
+def shell_options(call: Call) -> str:
+    """Changes how the shell works."""
+    if call.has("-s") and "lastpipe" in call.arguments:
+        call.unknown("unknown-variable", "has the end of a pipe change variables")
+    return ""
