@@ -56,7 +56,7 @@ class DockerEngine:
     """
 
     def __init__(
-        self, host: str | None = None, *, threads: int = 8, call_seconds: float = 60.0, connect_seconds: float = 5.0
+        self, host: str | None = None, *, threads: int = 8, call_seconds: float = 60.0, connect_seconds: float = 15.0
     ) -> None:
         self._host = host
         self._call_seconds = call_seconds

@@ -39,7 +39,7 @@ class DockerProvider:
         *,
         threads: int = 8,
         call_seconds: float = 60.0,
-        connect_seconds: float = 5.0,
+        connect_seconds: float = 15.0,
         pull_seconds: float = PULL_SECONDS,
         direct: bool = True,
     ) -> None:
