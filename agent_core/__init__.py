@@ -123,8 +123,12 @@ if TYPE_CHECKING:
     from agent_core.security.confirmation import ConfirmRisky as ConfirmRisky
     from agent_core.security.confirmation import NeverConfirm as NeverConfirm
     from agent_core.security.grayswan import GraySwanAnalyzer as GraySwanAnalyzer
+    from agent_core.security.hooks import AgentHook as AgentHook
+    from agent_core.security.hooks import CommandHook as CommandHook
     from agent_core.security.hooks import HookConfig as HookConfig
     from agent_core.security.hooks import HookEvent as HookEvent
+    from agent_core.security.hooks import HookMatcher as HookMatcher
+    from agent_core.security.hooks import PromptHook as PromptHook
     from agent_core.security.pattern import PatternSecurityAnalyzer as PatternSecurityAnalyzer
     from agent_core.security.secrets import CallableSecret as CallableSecret
     from agent_core.security.secrets import LookupSecret as LookupSecret
@@ -134,6 +138,7 @@ if TYPE_CHECKING:
     from agent_core.security.shell_rules import PolicyRailSecurityAnalyzer as PolicyRailSecurityAnalyzer
     from agent_core.security.shell_rules import ShellRuleAnalyzer as ShellRuleAnalyzer
     from agent_core.session.conversation_state import ConversationState as ConversationState
+    from agent_core.session.final_response import get_agent_final_response as get_agent_final_response
     from agent_core.session.repository import GitSetup as GitSetup
     from agent_core.session.repository import Repository as Repository
     from agent_core.session.status import ExecutionStatus as ExecutionStatus
@@ -141,10 +146,12 @@ if TYPE_CHECKING:
     from agent_core.session.workspace import LocalWorkspace as LocalWorkspace
     from agent_core.skills.agent_catalog import register_agent as register_agent
     from agent_core.skills.agent_catalog import register_agent_definition as register_agent_definition
+    from agent_core.skills.agent_catalog import register_agent_if_absent as register_agent_if_absent
     from agent_core.skills.agent_definition import AgentDefinition as AgentDefinition
     from agent_core.skills.context import AgentContext as AgentContext
     from agent_core.skills.loader import load_project_skills as load_project_skills
     from agent_core.skills.loader import load_skill as load_skill
+    from agent_core.skills.loader import load_skills_from_dir as load_skills_from_dir
     from agent_core.skills.loader import load_skills_from_folder as load_skills_from_folder
     from agent_core.skills.loader import load_user_skills as load_user_skills
     from agent_core.skills.skill import Skill as Skill
@@ -233,18 +240,19 @@ _MODULES = {
     "security.analyzer": "EnsembleSecurityAnalyzer LLMSecurityAnalyzer SecurityAnalyzer",
     "security.confirmation": "AlwaysConfirm ConfirmRisky ConfirmationPolicy NeverConfirm",
     "security.grayswan": "GraySwanAnalyzer",
-    "security.hooks": "HookConfig HookEvent",
+    "security.hooks": "AgentHook CommandHook HookConfig HookEvent HookMatcher PromptHook",
     "security.pattern": "PatternSecurityAnalyzer",
     "security.secrets": "CallableSecret LookupSecret SecretRegistry SecretSource StaticSecret",
     "security.shell_rules": "PolicyRailSecurityAnalyzer ShellRuleAnalyzer",
     "session.conversation_state": "ConversationState",
+    "session.final_response": "get_agent_final_response",
     "session.repository": "GitSetup Repository",
     "session.status": "ExecutionStatus",
     "session.workspace": "DockerWorkspace LocalWorkspace",
-    "skills.agent_catalog": "register_agent register_agent_definition",
+    "skills.agent_catalog": "register_agent register_agent_definition register_agent_if_absent",
     "skills.agent_definition": "AgentDefinition",
     "skills.context": "AgentContext",
-    "skills.loader": "load_project_skills load_skill load_skills_from_folder load_user_skills",
+    "skills.loader": "load_project_skills load_skill load_skills_from_dir load_skills_from_folder load_user_skills",
     "skills.skill": "Skill",
     "skills.trigger": "KeywordTrigger PathTrigger TaskTrigger",
     "tools.definition": "ToolDefinition",
@@ -262,10 +270,16 @@ _OTHER_NAMES = {
     "BaseConversation": "Conversation",
     "ConfirmationPolicyBase": "ConfirmationPolicy",
     "ConversationExecutionStatus": "ExecutionStatus",
+    "HookDefinition": "CommandHook",
+    "HookEventType": "HookEvent",
     "LLMCallContext": "CallContext",
     "LLMContextWindowExceedError": "LLMContextWindowError",
+    "LLMProfileStore": "ProfileStore",
+    "LLMServiceUnavailableError": "LLMUnavailableError",
+    "LLMStreamChunk": "TextDelta",
     "LocalConversation": "Conversation",
     "MicroagentValidationError": "SkillValidationError",
+    "ModelResponseStream": "TextDelta",
     "NoCondensationAvailable": "NoCondensationError",
     "SecurityAnalyzerBase": "SecurityAnalyzer",
     "StreamingDeltaEvent": "TextDelta",

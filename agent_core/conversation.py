@@ -17,7 +17,7 @@ from agent_core.events.store import InMemoryEventStore
 from agent_core.runtime.loop_thread import library_loop
 from agent_core.runtime.sandbox import Sandbox
 from agent_core.security.analyzer import SecurityAnalyzer
-from agent_core.security.confirmation import ConfirmationPolicy, is_confirmation_mode_active
+from agent_core.security.confirmation import ConfirmationPolicy, NeverConfirm, is_confirmation_mode_active
 from agent_core.security.hooks import HookConfig
 from agent_core.security.secrets import GivenSecret
 from agent_core.session.acting import Acting
@@ -184,6 +184,11 @@ class Conversation(Acting, Carrying, Reaching, Extending, Stepping, Branching, A
     def is_confirmation_mode_active(self) -> bool:
         """Whether actions are analyzed and may wait for the user: an analyzer is set, and the policy does ask."""
         return is_confirmation_mode_active(self.state.security_analyzer, self.state.confirmation_policy)
+
+    @property
+    def confirmation_policy_active(self) -> bool:
+        """Whether the policy asks at all."""
+        return not isinstance(self.state.confirmation_policy, NeverConfirm)
 
     def set_confirmation_policy(self, policy: ConfirmationPolicy) -> None:
         """From the next answer of the model on, let this policy decide what waits; the log remembers it."""

@@ -8,12 +8,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from agent_core.agent import client_tool  # noqa: F401 - registers its tool
-from agent_core.agent.schema_tools import structured
+from agent_core.agent.schema_tools import StructuredTool, structured
 from agent_core.skills.context import AgentContext
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.finish import FinishTool
 from agent_core.tools.invoke_skill import InvokeSkillTool
-from agent_core.tools.registry import canonical_name, registered_tools, resolve_tools
+from agent_core.tools.registry import registered_tools, resolve_tools
 from agent_core.tools.spec import Tool
 from agent_core.tools.think import ThinkTool
 
@@ -44,11 +44,10 @@ def toolset(
         ToolNotFoundError: a spec names no registered tool.
         ValueError: two tools have the same name, or a default tool is not known.
     """
-    forms = {canonical_name(spec.name): spec.response_schema for spec in specs if spec.response_schema is not None}
-    own = _filtered(resolve_tools(specs, conv_state), names_regex)
-    own.update({name: structured(own[name], form) for name, form in forms.items() if name in own})
-    named = [Tool(name=name) for name in default_names if canonical_name(name) not in forms]
-    defaults = resolve_tools(named, conv_state)
+    found = resolve_tools(specs, conv_state, shaped=structured)
+    own = _filtered(found, names_regex)
+    named = resolve_tools([Tool(name=name) for name in default_names], conv_state)
+    defaults = {name: tool for name, tool in named.items() if not isinstance(found.get(name), StructuredTool)}
     if doubled := own.keys() & defaults.keys():
         raise ValueError(f"tools {sorted(doubled)} are given twice: they are among the default tools already")
     return {**own, **defaults, **skill_tools(context, taken=own.keys() | defaults.keys())}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,17 @@ class TextDelta:
     def reasoning_content(self) -> str | None:
         """What is more of the reasoning, likewise."""
         return self.text if self.channel == "reasoning" else None
+
+    @property
+    def choices(self) -> tuple[TextChoice, ...]:
+        """The piece itself, likewise."""
+        return (TextChoice(self),)
+
+
+class TextChoice(NamedTuple):
+    """A piece of text in the place where programs find it that know the chunks of a model's answer."""
+
+    delta: TextDelta
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,6 +148,16 @@ class ConversationStats:
         """Metrics by usage id."""
         return MappingProxyType(self._metrics)
 
+    def get_metrics_for_usage(self, usage_id: str) -> Metrics:
+        """The metrics of a usage id.
+
+        Raises:
+            KeyError: nothing was counted for it; the message lists those that there are.
+        """
+        if usage_id not in self._metrics:
+            raise KeyError(f"usage_id {usage_id!r} has no metrics; there are those of {sorted(self._metrics)}")
+        return self._metrics[usage_id]
+
     def of(self, usage_id: str) -> Metrics:
         """The metrics of a usage id; new ones where there are none yet."""
         return self._metrics.setdefault(usage_id, Metrics())

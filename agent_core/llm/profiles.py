@@ -12,8 +12,8 @@ from agent_core.llm.profile_files import ProfileFiles
 class ProfileStore:
     """Stored models; without a directory, those in the user's home (`default_directory`)."""
 
-    def __init__(self, directory: str | os.PathLike[str] | None = None) -> None:
-        self._files = ProfileFiles(directory)
+    def __init__(self, base_dir: str | os.PathLike[str] | None = None) -> None:
+        self._files = ProfileFiles(base_dir)
 
     def list(self) -> list[str]:
         """The names there are, sorted."""

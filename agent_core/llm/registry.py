@@ -117,6 +117,10 @@ class LLMRegistry:
         """
         return (await self.get_llm(usage_id, config).acompletion(messages)).message.text
 
+    def list_usage_ids(self) -> list[str]:
+        """The ids of its models, in the order of their coming."""
+        return list(self._models)
+
     def __contains__(self, usage_id: object) -> bool:
         return usage_id in self._models
 

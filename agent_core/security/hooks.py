@@ -145,6 +145,15 @@ class HookConfig(Frozen):
             data = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"hooks are no JSON: {error}") from None
+        return cls.from_dict(data)
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Self:
+        """The configuration in such data; see `from_json`.
+
+        Raises:
+            ValueError: it is no such thing; the message says where and why.
+        """
         if not isinstance(data, dict):
             raise ValueError(f"hooks must be an object, not {type(data).__name__}")
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
@@ -84,6 +84,8 @@ class Branching(ABC):
         workspace: str | Path | Workspace | Sandbox | None = None,
         conversation_id: object = None,
         copy_files: bool = True,
+        title: str | None = None,
+        tags: Mapping[str, str] | None = None,
     ) -> Self:
         """A new conversation that begins as this one did up to this event (None: to its end), and is idle.
 
@@ -97,13 +99,16 @@ class Branching(ABC):
             workspace: where the fork works; None: beside this one's folder, or in a container of its own.
             conversation_id: the fork's id; a new one if None.
             copy_files: whether the fork's workspace gets the files.
+            title: what the fork is called: its tag ``title``.
+            tags: words about the fork, beside those of this conversation or in place of them.
 
         Raises:
             NoSuchEventError: the log has no such event.
             ValueError: the fork's log is not empty, or there is no telling where it works.
             SandboxError: the files cannot be copied.
         """
-        fork = self._twin(agent, workspace, conversation_id)
+        named = {} if title is None else {"title": title}
+        fork = self._twin(agent, workspace, conversation_id, {**self.state.tags, **(tags or {}), **named})
         try:
             prompt = None if agent is None else fork._do(fork._opening_prompt())
             moments = self._do(self._copy_to(fork, from_event_id, reset_metrics, prompt))
@@ -122,7 +127,11 @@ class Branching(ABC):
     def _do(self, work: Coroutine[Any, Any, T]) -> T: ...
 
     def _twin(
-        self, agent: AgentBase | None, workspace: str | Path | Workspace | Sandbox | None, conversation_id: object
+        self,
+        agent: AgentBase | None,
+        workspace: str | Path | Workspace | Sandbox | None,
+        conversation_id: object,
+        tags: dict[str, str],
     ) -> Self:
         """An empty conversation like this one."""
         settings, fork_id = self._work.settings, str(conversation_id or uuid4())
@@ -137,7 +146,7 @@ class Branching(ABC):
             max_budget_per_run=settings.max_budget,
             stuck_detection=settings.stuck_detection,
             hook_config=settings.hooks,
-            tags=self.state.tags,
+            tags=tags,
         )
         fork._work.sessions.settings = replace(fork._work.settings, analyzer=settings.analyzer)
         return fork

@@ -63,7 +63,7 @@ class Workspace(ABC):
         """
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class LocalWorkspace(Workspace):
     """A folder of this host, made where it is missing; commands see it under its own path and nothing beside it.
 
@@ -71,7 +71,17 @@ class LocalWorkspace(Workspace):
     """
 
     folder: str | Path
-    confined: bool = True
+    confined: bool
+
+    def __init__(
+        self, folder: str | Path | None = None, confined: bool = True, *, working_dir: str | Path | None = None
+    ) -> None:
+        """`working_dir` is another name of `folder`."""
+        place = working_dir if folder is None else folder
+        if place is None:
+            raise TypeError("folder is missing: give the path of a folder of this host")
+        object.__setattr__(self, "folder", place)
+        object.__setattr__(self, "confined", confined)
 
     def for_fork(self, conversation_id: str) -> Workspace:
         """A folder beside this one, named after both."""

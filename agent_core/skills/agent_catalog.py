@@ -53,6 +53,18 @@ def register_agent(name: str, factory_func: AgentMaker, description: str = "") -
     _register(AgentKind(definition, factory_func))
 
 
+def register_agent_if_absent(name: str, factory_func: AgentMaker, description: str = "") -> bool:
+    """`register_agent` where the program has no kind of that name yet; whether that was so.
+
+    Raises:
+        ValueError: the name is none.
+    """
+    if is_registered(name):
+        return False
+    register_agent(name, factory_func, description)
+    return True
+
+
 def register_agent_definition(definition: AgentDefinition) -> None:
     """Make a kind of sub-agent known to this process.
 

@@ -58,6 +58,15 @@ def load_skills_from_folder(folder: str | Path) -> dict[str, Skill]:
     return {name: _completed_if_possible(skill) for name, skill in found.items()}
 
 
+def load_skills_from_dir(folder: str | Path) -> tuple[dict[str, Skill], dict[str, Skill], dict[str, Skill]]:
+    """`load_skills_from_folder` in three parts: those always on, those with a trigger, those that are folders."""
+    found = load_skills_from_folder(folder)
+    folders = {name: skill for name, skill in found.items() if skill.is_agentskills_format}
+    always_on = {name: skill for name, skill in found.items() if skill.is_always_on}
+    triggered = {name: skill for name, skill in found.items() if name not in folders and name not in always_on}
+    return always_on, triggered, folders
+
+
 def load_user_skills(home: str | Path | None = None) -> list[Skill]:
     """The skills in the folders of a user's home, the first one of each name; none where there are none."""
     root = Path(home) if home is not None else Path.home()

@@ -291,9 +291,13 @@ _HOMES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for
 _HOMES |= {"get_default_agent": "agent_core.agent.presets", "get_planning_agent": "agent_core.agent.planning"}
 _HOMES |= dict.fromkeys(("Action", "Observation"), "agent_core.events.schema")
 
+_OTHER_NAMES = {"ExecuteBashAction": "TerminalAction", "ExecuteBashObservation": "TerminalObservation"}
+"""Names by which other programs know the same; new programs use the ones they stand for."""
+
 
 def __getattr__(name: str) -> Any:
     """A public name, loaded when it is asked for."""
-    if name not in _HOMES:
+    own = _OTHER_NAMES.get(name, name)
+    if own not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_HOMES[own]), own)

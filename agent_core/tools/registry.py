@@ -31,6 +31,8 @@ _FORMER_NAMES = {
 }
 """Names of older programs and of classes, for tools that are called otherwise."""
 
+Shaping = Callable[[ToolDefinition, dict[str, Any]], ToolDefinition]
+
 _BUILT_IN = "agent_core.tools.presets"
 """The module whose import registers the built-in tools. It stands above, so it is looked up by its name, and only when
 a tool is asked for that nobody has registered."""
@@ -114,8 +116,12 @@ def _make(tool: type[ToolDefinition] | ToolFactory, conv_state: Any, params: dic
     return tool(conv_state, **params)
 
 
-def resolve_tools(specs: Sequence[Tool], conv_state: Any = None) -> dict[str, ToolDefinition]:
+def resolve_tools(
+    specs: Sequence[Tool], conv_state: Any = None, *, shaped: Shaping | None = None
+) -> dict[str, ToolDefinition]:
     """All definitions of `specs` by their names, in the order of the specs.
+
+    `shaped` gives the one of a spec that has a form of answers that form; None leaves it as it is.
 
     Raises:
         ValueError: two of them have the same name.
@@ -125,7 +131,8 @@ def resolve_tools(specs: Sequence[Tool], conv_state: Any = None) -> dict[str, To
         for definition in resolve_tool(spec, conv_state):
             if definition.name in found:
                 raise ValueError(f"two tools are named {definition.name!r}; names must differ")
-            found[definition.name] = definition
+            form = spec.response_schema
+            found[definition.name] = definition if form is None or shaped is None else shaped(definition, form)
     return found
 
 

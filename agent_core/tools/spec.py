@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from agent_core.events.messages import Frozen, Message
 from agent_core.events.schema import Observation
@@ -28,6 +28,23 @@ class Tool(Frozen):
     name: str = Field(min_length=1)
     params: dict[str, Any] = Field(default_factory=dict)
     response_schema: dict[str, Any] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _form_among_params(cls, value: Any) -> Any:
+        """Programs of other libraries give the form as one of the parameters."""
+        params = value.get("params") if isinstance(value, dict) else None
+        if not isinstance(params, dict) or "response_schema" not in params:
+            return value
+        others = {name: given for name, given in params.items() if name != "response_schema"}
+        return {"response_schema": params["response_schema"], **value, "params": others}
+
+    @field_validator("response_schema", mode="before")
+    @classmethod
+    def _form_of_a_model(cls, value: Any) -> Any:
+        """A program may give a pydantic model in place of its schema."""
+        is_model = isinstance(value, type) and issubclass(value, BaseModel)
+        return value.model_json_schema() if is_model else value
 
     @field_validator("params", mode="before")
     @classmethod
