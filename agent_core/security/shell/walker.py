@@ -6,21 +6,19 @@ along as marks (`marks`). Where it cannot tell what would run it says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import product
 
 from agent_core.events.risk import SecurityRisk
-from agent_core.security.shell.assignments import DECLARERS, LOCALS, Assignments, declared_letters
+from agent_core.security.shell.assignments import DECLARERS, LOCALS, declared_letters
 from agent_core.security.shell.call import Finding, Programs
-from agent_core.security.shell.launching import Launcher
+from agent_core.security.shell.machine import ShellMachine
 from agent_core.security.shell.marks import DECODED, NETWORK, UNKNOWN, bounded, derived, is_known, marks_of, one_of
 from agent_core.security.shell.parser import parse
 from agent_core.security.shell.redirects import Redirections
 from agent_core.security.shell.state import Shell
 from agent_core.security.shell.syntax import (
-    CHARACTERS_A_STEP,
     Assignment,
     Budget,
     Command,
@@ -30,7 +28,6 @@ from agent_core.security.shell.syntax import (
     Simple,
     Text,
 )
-from agent_core.security.shell.values import Values
 from agent_core.security.shell.variables import MAX_VALUES, merge, merged_ways, store
 
 MAX_DEFERRED = 20
@@ -38,33 +35,14 @@ _EVALUATING_TESTS = frozenset({"-v", "-R", "-eq", "-ne", "-lt", "-le", "-gt", "-
 _LEAVE_LOOPS = frozenset({"break", "continue"})
 
 
-class Walker:
+class Walker(ShellMachine):
     """Walks one command; `findings` and `files` grow on the way."""
 
     def __init__(self, programs: Programs, budget: Budget) -> None:
-        self.findings: list[Finding] = []
-        self.files: dict[str, str] = {}
-        self._budget = budget
-        self._values = Values(self, budget)
+        super().__init__(programs, budget)
         self._defined: list[tuple[str, Script]] = []
         self._background: list[tuple[Pipeline, Shell, str, dict[str, str]]] = []
-        self._doubts = 0
         self._deferred: list[tuple[str, Shell]] = []
-        self._launcher = Launcher(self, programs, budget)
-        self._assignments = Assignments(self, self._values, budget)
-
-    def note(self, finding: Finding) -> None:
-        """Keep a finding; a thousand are enough for any decision."""
-        if len(self.findings) < 1000 and finding not in self.findings[-20:]:
-            self.findings.append(finding)
-
-    def spend(self, characters: int) -> None:
-        """Count text that is looked at once more.
-
-        Raises:
-            TooComplexError: it is too much by now.
-        """
-        self._budget.spend(characters // CHARACTERS_A_STEP)
 
     def walk(self, text: str) -> None:
         """Go through a whole command.
@@ -115,19 +93,6 @@ class Walker:
                 text = self._pipeline(pipeline, shell, shell.input_since(before, stdin))
             printed.append(one_of(("", text)) if may_be_left else text)
         return bounded("".join(printed))
-
-    @property
-    def is_certain(self) -> bool:
-        """Whether what runs now is run in any case."""
-        return not self._doubts
-
-    @contextmanager
-    def _perhaps(self, is_doubtful: bool = True) -> Iterator[None]:
-        self._doubts += is_doubtful
-        try:
-            yield
-        finally:
-            self._doubts -= is_doubtful
 
     def _pipeline(self, pipeline: Pipeline, shell: Shell, stdin: str) -> str:
         with self._perhaps(pipeline.conditional):
@@ -306,22 +271,6 @@ class Walker:
     def _is_local(self, name: str, letters: str) -> bool:
         return name in LOCALS and bool(self._launcher.active) and "g" not in letters
 
-    def assign(self, shell: Shell, name: str, values: tuple[str, ...], stdin: str = "") -> None:
-        """Give a variable its possible values, as an assignment does; the name may have a subscript."""
-        self._assignments.assign(shell, name, values, stdin)
-
-    def declare(self, shell: Shell, name: str, letters: str, *, is_local: bool) -> None:
-        """Give a variable attributes, as `declare` does."""
-        self._assignments.declare(shell, name, letters, is_local=is_local and bool(self._launcher.active))
-
-    def evaluate(self, text: str, shell: Shell, stdin: str) -> str:
-        """The value of an arithmetic expression; what stands in its subscripts is run."""
-        return self._values.evaluation.arithmetic(text, shell, stdin)
-
-    def expand(self, text: str, shell: Shell, stdin: str) -> str:
-        """What a text becomes when it is expanded like one in double quotes."""
-        return "\n".join(self._values.evaluation.text(text, shell, stdin))
-
     def defer(self, text: str, shell: Shell, *, at_once: bool = True) -> None:
         """Run a text when this shell ends, in the state that it is in then; and `at_once` also now."""
         if at_once:
@@ -340,9 +289,3 @@ class Walker:
     def run_program(self, words: Sequence[str], shell: Shell, stdin: str) -> str:
         """Start a program, or a command of the shell itself, by its name."""
         return self._launcher.program(words, shell, stdin)
-
-    def _high(self, rule: str, reason: str) -> None:
-        self.note(Finding(SecurityRisk.HIGH, rule, reason))
-
-    def _unknown(self, rule: str, reason: str) -> None:
-        self.note(Finding(SecurityRisk.UNKNOWN, rule, reason))
