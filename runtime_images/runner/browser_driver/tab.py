@@ -16,6 +16,8 @@ from .tree import Numbers, Tree
 _STORM_DIALOGS = 10
 _STORM_SECONDS = 6.0
 _STOP_SECONDS = 3.0
+_STOPS = 20
+_STAYED_SECONDS = 0.1
 _SHOWN_TITLE = 200
 _WAITED_FOR = frozenset({"document", "script", "stylesheet", "xhr", "fetch"})
 
@@ -76,7 +78,12 @@ class Tab:
         line = await self.page.context.new_cdp_session(self.page)
         try:
             await line.send("Emulation.setScriptExecutionDisabled", {"value": True})
-            await self.stop_loading()
+            for _ in range(_STOPS):  # between two documents there is nobody to hear it
+                moves = self.moves
+                await self.stop_loading()
+                await asyncio.sleep(_STAYED_SECONDS)
+                if moves == self.moves:
+                    break
             yield
         finally:
             with contextlib.suppress(Error):
