@@ -34,15 +34,16 @@ class StructuredTool(ToolDefinition):
 
 
 def structured(tool: ToolDefinition, schema: Mapping[str, Any]) -> StructuredTool:
-    """The tool with arguments of this form; for tools with one text argument that must be given, such as finish.
+    """The tool with arguments of this form; for tools that take one text and nothing else, such as finish.
 
     Raises:
         ValueError: the tool is none of those, or the schema is none of an object.
     """
     own = tool.parameters
     required = own.get("required", [])
-    if len(required) != 1 or own["properties"][required[0]].get("type") != "string":
-        raise ValueError(f"response_schema: tool {tool.name!r} has not exactly one text argument that must be given")
+    if len(required) != 1 or len(own["properties"]) != 1 or own["properties"][required[0]].get("type") != "string":
+        problem = f"tool {tool.name!r} does not take exactly one text; give a form to one that does, such as finish"
+        raise ValueError(f"response_schema: {problem}")
     try:
         parameters = parameters_from(schema)
     except ValueError as error:

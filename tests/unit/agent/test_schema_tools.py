@@ -57,8 +57,9 @@ def test_a_run_with_a_structured_answer() -> None:
 
 
 def test_a_form_of_answers_needs_one_tool_with_one_text() -> None:
-    with pytest.raises(ValueError, match="not exactly one text argument"):
-        made(Tool(name="task_tracker", response_schema=REPORT))
+    for name in ("task_tracker", "terminal"):  # a terminal would take the object for a command
+        with pytest.raises(ValueError, match=f"'{name}' does not take exactly one text; give a form to one that does"):
+            made(Tool(name=name, response_schema=REPORT))
     with pytest.raises(ValueError, match="response_schema of tool 'think'"):
         made(Tool(name="think", response_schema={"type": "string"}))
     register_tool("pair", lambda state: [*ThinkTool.create(), *TerminalTool.create()])
