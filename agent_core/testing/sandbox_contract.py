@@ -260,7 +260,7 @@ class SandboxRequestContract:
         with pytest.raises(asyncio.CancelledError):
             await task
         await eventually(lambda: _prints(sandbox, "second", count, "0"))
-        assert time.monotonic() - began < 1.0
+        assert time.monotonic() - began < 10
         assert await output(sandbox, "echo still here") == "still here"
 
     async def test_an_unknown_operation_is_refused_in_words(self, kit: SandboxKit) -> None:

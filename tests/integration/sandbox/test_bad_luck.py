@@ -65,7 +65,7 @@ async def test_a_sandbox_that_is_killed_during_a_command_is_lost_and_then_replac
     began = time.monotonic()
     with pytest.raises(SandboxLostError):
         await task
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
     assert "STATUS$ERROR_RUNTIME_DISCONNECTED" in kit.statuses()
     assert await output(sandbox, "cat file; wc -l < count") == "kept\n1"
     assert kit.statuses()[-1] == "STATUS$READY"

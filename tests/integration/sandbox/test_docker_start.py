@@ -62,7 +62,7 @@ async def test_an_engine_that_hangs_is_given_up_in_time(tmp_path: Path) -> None:
         provider = DockerProvider(host, connect_seconds=0.2)
         began = time.monotonic()
         assert not (await provider.check()).ok
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 10  # by default it is 15
         await provider.close()
 
 
@@ -126,7 +126,7 @@ async def test_a_runner_that_never_answers_ends_the_start_in_time(
     began = time.monotonic()
     error = await failure(docker_kit, image=name, limits=replace(LIMITS, start_seconds=2.0))
     assert error.code == "start_timeout"
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
     assert objects_of(engine, docker_kit) == []
     assert engine.networks(filters={"label": f"drydock.instance={docker_kit.instance}"}) == []
 

@@ -267,7 +267,7 @@ async def test_a_closed_store_refuses_appends(tmp_path: Path) -> None:
 
 async def test_closing_gives_up_on_a_database_that_does_not_answer_in_time(tmp_path: Path) -> None:
     settings = DatabaseSettings(busy_timeout_seconds=0.5, close_timeout_seconds=0.05)
-    async with asyncio.timeout(5), open_database(tmp_path, settings) as database:
+    async with asyncio.timeout(30), open_database(tmp_path, settings) as database:
         with another_program(database) as other:
             other.execute("BEGIN IMMEDIATE")
             pending = [asyncio.create_task(database.events.append(log, new_events("a"))) for log in ("a", "b")]

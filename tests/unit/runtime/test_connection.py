@@ -60,7 +60,7 @@ class Rig:
         return [status for status, _ in self.told]
 
     async def until_running(self, count: int = 1) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while len(self.sandbox.runner.ran) < count:  # noqa: ASYNC110 - the fake has no event for it
                 await asyncio.sleep(0.001)
 
@@ -134,7 +134,7 @@ async def test_a_dropped_stream_is_replaced_and_the_operation_is_not_run_again()
         asked = asyncio.create_task(it.connection.request("shell.run", {}, key="c:1", on_output=heard.append))
         await it.until_running()
         await it.sandbox.runner.drop()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while it.sandbox.attaches < 2:  # noqa: ASYNC110 - the fake has no event for it
                 await asyncio.sleep(0.001)
         it.gate.open.set()
@@ -215,7 +215,7 @@ async def test_a_sandbox_that_cannot_be_reached_again_counts_as_lost_in_time() -
         began = time.monotonic()
         with pytest.raises(SandboxLostError, match="could not be reached again"):
             await asked
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 20
         it.sandbox.behaviour = FakeBehaviour()
         assert await it.connection.lookup("c:1") == "lost"  # it was stopped: nobody attaches to a silent one again
         assert it.sandbox.starts == 2

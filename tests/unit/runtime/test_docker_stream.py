@@ -56,7 +56,7 @@ async def engine(folder: Path, answer: Answer) -> AsyncIterator[EngineAddress]:
 
     async with listening_at(folder / "engine.sock", serve) as path:
         yield EngineAddress(socket_path=str(path))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await ended.wait()
 
 

@@ -235,7 +235,7 @@ async def test_hooks_in_the_background_are_not_waited_for_and_end_with_their_own
     runner = Runner(slow=None)
     async with Hooks(config({"command": "slow", "async": True, "timeout": 86400}), runner) as hooks:
         assert await hooks.run(TOLD) == decide(HookEvent.PRE_TOOL_USE, [])
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await runner.has_begun.wait()
         for _ in range(MAX_BACKGROUND_HOOKS - 1):
             await hooks.run(TOLD)

@@ -50,11 +50,11 @@ async def branch_after(database: Database, sandbox: Sandbox, *events: AnyEvent, 
             sandbox.was_asked.clear()
             keeper.observe(event)
             if asks:
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(30):
                     await sandbox.was_asked.wait()
             for _ in range(200):  # time to ask once too often
                 await asyncio.sleep(0)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while (found := await database.conversations.get("c")) is not None:
                 if found.selected_branch != "main" or sandbox.branch in ("main", None) or sandbox.error:
                     return found.selected_branch

@@ -41,7 +41,7 @@ async def test_one_failed_round_does_not_end_the_loop() -> None:
         raise RuntimeError("this round fails")
 
     task = asyncio.create_task(cull_forever(cull, interval_seconds=0.001))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await thrice.wait()
     task.cancel()
     await asyncio.wait([task])
