@@ -156,12 +156,15 @@ class Conversation(Acting, Carrying, Reaching, Extending, Stepping, Branching, A
         self._do(self._work.run())
 
     async def arun(self) -> None:
-        """`run` for asynchronous programs; when it is cancelled the agent is paused first."""
+        """`run` for asynchronous programs.
+
+        To cancel it is to interrupt the agent: what it had called is answered, it is paused, and this returns
+        (agent-core 8.3). So does a time limit around it: `state.execution_status` tells whether it has finished.
+        """
         try:
             await self._ado(self._work.run())
         except asyncio.CancelledError:
             await asyncio.wrap_future(library_loop().submit(self._work.until_run_ended()))
-            raise
 
     def pause(self) -> None:
         """Stop the agent where it is: the model's answer and running commands are ended; `run` goes on from there.

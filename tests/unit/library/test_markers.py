@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 from pathlib import Path
 
@@ -83,8 +82,7 @@ async def test_a_cancelled_run_is_interrupted() -> None:
         running = asyncio.create_task(one.arun())
         await script_asked.wait()
         running.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await running
+        await running
         sandbox.held.set()
         assert (one.state.execution_status, markers(one)) == (PAUSED, ["InterruptEvent"])
 
