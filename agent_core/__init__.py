@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from agent_core.agent.switch_llm import SwitchLLMTool as SwitchLLMTool
     from agent_core.controller.agent_controller import AgentController as AgentController
     from agent_core.controller.replay import ReplayManager as ReplayManager
+    from agent_core.controller.stuck import StuckDetectionThresholds as StuckDetectionThresholds
     from agent_core.controller.stuck import StuckDetector as StuckDetector
     from agent_core.conversation import Conversation as Conversation
     from agent_core.errors import ConversationRunError as ConversationRunError
@@ -194,7 +195,7 @@ _MODULES = {
     "agent.switch_llm": "SwitchLLMTool",
     "controller.agent_controller": "AgentController",
     "controller.replay": "ReplayManager",
-    "controller.stuck": "StuckDetector",
+    "controller.stuck": "StuckDetectionThresholds StuckDetector",
     "conversation": "Conversation",
     "errors": (
         "ConversationRunError DrydockError FunctionCallConversionError FunctionCallNotExistsError "

@@ -10,6 +10,7 @@ from typing import Any, Self, TypeVar
 from uuid import uuid4
 
 from agent_core.agent.base import AgentBase
+from agent_core.controller.stuck import StuckDetectionThresholds
 from agent_core.events.control import ConfirmationPolicyChanged
 from agent_core.events.folder_store import FolderEventStore
 from agent_core.events.messages import Message
@@ -65,6 +66,7 @@ class Conversation(Acting, Carrying, Reaching, Extending, Stepping, Branching, A
         max_budget_per_run: US dollars until a run ends with the status error, over all runs; the next run has as much
             again.
         stuck_detection: whether an agent that only repeats itself is stopped.
+        stuck_detection_thresholds: after how many repetitions that is, where it is not after the usual number.
         hook_config: hooks that are run before those of the project and of the user's home.
         tags: words about the conversation for its program; names of lower-case letters and digits.
         visualizer: shows the events, before the callbacks hear of them: a function, or what has ``on_event``.
@@ -91,6 +93,7 @@ class Conversation(Acting, Carrying, Reaching, Extending, Stepping, Branching, A
         secrets: Mapping[str, GivenSecret] | None = None,
         max_budget_per_run: float | None = None,
         stuck_detection: bool = True,
+        stuck_detection_thresholds: StuckDetectionThresholds | Mapping[str, int] | None = None,
         hook_config: HookConfig | None = None,
         tags: Mapping[str, str] | None = None,
         visualizer: object = None,
@@ -118,6 +121,7 @@ class Conversation(Acting, Carrying, Reaching, Extending, Stepping, Branching, A
                 max_budget=max_budget_per_run,
                 limits_per_run=True,
                 stuck_detection=stuck_detection,
+                stuck_thresholds=StuckDetectionThresholds.model_validate(stuck_detection_thresholds or {}),
                 named_secrets=dict(secrets or {}),
                 hooks=HookConfig() if hook_config is None else checked(hook_config, HookConfig, "hook_config"),
                 confirm_subagents=confirm_subagents,

@@ -23,7 +23,7 @@ from agent_core.controller.outcomes import completed
 from agent_core.controller.remarks import blind, rephrase
 from agent_core.controller.replay import ReplayManager
 from agent_core.controller.state import ConversationState
-from agent_core.controller.stuck import StuckDetector
+from agent_core.controller.stuck import USUAL_THRESHOLDS, StuckDetectionThresholds, StuckDetector
 from agent_core.errors import (
     LLMContentPolicyError,
     LLMContextWindowError,
@@ -65,15 +65,15 @@ class Step:
         gate: ConfirmationGate,
         max_budget: float | None,
         version: str,
-        stuck_detection: bool = True,
+        loops: StuckDetectionThresholds | None = USUAL_THRESHOLDS,
         cache_key: str = "",
         payer: Callable[[LLMResponse], None] | None = None,
     ) -> None:
-        """`cache_key` and `payer` are those of `Account`."""
+        """`loops` is when an agent that repeats itself is stopped (None: never); the others are those of `Account`."""
         self._view = View()
         self._replay = ReplayManager()
-        self._detects_loops = stuck_detection
-        self._stuck = StuckDetector() if stuck_detection else None
+        self._loops = loops
+        self._stuck = StuckDetector(loops) if loops else None
         self._log = BranchReader(stream, self._see, self._forget)
         self._stream = stream
         self._agent = agent
@@ -196,7 +196,7 @@ class Step:
 
     def _forget(self) -> None:
         self._view, self._replay = View(), ReplayManager()
-        self._stuck = StuckDetector() if self._detects_loops else None
+        self._stuck = StuckDetector(self._loops) if self._loops else None
         self._work_with(self._models.forgotten())
 
     def _see(self, event: AnyEvent) -> None:

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from pydantic import Field
+
 from agent_core.events.control import Condensation
 from agent_core.events.llm_events import (
     ActionEvent,
@@ -22,18 +24,13 @@ from agent_core.events.llm_events import (
     ObservationEvent,
     UserRejectObservation,
 )
-from agent_core.events.messages import TextContent
+from agent_core.events.messages import Frozen, TextContent
 from agent_core.events.serialization import AnyEvent
 from agent_core.llm.json_text import canonical
 from agent_core.tools.ipython import IPythonObservation
 
 WINDOW = 20
-SAME_RESULT = 4
-SAME_ERROR = 3
-MONOLOGUE = 3
-ALTERNATING = 6
 CONDENSATIONS = 10
-SAME_SYNTAX_ERROR = 3
 _SYNTAX_ERROR = re.compile(r"SyntaxError: (?:unterminated |invalid syntax|incomplete input).*")
 _LAST_LINES = 3  # behind a cell's error stand the kernel's directory and interpreter
 
@@ -46,6 +43,30 @@ class Pattern(StrEnum):
     MONOLOGUE = "it talks to itself and does nothing"
     ALTERNATING = "it alternates between two actions"
     CONDENSATIONS = "its history does not fit however often it is condensed"
+
+
+class StuckDetectionThresholds(Frozen):
+    """How often something happens until it is a loop.
+
+    Attributes:
+        action_observation: the same action with the same result.
+        action_error: an action that fails; this often the agent is warned, and once more is a loop.
+        monologue: messages of the agent and nothing else.
+        alternating_pattern: actions that take turns with the one before.
+    """
+
+    action_observation: int = Field(default=4, ge=1)
+    action_error: int = Field(default=3, ge=1)
+    monologue: int = Field(default=3, ge=1)
+    alternating_pattern: int = Field(default=6, ge=3)
+
+    @property
+    def rounds(self) -> int:
+        """How many of the newest actions have to be known."""
+        return max(self.action_observation, self.action_error + 1, self.alternating_pattern)
+
+
+USUAL_THRESHOLDS = StuckDetectionThresholds()
 
 
 @dataclass(slots=True)
@@ -64,10 +85,11 @@ class _Round:
 
 
 class StuckDetector:
-    """Looks at the last twenty events since the user's last message."""
+    """Looks at the last twenty events since the user's last message; at more where a threshold needs them."""
 
-    def __init__(self) -> None:
-        self._rounds: deque[_Round] = deque(maxlen=WINDOW // 2)
+    def __init__(self, thresholds: StuckDetectionThresholds = USUAL_THRESHOLDS) -> None:
+        self._thresholds = thresholds
+        self._rounds: deque[_Round] = deque(maxlen=max(WINDOW // 2, thresholds.rounds))
         self._messages: list[int] = []
         self._condensations: list[int] = []
         self._nudged: set[int] = set()
@@ -94,16 +116,16 @@ class StuckDetector:
 
     def pattern(self) -> Pattern | None:
         """How the agent is stuck, if it is."""
-        rounds = [one for one in self._rounds if one.answer]
+        rounds, limits = [one for one in self._rounds if one.answer], self._thresholds
         if len(self._condensations) >= CONDENSATIONS:
             return Pattern.CONDENSATIONS
-        if len(self._messages) >= MONOLOGUE:
+        if len(self._messages) >= limits.monologue:
             return Pattern.MONOLOGUE
-        if _all_same(rounds[-SAME_RESULT:], SAME_RESULT):
+        if _is_periodic(rounds[-limits.action_observation :], limits.action_observation, period=1):
             return Pattern.SAME_RESULT
-        if self._failing(rounds) > SAME_ERROR or _mistyped(rounds) >= SAME_SYNTAX_ERROR:
+        if self._failing(rounds) > limits.action_error or _mistyped(rounds) >= limits.action_error:
             return Pattern.SAME_ERROR
-        if _alternate(rounds[-ALTERNATING:]):
+        if _is_periodic(rounds[-limits.alternating_pattern :], limits.alternating_pattern, period=2):
             return Pattern.ALTERNATING
         return None
 
@@ -125,7 +147,7 @@ class StuckDetector:
     def to_nudge(self) -> int | None:
         """Id of the error after which the agent deserves a word of warning, once; None when there is no reason."""
         rounds = [one for one in self._rounds if one.answer]
-        if self._failing(rounds) != SAME_ERROR:
+        if self._failing(rounds) != self._thresholds.action_error:
             return None
         last = rounds[-1].error_id
         return last if last not in self._nudged else None
@@ -170,13 +192,11 @@ def _syntax_error(event: AnswerEvent) -> str:
     return next((line for line in lines if _SYNTAX_ERROR.match(line)), "")
 
 
-def _all_same(rounds: Sequence[_Round], wanted: int) -> bool:
-    return len(rounds) == wanted and len({(one.action, one.answer) for one in rounds}) == 1
-
-
-def _alternate(rounds: Sequence[_Round]) -> bool:
-    pairs = [(one.action, one.answer) for one in rounds]
-    return len(pairs) == ALTERNATING and all(pairs[index] == pairs[index - 2] for index in range(2, ALTERNATING))
+def _is_periodic(rounds: Sequence[_Round], wanted: int, *, period: int) -> bool:
+    """Whether there are as many as wanted, each like the one a period before."""
+    return len(rounds) == wanted and all(
+        one.is_like(earlier) for earlier, one in zip(rounds, rounds[period:], strict=False)
+    )
 
 
 def _digest_of_action(event: ActionEvent) -> bytes:

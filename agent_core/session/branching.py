@@ -145,6 +145,7 @@ class Branching(ABC):
             secrets=settings.named_secrets,
             max_budget_per_run=settings.max_budget,
             stuck_detection=settings.stuck_detection,
+            stuck_detection_thresholds=settings.stuck_thresholds,
             hook_config=settings.hooks,
             tags=tags,
         )

@@ -148,7 +148,7 @@ def make_step(
         gate=settings.gate(tools),
         max_budget=settings.max_budget,
         version=VERSION,
-        stuck_detection=settings.stuck_detection,
+        loops=settings.stuck_thresholds if settings.stuck_detection else None,
         cache_key=parent.cache_key if parent is not None else "",
         payer=parent.purse.count if parent is not None else None,
     )

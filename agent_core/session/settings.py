@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_core.agent.base import AgentBase
+from agent_core.controller.stuck import USUAL_THRESHOLDS, StuckDetectionThresholds
 from agent_core.events.llm_events import ActionEvent
 from agent_core.llm.llm import LLM
 from agent_core.mcp.config import McpServer
@@ -51,6 +52,7 @@ class SessionSettings:
         sandbox_remarks: what the agent is told of its sandbox besides the facts of the workspace.
         condenser: shortens what the model is shown when it becomes too long; None never does.
         stuck_detection: whether an agent that only repeats itself is stopped.
+        stuck_thresholds: after how many repetitions that is.
         seed: a tar file with what the workspace begins with; it is removed when its files are there.
         snapshots: whether the files of the workspace are kept as they were, so that they can go back.
         agent: the agent itself, which then counts instead of `llm`, `agent_class`, `condenser` and `tools`; and, where
@@ -84,6 +86,7 @@ class SessionSettings:
     sandbox_remarks: str = ""
     condenser: Condenser | None = None
     stuck_detection: bool = True
+    stuck_thresholds: StuckDetectionThresholds = USUAL_THRESHOLDS
     snapshots: bool = True
     seed: Path | None = None
     tools: tuple[Tool, ...] | None = None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from agent_core.controller.stuck import Pattern, StuckDetector
+from agent_core.controller.stuck import USUAL_THRESHOLDS, Pattern, StuckDetectionThresholds, StuckDetector
 from agent_core.events.control import Condensation, CondensationRequest
 from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, MessageEvent, ObservationEvent
 from agent_core.events.messages import ImageContent, Message, TextContent
@@ -67,8 +67,8 @@ def condenses(at: int) -> list[AnyEvent]:
     return [CondensationRequest(id=at), Condensation(id=at + 1, forgotten_event_ids=[])]
 
 
-def after(*rounds: Round | Iterable[Round]) -> StuckDetector:
-    detector = StuckDetector()
+def after(*rounds: Round | Iterable[Round], thresholds: StuckDetectionThresholds = USUAL_THRESHOLDS) -> StuckDetector:
+    detector = StuckDetector(thresholds)
     flat = itertools.chain.from_iterable(one if isinstance(one, Iterable) else [one] for one in rounds)
     for number, make in enumerate(flat):
         for event in make(number * 10):
@@ -239,3 +239,30 @@ def test_a_loop_begins_with_the_first_thing_that_was_repeated(
     assert pattern is not None
     start = detector.start_of(pattern)
     assert start // 10 == first
+
+
+@pytest.mark.parametrize(
+    ("thresholds", "rounds", "enough", "pattern"),
+    [
+        ({"action_observation": 2}, [does("ls", "a")], 2, Pattern.SAME_RESULT),
+        ({"action_observation": 15, "alternating_pattern": 30}, [does("ls", "a")], 15, Pattern.SAME_RESULT),
+        ({"monologue": 5}, [says("hm")], 5, Pattern.MONOLOGUE),
+        ({"alternating_pattern": 4}, [does("a", "1"), does("b", "2")], 2, Pattern.ALTERNATING),
+        ({"action_error": 2}, [cell(1, "SyntaxError: invalid syntax")], 2, Pattern.SAME_ERROR),
+    ],
+)
+def test_a_repetition_is_a_loop_at_the_number_that_was_chosen(
+    thresholds: dict[str, int], rounds: list[Round], enough: int, pattern: Pattern
+) -> None:
+    chosen = StuckDetectionThresholds(**thresholds)
+    assert after(rounds * (enough - 1), thresholds=chosen).pattern() is None
+    detector = after([does("cd", "a")], rounds * enough, thresholds=chosen)
+    assert detector.pattern() is pattern
+    assert detector.start_of(pattern) // 10 == 1
+
+
+def test_an_agent_is_warned_at_the_chosen_number_of_errors_and_stopped_with_one_more() -> None:
+    once = StuckDetectionThresholds(action_error=1)
+    assert after([fails("one")], thresholds=once).to_nudge() == 1
+    assert after([fails("one")], thresholds=once).pattern() is None
+    assert after([fails("one"), fails("two")], thresholds=once).pattern() is Pattern.SAME_ERROR

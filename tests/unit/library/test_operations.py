@@ -953,6 +953,21 @@ def test_the_state_tells_what_is_in_the_log() -> None:
         assert [message.role for message in state.view.messages()] == ["system", "user", "assistant"]
 
 
+def test_a_program_says_after_how_many_repetitions_its_agent_is_stuck() -> None:
+    again: Said = ("", [("think", '{"thought": "hm"}')])
+    script = Script(again, again, again, again)
+    with conversation(agent(script), stuck_detection_thresholds={"action_observation": 2}) as one:
+        one.send_message("Go.")
+        one.run()
+        assert one.state.execution_status is ExecutionStatus.STUCK
+        with one.fork(workspace=Sandbox(), copy_files=False) as other:
+            other.send_message("Once more.")
+            other.run()
+            assert other.state.execution_status is ExecutionStatus.STUCK
+    with pytest.raises(ValueError, match="action_eror"):
+        conversation(agent(script), stuck_detection_thresholds={"action_eror": 2})
+
+
 def test_a_message_that_a_hook_refuses_leaves_the_conversation_finished(sandbox: Sandbox) -> None:
     refusing = HookConfig.from_json('{"UserPromptSubmit": [{"hooks": [{"command": "judge"}]}]}')
     script = Script(DONE)
