@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -32,35 +33,65 @@ class HookEvent(StrEnum):
         return self in {HookEvent.PRE_TOOL_USE, HookEvent.USER_PROMPT_SUBMIT, HookEvent.STOP}
 
 
-class CommandHook(Frozen):
-    """A shell command that gets a `HookInput` on its standard input. `timeout` is in seconds.
+class _Hook(Frozen):
+    """What all hooks have; keys that are meant for other programs are left aside, so that its rule holds all the same.
+
+    `name` is for people. `timeout` is in seconds.
+    """
+
+    name: str | None = None
+    timeout: float = Field(default=60.0, gt=0)
+
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, serialize_by_alias=True)
+
+
+class CommandHook(_Hook):
+    """A shell command that gets a `HookInput` on its standard input.
 
     With `async` it is started and not waited for, so it cannot block anything.
     """
 
     type: Literal["command"] = "command"
     command: str = Field(min_length=1)
-    timeout: float = Field(default=60.0, gt=0)
     is_async: bool = Field(default=False, alias="async")
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True)
+
+class _Question(_Hook):
+    """A hook that asks a model: it is always waited for, and no command."""
+
+    prompt: str = Field(min_length=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_no_command(cls, value: Any) -> Any:
+        wrong = [key for key in ("async", "command") if isinstance(value, Mapping) and value.get(key)]
+        if wrong:
+            raise ValueError(f"{wrong[0]}: only hooks of type 'command' have it")
+        return value
 
 
-class PromptHook(Frozen):
+class PromptHook(_Question):
     """A question to the model, in one call."""
 
     type: Literal["prompt"] = "prompt"
-    prompt: str = Field(min_length=1)
-    timeout: float = Field(default=60.0, gt=0)
 
 
-class AgentHook(Frozen):
-    """A question to an agent with tools, which may take `max_iterations` steps."""
+class AgentHook(_Question):
+    """A question to an agent, which may take `max_iterations` steps with the conversation's tools, or those of `tools`.
+
+    As data the question may also be called ``system_prompt``.
+    """
 
     type: Literal["agent"] = "agent"
-    prompt: str = Field(min_length=1)
+    tools: tuple[str, ...] = ()
     max_iterations: int = Field(default=3, ge=1)
-    timeout: float = Field(default=60.0, gt=0)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _system_prompt_is_the_question(cls, value: Any) -> Any:
+        if isinstance(value, Mapping) and value.get("system_prompt") and not value.get("prompt"):
+            return {**value, "prompt": value["system_prompt"]}
+        return value
 
 
 Hook = Annotated[CommandHook | PromptHook | AgentHook, Field(discriminator="type")]
@@ -77,6 +108,8 @@ class HookMatcher(Frozen):
 
     matcher: str = "*"
     hooks: tuple[Hook, ...] = ()
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
 
     @field_validator("hooks", mode="before")
     @classmethod
@@ -133,6 +166,20 @@ class HookConfig(Frozen):
                 raise ValueError(f"hooks for {key!r} must be a list of matchers, not {type(matchers).__name__}")
             merged.setdefault(event_named(str(key)), []).extend(matchers)
         return merged
+
+    @classmethod
+    def load(cls, path: str | Path | None = None, working_dir: str | Path | None = None) -> Self:
+        """The configuration in the file `path`; without one that of the project in `working_dir`, or else of the home.
+
+        It has no hooks where there is no such file. A conversation finds those of its project and home by itself.
+
+        Raises:
+            ValueError: the file holds no configuration; the message says where and why.
+            OSError: it cannot be read.
+        """
+        places = [Path(path)] if path else [Path(working_dir or Path.cwd()) / HOOK_FILE, Path.home() / HOOK_FILE]
+        found = next((place for place in places if place.is_file()), None)
+        return cls() if found is None else cls.from_json(found.read_text(encoding="utf-8"))
 
     @classmethod
     def from_json(cls, text: str) -> Self:

@@ -15,6 +15,7 @@ from agent_core.security.hook_results import HookResult, judgement_in
 from agent_core.security.hooks import AgentHook, HookInput, PromptHook
 from agent_core.session.direct_call import DirectContext
 from agent_core.tools.definition import ToolDefinition
+from agent_core.tools.registry import canonical_name
 
 USAGE_ID: Final = "hook"
 MAX_TOLD_CHARS: Final = 50_000
@@ -56,7 +57,7 @@ class ModelJudge:
         """
         event = self._masker.text(told.to_json(exclude_none=True))[:MAX_TOLD_CHARS]
         messages = [Message.user(f"{_FORM}\n\nRULE:\n{hook.prompt}\n\nEVENT:\n{event}")]
-        tools = self._tools if isinstance(hook, AgentHook) else {}
+        tools = self._tools_for(hook) if isinstance(hook, AgentHook) else {}
         schemas = [tool.to_openai_tool() for tool in tools.values()]
         for left in range(hook.max_iterations if isinstance(hook, AgentHook) else 1, 0, -1):
             offered = schemas if left > 1 else []  # the last answer has to be the judgement
@@ -68,6 +69,10 @@ class ModelJudge:
             messages.append(answer.model_copy(update={"tool_calls": calls}))
             messages.extend([await self._called(call, tools) for call in calls])
         raise ValueError("the model did not come to a judgement")
+
+    def _tools_for(self, hook: AgentHook) -> Mapping[str, ToolDefinition]:
+        named = {canonical_name(name) for name in hook.tools} | set(hook.tools)
+        return {name: tool for name, tool in self._tools.items() if not named or name in named}
 
     async def _called(self, call: MessageToolCall, tools: Mapping[str, ToolDefinition]) -> Message:
         parsed = parse_call(call, tools)

@@ -31,11 +31,17 @@ THIRD_PARTY = {
 _AGENTSKILLS_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _KEYS = frozenset(
     {"name", "description", "triggers", "inputs", "paths", "mcp_tools", "version", "license", "compatibility"}
-    | {"metadata", "allowed-tools", "disable-model-invocation"}
+    | {"metadata", "allowed_tools", "disable_model_invocation"}
 )
+"""What is read of a header, whose keys may be written with hyphens as well."""
 _ASK_FOR_MISSING = (
     "If the user has not said what one of the variables in this task stands for, ask for it before you begin."
 )
+
+
+def is_skill_file(path: str) -> bool:
+    """Whether a file is the ``SKILL.md`` of its folder, in whatever case it is written."""
+    return PurePosixPath(path).name.lower() == SKILL_FILE.lower()
 
 
 def third_party_skill(path: str, text: str) -> Skill:
@@ -68,7 +74,7 @@ def skill_from_text(path: str, text: str, *, name: str | None = None) -> Skill:
     """
     try:
         header, body = frontmatter.split(text)
-        is_agentskills = PurePosixPath(path).name == SKILL_FILE
+        is_agentskills = is_skill_file(path)
         skill = _made(path, header, body, name, is_agentskills=is_agentskills)
         if is_agentskills:
             _check_name(skill.name, PurePosixPath(path).parent.name)
@@ -86,7 +92,8 @@ def _made(path: str, header: Mapping[str, Any], body: str, name: str | None, *, 
         raise ValueError(f"type: {kind!r} is none of {list(TYPES)}; it may be left out, the other fields tell")
     place = PurePosixPath(path)
     usual = place.parent.name if is_agentskills else place.stem
-    values = {key.replace("-", "_"): value for key, value in header.items() if key in _KEYS and value is not None}
+    known = {key.replace("-", "_"): value for key, value in header.items() if value is not None}
+    values = {key: value for key, value in known.items() if key in _KEYS}
     for field in ("name", "description", "version", "license", "compatibility"):
         if isinstance(values.get(field), int | float):
             values[field] = str(values[field])  # YAML reads `1.0` as a number
@@ -95,16 +102,17 @@ def _made(path: str, header: Mapping[str, Any], body: str, name: str | None, *, 
         values["metadata"] = _texts(values["metadata"])
     if "allowed_tools" in values:
         values["allowed_tools"] = _words(values["allowed_tools"], "allowed-tools", separator=None)
+    is_task = "inputs" in values
     inputs = [SkillInput.model_validate(one) for one in _list(values.pop("inputs", []), "inputs")]
     triggers = _words(values.pop("triggers", []), "triggers")
     paths = _words(values.pop("paths", []), "paths")
     trigger: Trigger | None = None
     if paths:
         trigger = PathTrigger(paths=paths)
-    elif inputs:
+    elif is_task:
         command = f"/{values['name']}"
         trigger = TaskTrigger(triggers=triggers if command in triggers else [*triggers, command])
-        body = f"{body}\n\n{_ASK_FOR_MISSING}"
+        body = f"{body}\n\n{_ASK_FOR_MISSING}" if inputs else body
     elif triggers:
         trigger = KeywordTrigger(keywords=triggers)
     return Skill(

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from agent_core.errors import SkillValidationError
-from agent_core.skills.files import SKILL_FILE, THIRD_PARTY, skill_from_text, third_party_skill
+from agent_core.skills.files import THIRD_PARTY, is_skill_file, skill_from_text, third_party_skill
 from agent_core.skills.skill import Skill, SkillResources
 from agent_core.skills.trigger import PathTrigger
 
@@ -116,16 +116,16 @@ def skills_in_folder(files: Mapping[str, str], folder: str) -> dict[str, Skill]:
     """The skills of those `files` (texts by path) that are in `folder`, by name; see `load_skills_from_folder`."""
     folder = folder.rstrip("/")
     inside = sorted(path for path in files if path.startswith(f"{folder}/"))
-    homes = {PurePosixPath(path).parent for path in inside if PurePosixPath(path).name == SKILL_FILE}
+    homes = {PurePosixPath(path).parent for path in inside if is_skill_file(path)}
     found: dict[str, Skill] = {}
     for path in inside:
         place = PurePosixPath(path)
-        is_part = any(parent in homes for parent in place.parents) and place.name != SKILL_FILE
+        is_part = any(parent in homes for parent in place.parents) and not is_skill_file(path)
         if place.suffix.lower() != ".md" or place.name.lower() == "readme.md" or is_part:
             continue
         name = place.relative_to(folder).with_suffix("").as_posix()
         try:
-            skill = skill_from_text(path, files[path], name=name if place.name != SKILL_FILE else None)
+            skill = skill_from_text(path, files[path], name=None if is_skill_file(path) else name)
         except SkillValidationError as error:
             logger.warning("a skill is left out: %s", error)
             continue

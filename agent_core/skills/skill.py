@@ -80,8 +80,9 @@ class Skill(Frozen):
     @property
     def is_listed(self) -> bool:
         """Whether the agent is told that it exists, and may ask for it (agent-core 7.4)."""
-        triggered = self.trigger is not None and not isinstance(self.trigger, PathTrigger)
-        return (self.is_agentskills_format or triggered) and not self.disable_model_invocation
+        if isinstance(self.trigger, PathTrigger):  # a rule comes up by itself when it is time
+            return False
+        return (self.is_agentskills_format or self.trigger is not None) and not self.disable_model_invocation
 
     @property
     def summary(self) -> str:

@@ -279,6 +279,15 @@ async def test_an_agent_hook_looks_around_before_it_judges() -> None:
     assert "ran cat rules" in str(stage.model.prompts[2])
 
 
+async def test_an_agent_hook_that_names_tools_has_no_others() -> None:
+    looking = judging("agent")
+    looking["PreToolUse"][0]["hooks"][0]["tools"] = ["TerminalTool"]
+    async with hooked(without_command(looking)) as stage:
+        await until(stage, FINISHED, [calls("ls"), DENY, REPLIES["finish"]])
+    assert [tool["function"]["name"] for tool in stage.model.requests[1].tools] == ["terminal"]
+    assert len(stage.model.requests[0].tools) > 1
+
+
 @pytest.mark.parametrize("kind", ["prompt", "agent"])
 async def test_a_model_that_judges_is_told_no_secret(kind: str) -> None:
     judge = without_command(judging(kind, HookEvent.POST_TOOL_USE))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -117,6 +118,47 @@ def test_what_is_wrong_in_a_configuration_is_named(text: str, problem: str) -> N
     with pytest.raises(ValueError, match="hook") as caught:
         HookConfig.from_json(text)
     assert problem in str(caught.value)
+
+
+def test_what_other_programs_write_of_their_own_does_not_undo_a_hook() -> None:
+    block = {"matcher": "terminal", "comment": "ours", "hooks": [{"command": "x", "statusMessage": "…", "name": "n"}]}
+    read = HookConfig.from_dict({"description": "rules", "hooks": {"PreToolUse": [block]}})
+    assert read.for_event(HookEvent.PRE_TOOL_USE, "terminal") == (CommandHook(command="x", name="n"),)
+
+
+def test_a_question_may_come_with_the_empty_fields_of_other_kinds_but_not_with_a_command() -> None:
+    empty = {"command": "", "async": False, "prompt": None}
+    read = config({**empty, "type": "agent", "system_prompt": "Judge.", "tools": ["terminal"], "max_iterations": 2})
+    assert read.for_event(HookEvent.PRE_TOOL_USE) == (
+        AgentHook(prompt="Judge.", tools=("terminal",), max_iterations=2),
+    )
+    with pytest.raises(ValueError, match="command: only hooks of type 'command' have it"):
+        config({"type": "prompt", "prompt": "p", "command": "x"})
+
+
+def test_hooks_are_read_from_a_file_or_from_the_project_or_from_the_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(path: Path, command: str) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"Stop": [{"hooks": [{"command": command}]}]}))
+
+    def commands(**where: Path) -> list[str]:
+        found = HookConfig.load(**where).for_event(HookEvent.STOP)
+        return [hook.command for hook in found if isinstance(hook, CommandHook)]
+
+    home, project = tmp_path / "home", tmp_path / "project"
+    monkeypatch.setenv("HOME", str(home))
+    assert commands(working_dir=project) == []
+    write(home / ".openhands/hooks.json", "home")
+    assert commands(working_dir=project) == ["home"]
+    write(project / ".openhands/hooks.json", "project")
+    assert commands(working_dir=project) == ["project"]
+    monkeypatch.chdir(project)
+    assert commands() == ["project"]
+    write(tmp_path / "mine.json", "mine")
+    assert commands(path=tmp_path / "mine.json", working_dir=project) == ["mine"]
+    assert commands(path=tmp_path / "none.json", working_dir=project) == []
 
 
 def test_defaults_and_json_of_the_kinds_of_hooks() -> None:

@@ -65,6 +65,23 @@ def test_a_skill_md_has_the_agentskills_format_with_all_its_fields() -> None:
     assert (skill.license, skill.compatibility, skill.description) == ("MIT", "any", "Handle PDF files")
 
 
+def test_keys_may_be_written_with_underscores_and_the_file_in_lower_case() -> None:
+    header = "name: pdf\nallowed_tools: [terminal]\ndisable_model_invocation: true"
+    skill = skill_from_text("/s/pdf/skill.md", headed(header))
+    assert (skill.get_skill_type(), skill.allowed_tools, skill.is_listed) == ("agentskills", ["terminal"], False)
+
+
+def test_a_rule_for_files_is_not_offered_even_where_its_format_would_be() -> None:
+    skill = skill_from_text("/s/pdf/SKILL.md", headed("name: pdf\npaths: '*.pdf'"))
+    assert (skill.get_skill_type(), skill.is_listed) == ("agentskills", False)
+    assert skill.match_path("a/b.pdf") == "*.pdf"
+
+
+def test_a_task_that_needs_to_know_nothing_is_called_by_its_name_too() -> None:
+    skill = skill_from_text("t.md", headed("name: fix\ninputs: []", "Fix it."))
+    assert (skill.trigger, skill.content) == (TaskTrigger(triggers=["/fix"]), "Fix it.")
+
+
 @pytest.mark.parametrize(
     ("path", "text", "problem"),
     [
