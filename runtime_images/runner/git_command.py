@@ -97,9 +97,10 @@ def look(
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         if not os.path.isdir(directory):
-            raise GitError("not_found", f"{directory} does not exist") from None
+            what = "is no folder" if os.path.lexists(directory) else "does not exist"
+            raise GitError("not_found", f"{directory} {what}") from None
         raise GitError("no_git", "git is not installed in this sandbox") from None
     except OSError as error:
         raise GitError("failed", f"git cannot be started: {error.strerror}") from error

@@ -42,10 +42,11 @@ def check(root: str, workspace: str) -> None:
             raise GitError("failed", f"{name} is not a file")
 
 
-def without_filters(root: str) -> Dict[str, str]:
+def without_filters(root: str, keep_of_user: bool = True) -> Dict[str, str]:
     """Settings that switch off the programs through which a repository would have its files read.
 
-    Those of the sandbox's user (say of large files) stay: they are for all repositories, and no part of this one.
+    Those of the sandbox's user (say of large files) stay, unless they are to go as well: they are for all repositories,
+    and no part of this one.
 
     Raises:
         GitError: git cannot be used, or a filter cannot be switched off.
@@ -58,7 +59,7 @@ def without_filters(root: str) -> Dict[str, str]:
         fields = [field for name in names for field in (b"local", name)]
     overruled: Dict[str, str] = {}
     for scope, name in (fields[place : place + 2] for place in range(0, len(fields), 2)):
-        if scope in _OF_THE_USER:
+        if keep_of_user and scope in _OF_THE_USER:
             continue
         filter_name = os.fsdecode(name).rpartition(".")[0]
         if "=" in filter_name:

@@ -11,15 +11,17 @@ from .disk import FileError, failure
 from .git_base import base_of
 from .git_command import GitError, checked, look, text
 from .git_limits import BASE, FILE_LIMIT, LAST_COMMIT
-from .git_place import check, root_of
+from .git_place import check, root_of, without_filters
 
 _LOG_BYTES = 2 * 1024 * 1024
 _BODY = 2000
 _FIELDS = ("hash", "parents", "author", "email", "date", "refs", "subject", "body")
 _FORMAT = "%x00".join(("%H", "%P", "%an", "%ae", "%aI", "%D", "%s", "%b")) + "%x00"
 _SAMPLE = 8000
+_NO_COMMIT = 1
 _NAMES_BYTES = 16 * 1024 * 1024
 _REPLACED = "\ufffd"
+_WIDE_END = b"\r\n"
 
 
 def diff(directory: str, path: str, workspace: str, since: str = LAST_COMMIT) -> Dict[str, Any]:
@@ -43,6 +45,8 @@ def diff(directory: str, path: str, workspace: str, since: str = LAST_COMMIT) ->
     modified = _present(beneath, os.path.join(root, inside), path)
     if original is None and modified is None:
         raise GitError("not_found", f"{path} is neither in the last commit nor in the workspace")
+    if original and modified and _WIDE_END in modified and _WIDE_END not in original:
+        original = _with_its_line_ends(root, inside, path, commit)
     return {"original": _shown(original, path), "modified": _shown(modified, path)}
 
 
@@ -59,7 +63,7 @@ def log(directory: str, path: str, limit: int, skip: int, workspace: str, start:
     if root is None:
         raise GitError("no_repository", "Not a git repository")
     check(root, workspace)
-    start = start or text(look(root, ["rev-parse", "--verify", "--quiet", "HEAD"], 100, root).data).strip()
+    start = start or _head(root)
     if not start:
         return {"commits": [], "has_more": False, "start": ""}
     wanted = ["log", f"--max-count={limit + 1}", f"--skip={skip}", "--no-color", "--encoding=UTF-8", "--no-mailmap"]
@@ -79,8 +83,10 @@ def _meant(root: str, path: str, commit: str) -> str:
     return os.fsdecode(alike[0]) if len(alike) == 1 else path
 
 
-def _has_commits(root: str) -> bool:
-    return look(root, ["rev-parse", "--verify", "--quiet", "HEAD"], 100, root).status == 0
+def _head(root: str) -> str:
+    """The present commit; "" where there is none yet. A repository that git cannot use is no such one."""
+    found = look(root, ["rev-parse", "--verify", "--quiet", "HEAD"], 100, root)
+    return "" if found.status == _NO_COMMIT else text(checked(found, "git rev-parse")).strip()
 
 
 def _commit(fields: List[bytes]) -> Dict[str, Any]:
@@ -94,7 +100,7 @@ def _commit(fields: List[bytes]) -> Dict[str, Any]:
 def _committed(root: str, path: str, shown: str, commit: str) -> Optional[bytes]:
     listed = look(root, ["ls-tree", "-z", commit, "--", path], 4096 + len(path) * 4, root)
     if listed.status != 0:
-        if _has_commits(root):
+        if _head(root):
             checked(listed, "git ls-tree")
         return None
     entry = listed.data.partition(b"\t")[0].split()
@@ -104,8 +110,21 @@ def _committed(root: str, path: str, shown: str, commit: str) -> Optional[bytes]
         return b"Subproject commit " + entry[2] + b"\n"
     content = look(root, ["cat-file", "blob", entry[2].decode("ascii")], FILE_LIMIT, root)
     if content.is_cut:
-        raise GitError("too_large", f"{shown} was larger than the {FILE_LIMIT // 2**20} MiB that are shown")
+        raise _was_too_large(shown)
     return checked(content, "git cat-file")
+
+
+def _with_its_line_ends(root: str, path: str, shown: str, commit: str) -> bytes:
+    """A committed file with the line ends that git gives it when it checks it out: these are no change of it."""
+    overruled = without_filters(root, keep_of_user=False)
+    content = look(root, ["cat-file", "--filters", f"{commit}:{path}"], FILE_LIMIT, root, overruled)
+    if content.is_cut:
+        raise _was_too_large(shown)
+    return checked(content, "git cat-file")
+
+
+def _was_too_large(shown: str) -> GitError:
+    return GitError("too_large", f"{shown} was larger than the {FILE_LIMIT // 2**20} MiB that are shown")
 
 
 def _present(beneath: Beneath, path: str, shown: str) -> Optional[bytes]:

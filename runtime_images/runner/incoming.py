@@ -111,4 +111,4 @@ def _made_folder(name: str, folder: int) -> int:
 
 
 def _beside(name: str) -> str:
-    return f".{name[:60]}.{os.urandom(6).hex()}.tmp"
+    return f".{name[:40]}.{os.urandom(6).hex()}.tmp"  # at most four bytes a sign, and 255 in all

@@ -31,6 +31,8 @@ _NOT_FOR_BROWSER = frozenset(
 )
 _NOT_UNDER_A_PATH = frozenset({b"set-cookie", b"service-worker-allowed", b"referrer-policy"})
 _OWN_ADDRESS = re.compile(rb"https?://(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1?\])(?::(\d{1,5}))?(?=/|\?|#|$)", re.I)
+_REFRESH = re.compile(rb"\s*[\d.]*\s*[;,]\s*(?:url\s*=\s*)?[\"']?", re.I)
+"""What stands before the address."""
 
 SANDBOXED = b"sandbox allow-scripts allow-forms allow-popups allow-modals allow-downloads"
 
@@ -97,8 +99,10 @@ def for_browser(headers: Iterable[tuple[bytes, bytes]], place: Place) -> Headers
             if sets_pass(text):
                 continue
             value = _for_this_host_only(text).encode("latin-1")
-        elif name in (b"location", b"content-location", b"refresh"):
+        elif name in (b"location", b"content-location"):
             value = _outward(value, place)
+        elif name == b"refresh" and (match := _REFRESH.match(value)) is not None:
+            value = match[0] + _outward(value[match.end() :], place)
         passed.append((name, value))
     return passed + guards(place)
 
@@ -130,14 +134,13 @@ def _inward(value: bytes, place: Place) -> bytes:
 
 def _outward(value: bytes, place: Place) -> bytes:
     """An address of the program's own, as the browser reaches it."""
-
-    def replaced(match: re.Match[bytes]) -> bytes:
-        return b"" if int(match[1] or 80) == place.port else match[0]
-
-    inner = _OWN_ADDRESS.sub(replaced, value, count=1) or b"/"
-    if not place.prefix:
-        return inner
-    return place.prefix.encode("latin-1") + inner if inner.startswith(b"/") and not inner.startswith(b"//") else inner
+    own = _OWN_ADDRESS.match(value)
+    if own is not None and int(own[1] or 80) == place.port:
+        rest = value[own.end() :]
+        # Two slashes at the beginning would name another host.
+        value = b"/." + rest if rest.startswith(b"//") else rest if rest.startswith(b"/") else b"/" + rest
+    is_path = value.startswith(b"/") and not value.startswith(b"//")
+    return place.prefix.encode("latin-1") + value if is_path else value
 
 
 def _for_this_host_only(set_cookie: str) -> str:

@@ -198,12 +198,34 @@ async def test_an_answer_reaches_no_further_than_the_preview(site: Site) -> None
         ("http://localhost:1/x", "http://localhost:1/x"),
         (f"/a?next=http://localhost:{'9' * 5000}/x", f"/a?next=http://localhost:{'9' * 5000}/x"),
         ("https://elsewhere.example/x", "https://elsewhere.example/x"),
+        ("https://elsewhere.example/?back=http://localhost:{port}/x",) * 2,
+        ("/a?next=http://localhost:{port}/x",) * 2,
+        ("http://localhost:{port}?a=1", "/?a=1"),
+        ("http://localhost:{port}//elsewhere.example/x", "/.//elsewhere.example/x"),
         ("/a", "/a"),
     ],
 )
 async def test_redirects_to_the_programs_own_address_stay_in_the_preview(site: Site, location: str, seen: str) -> None:
     port = await site.serve(redirecting(location))
-    assert (await site.get(port)).headers["location"] == seen
+    assert (await site.get(port)).headers["location"] == seen.format(port=port)
+
+
+@pytest.mark.parametrize(
+    ("refresh", "seen"),
+    [
+        ("0; url=http://localhost:{port}/login", "0; url={prefix}/login"),
+        ("3;URL='/login'", "3;URL='{prefix}/login'"),
+        ("0; login", "0; login"),
+        ("1; url=https://elsewhere.example/x", "1; url=https://elsewhere.example/x"),
+        ("5", "5"),
+    ],
+)
+async def test_a_page_that_loads_another_one_later_stays_in_the_preview(site: Site, refresh: str, seen: str) -> None:
+    port = await site.serve(redirecting(refresh, field="Refresh"))
+    assert (await site.get(port)).headers["refresh"] == seen.format(prefix="")
+    link = site.link(port, host="drydock.example.com")
+    prefix = link.removeprefix("http://drydock.example.com").removesuffix("/")
+    assert (await site.ask(link)).headers["refresh"] == seen.format(prefix=prefix)
 
 
 async def test_under_a_path_documents_are_sandboxed_and_the_address_is_the_key(site: Site) -> None:
@@ -261,14 +283,14 @@ def test_where_a_preview_is_depends_on_the_domain_and_on_the_pages_address() -> 
     assert "/preview/" in nowhere.link("http", "localhost:3000", "c", 8000, "")
 
 
-def redirecting(location: str) -> Handler:
+def redirecting(location: str, *, field: str = "Location") -> Handler:
     """A program that sends everybody there; ``{port}`` stands for its own port."""
 
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         port = writer.get_extra_info("sockname")[1]
         where = location.format(port=port)
-        writer.write(f"HTTP/1.1 302 Found\r\nLocation: {where}\r\nContent-Length: 0\r\n\r\n".encode())
+        writer.write(f"HTTP/1.1 302 Found\r\n{field}: {where}\r\nContent-Length: 0\r\n\r\n".encode())
 
     return handler
 

@@ -59,6 +59,15 @@ async def test_names_that_are_no_text_are_kept_on_the_way_in_and_can_be_asked_fo
     assert (await workspace.get("download", path="odd\ufffd\ufffd.txt")).content == b"odd"
 
 
+@pytest.mark.parametrize("name", ["\N{GRINNING FACE}" * 62 + "long.md", "n" * 255])
+async def test_a_file_with_the_longest_of_names_is_stored(workspace: Workspace, name: str) -> None:
+    assert len(name.encode()) == 255
+    for content in (b"new", b"replaced"):
+        response = await workspace.upload((name, content))
+        assert response.json() == {"uploaded_files": [f"{workspace.root}/{name}"], "skipped_files": []}
+        assert (await workspace.get("download", path=name)).content == content
+
+
 @pytest.mark.parametrize(
     "name",
     [

@@ -134,6 +134,42 @@ async def test_submodules_are_shown_as_what_they_are(workspace: Workspace) -> No
     assert original != modified
 
 
+async def test_line_ends_that_git_gives_a_file_are_no_change_of_it(workspace: Workspace) -> None:
+    await workspace.run(
+        f"{MAKE}; git init -q && git config --global filter.bad.smudge 'touch /tmp/ran; cat' && "
+        "printf '*.txt eol=crlf filter=bad\n' > .gitattributes && "
+        "for f in a.txt b.txt raw; do printf 'one\r\ntwo\r\n' > $f; done && git add . && git commit -qm 1 && "
+        "printf 'one\r\n2\r\n' | tee a.txt > raw && printf 'one\n2\n' > b.txt && printf 'one\ntwo\n' > unix && "
+        "git add unix && git commit -qm 2 unix && printf 'one\r\ntwo\r\n' > unix; rm -f /tmp/ran"
+    )
+    try:
+        assert await diff(workspace, "a.txt") == ("one\r\ntwo\r\n", "one\r\n2\r\n")
+        assert await diff(workspace, "b.txt") == ("one\ntwo\n", "one\n2\n")
+        assert await diff(workspace, "raw") == ("one\r\ntwo\r\n", "one\r\n2\r\n")
+        assert await diff(workspace, "unix") == ("one\ntwo\n", "one\r\ntwo\r\n"), "there they are a change"
+        assert await workspace.run("ls /tmp | grep -c '^ran$' || true") == "0"
+    finally:
+        await workspace.run("git config --global --remove-section filter.bad")
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "echo '[core' >> .git/config",
+        "git config core.repositoryformatversion 99",
+        "git config core.repositoryformatversion 1 && git config extensions.unknown 1",
+    ],
+)
+async def test_a_repository_that_git_cannot_use_is_not_shown_as_one_without_commits(
+    workspace: Workspace, broken: str
+) -> None:
+    await workspace.run(f"{MAKE}; git init -q && echo 1 > f && git add . && git commit -qm 1; {broken}")
+    for what, query in (("changes", {}), ("log", {}), ("diff", {"path": "f"})):
+        response = await workspace.get(f"git/{what}", **query)
+        assert response.status_code == 500, response.text
+        assert " failed: " in response.json()["error"]
+
+
 async def test_what_cannot_be_shown_is_said(workspace: Workspace) -> None:
     await workspace.run(
         f"{MAKE}; git init -q && printf 'a\\0b' > bin && head -c 2000000 /dev/zero | tr '\\0' x > big && mkdir dir && "
@@ -152,6 +188,8 @@ async def test_what_cannot_be_shown_is_said(workspace: Workspace) -> None:
         response = await workspace.get("git/diff", path=path)
         assert (response.status_code, list(response.json())) == (status, ["error"]), path
     assert (await workspace.get("git/diff")).status_code == 422
+    history = await workspace.get("git/log", repository="big")
+    assert (history.status_code, history.json()) == (404, {"error": f"{workspace.root}/big is no folder"})
 
 
 async def test_what_a_branch_changed_can_be_seen_when_it_is_committed_too(workspace: Workspace) -> None:
