@@ -17,7 +17,8 @@ _ALIASES = {
     "bash": "terminal",
     "execute_bash": "terminal",
 }
-_OPTIONAL = "security_risk"
+_RISK = "security_risk"
+"""Never asked for, and never refused: models that saw it at some tools say it of all of them."""
 _TRUTH = {"true": True, "false": False}
 
 
@@ -51,19 +52,19 @@ def with_call(message: Message, tools: Sequence[Mapping[str, Any]], number: int,
 
 def _checked(name: str, given: Mapping[str, str], schema: Mapping[str, Any]) -> dict[str, Any]:
     properties: Mapping[str, Any] = schema.get("properties") or {}
-    if unknown := sorted(given.keys() - properties.keys()):
+    if unknown := sorted(given.keys() - properties.keys() - {_RISK}):
         raise FunctionCallValidationError(
             f"Function {name!r} has no parameter {unknown[0][:100]!r}. Its parameters: {sorted(properties)}."
         )
-    missing = sorted(set(schema.get("required") or ()) - given.keys() - {_OPTIONAL})
+    missing = sorted(set(schema.get("required") or ()) - given.keys() - {_RISK})
     if missing:
         raise FunctionCallValidationError(f"The call of {name!r} lacks the required parameters {missing}.")
-    return {key: _value(name, key, text, properties[key]) for key, text in given.items()}
+    return {key: _value(name, key, text, properties.get(key) or {}) for key, text in given.items()}
 
 
 def _value(name: str, key: str, text: str, schema: Mapping[str, Any]) -> Any:
-    value = _typed(name, key, text, schema.get("type"))
     allowed = schema.get("enum")
+    value = _typed(name, key, text.strip() if allowed else text, schema.get("type"))
     if allowed and value not in allowed:
         raise FunctionCallValidationError(f"Parameter {key!r} of {name!r} must be one of {list(allowed)}.")
     return value

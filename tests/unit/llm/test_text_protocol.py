@@ -255,6 +255,18 @@ def test_what_models_get_wrong_about_the_form_is_forgiven(text: str) -> None:
     assert arguments_of(message) == {"command": "ls"}
 
 
+def test_a_value_out_of_a_list_may_stand_among_white_space() -> None:
+    text = "<function=terminal>\n<parameter=command>ls</parameter>\n<parameter=mode> fast\n </parameter>\n</function>"
+    assert arguments_of(read(text)) == {"command": "ls", "mode": "fast"}
+
+
+def test_a_risk_may_be_said_of_a_function_that_does_not_ask_for_it() -> None:
+    text = (
+        "<function=finish>\n<parameter=message>Done.</parameter>\n<parameter=security_risk>LOW</parameter>\n</function>"
+    )
+    assert arguments_of(read(text)) == {"message": "Done.", "security_risk": "LOW"}
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
