@@ -86,12 +86,13 @@ class Passes:
         return f"{name}={sealed}; Path=/; HttpOnly; Max-Age={PASS_SECONDS}{rest or '; SameSite=Lax'}"
 
 
-def cookie_in(header: str) -> str | None:
-    """The pass in a ``Cookie`` header."""
-    for name, value in _pairs(header):
-        if name in COOKIE_NAMES:
-            return value
-    return None
+def cookies_in(header: str) -> list[str]:
+    """What a ``Cookie`` header has under the names of passes, first what no other host can have set.
+
+    Under the plain name there may be several: pages of other previews can set one for the domain that they are all in.
+    """
+    found = _pairs(header)
+    return [value for known in COOKIE_NAMES for name, value in found if name == known]
 
 
 def without_cookie(header: str) -> str:

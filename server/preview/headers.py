@@ -107,6 +107,11 @@ def for_browser(headers: Iterable[tuple[bytes, bytes]], place: Place) -> Headers
     return passed + guards(place)
 
 
+def path_of_this_host(path: bytes) -> bytes:
+    """The path, written so that it is one where an address is expected: two slashes would name another host."""
+    return b"/." + path if path[1:2] in (b"/", b"\\") else path
+
+
 def guards(place: Place) -> Headers:
     """The headers that every answer of a preview has."""
     # To a sandboxed document its own scripts and data are those of another origin.
@@ -137,8 +142,7 @@ def _outward(value: bytes, place: Place) -> bytes:
     own = _OWN_ADDRESS.match(value)
     if own is not None and int(own[1] or 80) == place.port:
         rest = value[own.end() :]
-        # Two slashes at the beginning would name another host.
-        value = b"/." + rest if rest.startswith(b"//") else rest if rest.startswith(b"/") else b"/" + rest
+        value = path_of_this_host(rest if rest.startswith(b"/") else b"/" + rest)
     is_path = value.startswith(b"/") and not value.startswith(b"//")
     return place.prefix.encode("latin-1") + value if is_path else value
 

@@ -17,9 +17,9 @@ from server.auth.identity import Authenticator
 from server.auth.origin import OriginPolicy
 from server.auth.tokens import presented_token
 from server.broken_off import broke_off
-from server.preview.access import PASS_SECONDS, PreviewPass, cookie_in
+from server.preview.access import PASS_SECONDS, PreviewPass, cookies_in
 from server.preview.addresses import LOCAL_DOMAIN, PATH_PREFIX, mark_of, ticket_in, without_ticket
-from server.preview.headers import Place, guards
+from server.preview.headers import Place, guards, path_of_this_host
 from server.preview.http_proxy import BrokenOffError, ClientGoneError, HttpProxy
 from server.preview.links import PreviewLinks
 from server.preview.pages import refuse_websocket, send_page
@@ -111,11 +111,11 @@ class Preview:
         return None if sealed is None else self._for_host(self._passes.read("ticket", sealed), host)
 
     def _allowed(self, headers: Mapping[str, str], host: str) -> PreviewPass:
-        sealed = cookie_in(headers.get("cookie", ""))
-        allowed = self._for_host(self._passes.read("cookie", sealed), host) if sealed else None
-        if allowed is None:
-            raise _RefusedError(403, _NOT_OPEN)
-        return allowed
+        for sealed in cookies_in(headers.get("cookie", "")):
+            allowed = self._for_host(self._passes.read("cookie", sealed), host)
+            if allowed is not None:
+                return allowed
+        raise _RefusedError(403, _NOT_OPEN)
 
     def _for_host(self, found: PreviewPass | None, host: str) -> PreviewPass | None:
         named = self._addresses.parse(host)
@@ -128,7 +128,7 @@ class Preview:
         is_safe = scheme == "https" or self._addresses.domain == LOCAL_DOMAIN
         cookie = self._passes.cookie(self._passes.make("cookie", ticket, seconds=PASS_SECONDS), is_safe=is_safe)
         headers = [
-            (b"location", _target(scope)),
+            (b"location", path_of_this_host(_target(scope))),
             (b"set-cookie", cookie.encode("latin-1")),
             (b"cache-control", b"no-store"),
             (b"referrer-policy", b"no-referrer"),

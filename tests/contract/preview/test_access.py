@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from server.auth.secrets import SecretBox
-from server.preview.access import Passes, PreviewPass
+from server.preview.access import COOKIE_NAMES, Passes, PreviewPass
 from server.preview.addresses import PreviewAddresses
 from server.preview.links import PreviewLinks
 from tests.contract.preview.conftest import CONVERSATION, TOKEN, Site
@@ -32,6 +32,28 @@ async def test_a_link_lets_a_browser_in_by_a_cookie_of_that_host_alone(site: Sit
     assert response.headers["referrer-policy"] == "no-referrer"
     assert (await site.get(port)).text == "hello"
     assert site.sandboxes.touched > 0
+
+
+@pytest.mark.parametrize("path", ["//elsewhere.example/", "/\\elsewhere.example/"])
+async def test_a_link_opens_a_path_with_two_slashes_on_its_own_host(site: Site, path: str) -> None:
+    port = await site.answering(HELLO)
+    _, _, ticket = site.link(port).partition("?")
+    head = f"GET {path}?{ticket} HTTP/1.1\r\nHost: {site.host_of(port)}\r\nConnection: close\r\n\r\n"
+    answer = await site.raw(head.encode())
+    assert answer.startswith(b"HTTP/1.1 303 ")
+    assert f"\r\nlocation: /.{path}\r\n".encode() in answer
+
+
+async def test_a_pass_that_another_host_of_the_domain_has_set_locks_nobody_out(site: Site) -> None:
+    port = await site.answering(HELLO)
+    sealed = site.links.passes.make("cookie", PreviewPass(CONVERSATION, port, "", f"http://{site.host}"), seconds=60)
+    other = site.links.passes.make("cookie", PreviewPass("other", port, "", f"http://{site.host}"), seconds=60)
+    url = f"http://{site.host_of(port)}/"
+    for theirs in ("drydock_preview=x", f"drydock_preview={other}", "drydock_preview="):
+        for mine in COOKIE_NAMES:
+            for header in (f"{theirs}; {mine}={sealed}", f"{mine}={sealed}; {theirs}"):
+                assert (await site.ask(url, headers={"cookie": header})).text == "hello", header
+        assert (await site.ask(url, headers={"cookie": theirs})).status_code == 403
 
 
 @pytest.mark.parametrize(
