@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -14,6 +15,8 @@ from agent_core.runtime.tunnels import PortConnection
 from server.preview.headers import Headers
 
 MAX_HEAD_BYTES = 64 * 1024
+_CONTROL = re.compile(rb"[\x00-\x08\n-\x1f\x7f]")
+"""No server can pass these on in the value of a header."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,4 +157,8 @@ class Exchange:
 def _answer(event: h11.Response) -> Answer:
     if not 200 <= event.status_code <= 599:
         raise UpstreamError(f"The program answered with the status {event.status_code}.")
-    return Answer(event.status_code, list(event.headers))
+    headers = list(event.headers)
+    for name, value in headers:
+        if _CONTROL.search(value):
+            raise UpstreamError(f"The program's answer is no valid HTTP: {name.decode()} has a control character.")
+    return Answer(event.status_code, headers)

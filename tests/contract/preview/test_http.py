@@ -113,6 +113,7 @@ async def test_what_is_no_http_gives_a_page_that_says_so(site: Site) -> None:
         "two lengths": OK + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n12",
         "a strange coding": OK + b"Transfer-Encoding: gzip, chunked\r\n\r\n",
         "a bad name": OK + b"Bad Name: 1\r\nContent-Length: 0\r\n\r\n",
+        "a sign that no field has": OK + b"X-A: a\x01b\r\nContent-Length: 0\r\n\r\n",
         "a status of its own": b"HTTP/1.1 999 Hm\r\nContent-Length: 0\r\n\r\n",
         "an upgrade nobody asked for": b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
         "a huge head": OK + b"X: " + bytes(1).replace(b"\0", b"a") * (4 * MEGABYTE) + b"\r\n\r\n",
