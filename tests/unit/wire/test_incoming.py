@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from agent_core.events.control import (
 from agent_core.events.llm_events import ActionEvent, MessageEvent, ObservationEvent
 from agent_core.events.messages import Message, TextContent
 from agent_core.events.serialization import AnyEvent, from_payload, to_payload
+from agent_core.mcp.results import MAX_IMAGE_BYTES, MAX_IMAGES
 from agent_core.tools.file_editor import FileEditorAction, FileEditorObservation
 from agent_core.tools.gemini_files import WriteFileAction
 from agent_core.tools.llm_edit import LLMEditAction
@@ -28,10 +30,12 @@ from agent_core.tools.task_tracker import TaskItem, TaskTrackerAction
 from agent_core.tools.terminal import FreshTerminalAction, TerminalAction
 from agent_core.tools.think import ThinkAction
 from server.wire.action_fields import ACTIONS
+from server.wire.client_calls import ResultArgs, result_event
 from server.wire.encoding import to_json
 from server.wire.envelope import to_wire
 from server.wire.errors import WireError
 from server.wire.incoming import from_wire
+from server.wire.json_data import check_json
 from server.wire.observation_fields import OBSERVATIONS
 
 
@@ -219,6 +223,15 @@ REFUSED: list[tuple[Any, str]] = [
     (message() | {"timeout": "5"}, "timeout is a text; send seconds as a number, or leave it out"),
     (message() | {"timeout": True}, "timeout is a boolean; send seconds as a number, or leave it out"),
     (message() | {"timeout": 0}, "timeout is 0; send more than 0 and at most 86400 seconds"),
+    (message() | {"timeout": 86400.5}, "timeout is 86400.5; send more than 0 and at most 86400 seconds"),
+    (message() | {"timeout": float("inf")}, "timeout is not a finite number"),
+    (message() | {"idempotency_key": 5}, "idempotency_key is no key; send 1 to 255 visible ASCII characters"),
+    (message() | {"idempotency_key": ""}, "idempotency_key is no key; "),
+    (message() | {"idempotency_key": "k" * 256}, "idempotency_key is no key; "),
+    (message() | {"idempotency_key": "k 1"}, "idempotency_key is no key; "),
+    (message() | {"idempotency_key": "clé"}, "idempotency_key is no key; "),
+    ({"action": "loop_recovery", "args": {"option": True}}, "args.option: "),
+    ({"action": "loop_recovery", "args": {"option": 4}}, "args.option: "),
     ({"action": "change_agent_state", "args": {"agent_state": "asleep"}}, "args.agent_state 'asleep' is unknown; "),
     ({"action": "run", "args": {"command": "ls", "cwd": "/"}}, "args.cwd is for is_static only: "),
     (
@@ -271,6 +284,85 @@ def test_it_is_refused_with_the_field_its_problem_and_what_to_do(data: object, p
         from_wire(data)
     assert str(caught.value).startswith(problem)
     assert len(str(caught.value)) < 600
+
+
+@pytest.mark.parametrize("key", ["!", "~", "k" * 255])
+def test_the_clients_name_for_what_it_sends_is_kept_with_it(key: str) -> None:
+    assert from_wire(message() | {"idempotency_key": key}).client_key == key
+
+
+@pytest.mark.parametrize("option", [1, 2, 3])
+def test_the_way_out_of_a_loop_is_the_one_that_was_chosen(option: int) -> None:
+    assert same(
+        from_wire({"action": "loop_recovery", "args": {"option": option}}),
+        LoopRecovery.model_validate({"option": option}),
+    )
+
+
+def test_a_limit_of_time_may_be_a_whole_day() -> None:
+    event = from_wire({"action": "run", "args": {"command": "ls"}, "timeout": 86400})
+    assert isinstance(event, ActionEvent)
+    assert event.hard_timeout == 86400.0
+
+
+def test_a_plan_of_the_users_needs_all_that_the_agents_needs() -> None:
+    task = {"id": "1", "title": "t" * 1001, "status": "todo"}
+    with pytest.raises(WireError, match=r"^args\.task_list"):
+        from_wire({"action": "task_tracking", "args": {"command": "plan", "task_list": [task]}})
+
+
+def test_an_edit_that_names_its_command_is_that_one_whatever_is_to_carry_it_out() -> None:
+    args = {"impl_source": "llm_based_edit", "command": "create", "path": "/a", "file_text": "x"}
+    event = from_wire({"action": "edit", "args": args})
+    assert isinstance(event, ActionEvent)
+    assert event.action == FileEditorAction(command="create", path="/a", file_text="x")
+
+
+@pytest.mark.parametrize(
+    ("data", "limits"),
+    [
+        (nested(64), {}),
+        ([[0, 0], [0, 0]], {"max_values": 7}),
+        ({"abc": "de"}, {"max_chars": 5}),
+    ],
+    ids=["levels", "values", "characters, also those of the keys"],
+)
+def test_data_is_taken_up_to_its_bounds_and_no_further(data: Any, limits: dict[str, int]) -> None:
+    check_json(data, **limits)
+    closer = {name: limit - 1 for name, limit in limits.items()}
+    with pytest.raises(WireError):
+        check_json(data if limits else [data], **closer)
+
+
+def image(size: int, kind: str = "image/png") -> dict[str, Any]:
+    return {"type": "image", "data": b64encode(bytes(size)).decode(), "mimeType": kind}
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("x" * 1_000_001, "args.content has 1000001 characters of text; at most 1000000 are taken"),
+        ([{"type": "text", "text": "x" * 500_001}] * 2, "args.content has 1000002 characters of text; "),
+        ([image(1)] * (MAX_IMAGES + 1), f"args.content has more than {MAX_IMAGES} images; leave some out"),
+        ([image(1), image(1, "text/html")], "args.content.1.mimeType: is none of "),
+        ([image(1) | {"data": "no!"}], "args.content.0.data: is not base64"),
+        ([image(MAX_IMAGE_BYTES + 1)], f"args.content.0.data: has {MAX_IMAGE_BYTES + 1} bytes; "),
+    ],
+    ids=["a long text", "long texts", "many images", "no image", "no base64", "a large image"],
+)
+def test_what_a_client_answers_to_its_call_has_bounds(content: Any, problem: str) -> None:
+    args = ResultArgs.model_validate({"content": content})
+    with pytest.raises(WireError) as caught:
+        result_event(3, args)
+    assert str(caught.value).startswith(problem)
+
+
+def test_what_a_client_answers_to_its_call_is_taken_up_to_its_bounds() -> None:
+    texts = [{"type": "text", "text": "x" * 500_000}] * 2
+    args = ResultArgs.model_validate({"content": [*texts, *[image(1)] * (MAX_IMAGES - 1), image(MAX_IMAGE_BYTES)]})
+    event = result_event(3, args)
+    assert event.cause == 3
+    assert len(event.content) == 2 + MAX_IMAGES
 
 
 def test_a_refusal_does_not_repeat_what_was_sent() -> None:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import pytest
 
+from agent_core.events.branches import FilesRestored, Rewind
 from agent_core.events.control import (
     AgentState,
     AgentStateChanged,
@@ -44,7 +45,7 @@ from agent_core.tools.gemini_files import EditAction, ReadFileAction, WriteFileA
 from agent_core.tools.llm_edit import LLMEditAction, LLMEditObservation
 from agent_core.tools.plan_editor import PlanningFileEditorAction
 from agent_core.tools.task_tracker import TaskItem, TaskTrackerAction, TaskTrackerObservation
-from agent_core.tools.terminal import TerminalAction, TerminalObservation
+from agent_core.tools.terminal import NamedTerminalAction, TerminalAction, TerminalObservation
 from agent_core.tools.think import ThinkAction, ThinkObservation
 from server.wire.action_fields import ACTIONS
 from server.wire.encoding import to_json
@@ -807,6 +808,52 @@ CASES: list[tuple[str, AnyEvent, dict[str, Any] | None]] = [
     ),
 ]
 
+ADDITIONS: list[tuple[str, AnyEvent, dict[str, Any]]] = [
+    (
+        "going back to the very first event",
+        Rewind(id=9, timestamp=TIME, source="user", to=0),
+        action("rewind", {"to": 0, "note": "", "thought": ""})
+        | {"message": "The conversation was taken back to an earlier point (event 0)."},
+    ),
+    (
+        "going back to before it",
+        Rewind(id=9, timestamp=TIME, source="user", to=-1),
+        action("rewind", {"to": None, "note": "", "thought": ""})
+        | {"message": "The conversation was taken back to its beginning."},
+    ),
+    (
+        "where a fork begins",
+        Rewind(id=9, timestamp=TIME, source="user", to=3, forked_from="c0"),
+        action("rewind", {"to": 3, "note": "", "thought": "", "forked_from": "c0"})
+        | {"message": "The conversation branches off here."},
+    ),
+    (
+        "what became of the files",
+        FilesRestored(id=9, timestamp=TIME, source="agent", cause=3, note="They are as they were.", files_of=2),
+        observation("rewind", "They are as they were.", {"files_of": 2}, cause=3),
+    ),
+    (
+        "a loop",
+        LoopDetected(id=9, timestamp=TIME, start=1, pattern="the same again"),
+        observation("loop_detection", "The agent got stuck in a loop: the same again.", {}),
+    ),
+    (
+        "a server of tools that cannot be used is an error of no action",
+        ToolServerFailed(id=9, timestamp=TIME, server="s", detail="it ended"),
+        observation("error", "it ended", {"error_id": ""}),
+    ),
+    (
+        "a command in a terminal with a name",
+        tool_event(NamedTerminalAction(command="ls", terminal="two"), "terminal"),
+        action("run", RUN_ARGS | {"terminal": "two"}),
+    ),
+    (
+        "a look at a list of tasks",
+        tool_event(TaskTrackerAction(command="view"), "task_tracker"),
+        action("task_tracking", {"command": "view", "task_list": [], "thought": ""}),
+    ),
+]
+
 ORDER = [
     "id",
     "timestamp",
@@ -828,6 +875,29 @@ ORDER = [
 @pytest.mark.parametrize(("event", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_each_event_has_its_public_form(event: AnyEvent, expected: dict[str, Any] | None) -> None:
     assert to_wire(event, live=True) == expected
+
+
+@pytest.mark.parametrize(("event", "expected"), [case[1:] for case in ADDITIONS], ids=[case[0] for case in ADDITIONS])
+def test_what_is_beside_the_protocol_has_its_own_fields(event: AnyEvent, expected: dict[str, Any]) -> None:
+    record = to_record(event)
+    place = {key: record.pop(key) for key in ("id", "timestamp")}
+    assert place == {"id": event.id, "timestamp": TEXT}
+    assert {key: record.get(key) for key in expected} == expected
+
+
+def test_the_clients_name_for_what_it_sent_stands_behind_all_that_is_the_protocols() -> None:
+    event = MessageEvent(id=3, timestamp=TIME, source="user", llm_message=Message.user("hi"), client_key="k-1")
+    for frame in (to_wire(event, live=True), to_record(event)):
+        assert frame is not None
+        assert list(frame)[-1] == "idempotency_key"
+        assert frame["idempotency_key"] == "k-1"
+
+
+@pytest.mark.parametrize(("told", "shown"), [(0, 1), (1, 1), (3, 3)])
+def test_an_action_says_how_many_calls_its_answer_had(told: int, shown: int) -> None:
+    call = MessageToolCall(id="c", name="think", arguments="{}")
+    event = tool_event(ThinkAction(thought="hm"), "think", tool_call=call, calls_in_response=told)
+    assert to_record(event)["tool_call_metadata"]["total_calls_in_response"] == shown
 
 
 @pytest.mark.parametrize("event", [case[1] for case in CASES if case[2]], ids=[case[0] for case in CASES if case[2]])

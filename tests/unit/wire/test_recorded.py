@@ -7,14 +7,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_core.events.llm_events import MessageEvent, SystemPromptEvent
-from agent_core.events.messages import Message, TextContent
+from agent_core.events.messages import ImageContent, Message, TextContent
 from agent_core.events.serialization import encoded, from_payload
 from agent_core.memory.view import View
 from server.wire.envelope import to_record, to_wire
+from server.wire.errors import WireError
 from server.wire.recorded import recorded_events
 from server.wire.retelling import END_OF_RECORD, retold
 from tests.unit.wire.test_outgoing import CASES, ORDER
@@ -168,3 +170,87 @@ def test_a_call_without_a_result_and_what_a_rewind_has_undone_are_not_told() -> 
 def test_the_answer_of_a_finished_recording_is_told() -> None:
     messages = told([said("do it"), act("finish", 1, final_thought="It is done.")])
     assert [message.text for message in messages[1:3]] == ["do it", "It is done."]
+
+
+def calls(trajectory: list[dict[str, Any]]) -> list[tuple[str, Any]]:
+    made = [call for message in told(trajectory) for call in message.tool_calls or ()]
+    return [(call.name, json.loads(call.arguments)) for call in made]
+
+
+def answered(call_id: object, *made: object) -> dict[str, Any]:
+    """What an action says of the answer that it came from."""
+    choices = [None, {"message": {"tool_calls": ["x", *made]}}]
+    return {"tool_call_metadata": {"tool_call_id": call_id, "model_response": {"choices": choices}}}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told_as"), [('{"steps": 3}', {"steps": 3}), ({"steps": 3}, {"steps": 3}), (None, {})]
+)
+def test_a_call_of_an_unknown_tool_is_told_as_the_model_made_it(arguments: Any, told_as: dict[str, Any]) -> None:
+    others = {"id": "c0", "function": {"name": "sing", "arguments": "{}"}}
+    nameless = {"id": "c1", "function": {"arguments": "{}"}}
+    made = {"id": "c1", "function": {"name": "tango", "arguments": arguments}}
+    action = act("dance", 1, steps=2) | answered("c1", others, nameless, made)
+    assert calls([said("go"), action, gave("dance", 1, "danced")]) == [("tango", told_as)]
+    unknown = act("dance", 1, steps=2) | answered("c2", others, made)
+    assert calls([said("go"), unknown, gave("dance", 1, "danced")]) == [("dance", {"steps": 2})]
+
+
+def test_a_call_is_told_by_its_own_arguments_and_its_thought_once() -> None:
+    action = act("dance", 1, steps=2, thought="I dance.", security_risk=1)
+    messages = told([said("go"), action, gave("dance", 1, "danced")])
+    assert [(call.name, call.arguments) for call in messages[2].tool_calls or ()] == [("dance", '{"steps": 2}')]
+    assert messages[2].text == "I dance."
+    thinking = told([said("go"), act("think", 1, thought="Hm."), gave("think", 1, "noted")])
+    assert thinking[2].text == ""
+    assert [json.loads(call.arguments) for call in thinking[2].tool_calls or ()] == [{"thought": "Hm."}]
+
+
+def test_what_no_tool_of_the_agent_did_is_not_told_as_one() -> None:
+    memory = [act("recall", 1, query="x", recall_type="knowledge"), gave("recall", 1, "known", recall_type="knowledge")]
+    assert calls([said("go"), *memory]) == []
+
+
+@pytest.mark.parametrize(
+    ("args", "last_word"),
+    [
+        ({"final_thought": "It is done.", "thought": "Done?"}, "It is done."),
+        ({"thought": "Done?"}, "Done?"),
+        ({}, "All done."),
+    ],
+)
+def test_the_end_of_a_recording_is_told_by_what_there_is_of_it(args: dict[str, Any], last_word: str) -> None:
+    assert told([said("do it"), act("finish", 1, **args) | {"message": "All done."}])[2].text == last_word
+
+
+def test_a_users_pictures_are_told_and_where_they_are_none_the_text_alone() -> None:
+    picture = "data:image/png;base64,iVBORw0KGgo="
+    for urls, shown in [([picture], [picture]), (["file:///x.png"], [])]:
+        event = said("look")
+        event["args"]["image_urls"] = urls
+        first = told([event])[1]
+        assert first.text.startswith("look")
+        assert [url for part in first.content if isinstance(part, ImageContent) for url in part.image_urls] == shown
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"cause": -1}, "cause: -1 is not the id of an event before this one"),
+        ({"cause": True}, "cause is a boolean"),
+        ({"action": "a" * 201}, f"action: is '{'a' * 40}'; it is the name of a type, 200 characters at most"),
+    ],
+)
+def test_what_no_recording_can_say_is_refused(change: dict[str, Any], problem: str) -> None:
+    with pytest.raises(WireError) as caught:
+        list(recorded_events([said("hi"), act("run", 1, command="ls") | change]))
+    assert str(caught.value).startswith(f"event 1: {problem}")
+
+
+def test_a_record_has_what_its_type_always_has_and_keys_of_its_own_stand_behind_the_protocols() -> None:
+    run = {"mine": 1, **gave("run", 0, "a", command="ls", exit_code=0), "a_key": 2}
+    nothing = {"source": "environment", "observation": "null"}
+    _, ran, null = recorded_events([act("run", 0, command="ls"), run, nothing])
+    assert list(ran.record)[-2:] == ["mine", "a_key"]
+    assert ran.record["success"] is True
+    assert null.record["content"] == ""
