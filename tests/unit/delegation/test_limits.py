@@ -158,6 +158,27 @@ async def test_the_iterations_of_a_kind_are_for_each_task() -> None:
     assert [text.rpartition(": ")[2] for text in results(events)[1:]] == ["1", "2", "3"]
 
 
+async def test_each_sub_agent_has_the_money_of_its_kind_however_much_its_parent_has() -> None:
+    name = "test-poor"
+    register_agent_definition(AgentDefinition(name=name, tools=["terminal"], max_budget_per_run=250 * PRICE))
+    lines = {
+        GO: [calls(task("go on", subagent_type=name)), done()],
+        "go on": [run(f"step {n}") for n in range(20)],
+    }
+    try:
+        async with family(lines, settings={"max_budget": 100.0}) as one:
+            await one.say()
+            events = await one.at_rest()
+            spent = await cost(one, "c~task_00000001")
+    finally:
+        unregister_agent(name)
+    (text,) = results(events)
+    assert "Status: error" in text
+    assert "Agent reached maximum budget" in text
+    assert 250 * PRICE <= spent < 500 * PRICE
+    assert state_of(events) is not AgentState.ERROR, "the parent has money left"
+
+
 async def test_an_error_comes_with_what_the_sub_agent_had_said() -> None:
     lines = {
         GO: [calls(task("look")), done()],

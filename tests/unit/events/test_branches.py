@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_core.events.branches import Branches, Rewind, active_branch, read_branch
+from agent_core.events.branches import Branches, FilesRestored, Rewind, active_branch, read_branch
 from agent_core.events.event import Event
-from agent_core.events.llm_events import AgentErrorEvent, MessageEvent
+from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, MessageEvent
 from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import InMemoryEventStore
@@ -41,6 +42,24 @@ def test_a_late_answer_to_what_was_undone_does_not_count() -> None:
     assert ids(active_branch(log)) == [0, 2, 4]
     branches = Branches()
     assert [branches.fold(event) for event in log] == [True, True, True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("then", "is_open"),
+    [
+        ([], True),
+        ([said(3)], True),
+        ([FilesRestored(id=3, source="agent", cause=2)], False),
+        ([ActionEvent(id=3, tool_name="terminal")], False),
+        ([Rewind(id=3, to=1)], False),
+    ],
+    ids=["nothing", "a message", "files are back", "the agent does something", "another rewind, without files"],
+)
+def test_files_are_brought_back_once_and_not_over_what_was_done_since(then: list[AnyEvent], is_open: bool) -> None:
+    branches = Branches()
+    for event in [said(0), said(1), Rewind(id=2, to=0, restores=True), *then]:
+        branches.fold(event)
+    assert (branches.unrestored is not None) is is_open
 
 
 def test_a_log_without_rewinds_counts_as_it_is() -> None:

@@ -6,8 +6,9 @@ import subprocess
 import sys
 from typing import Any
 
-from agent_core.events.llm_events import ActionEvent, ObservationEvent
-from agent_core.events.schema import Action, Observation
+from agent_core.events.llm_events import ActionEvent, MessageEvent, ObservationEvent
+from agent_core.events.messages import Message
+from agent_core.events.schema import Action, Observation, UnknownAction, UnknownObservation
 from agent_core.events.serialization import from_payload, to_payload
 from agent_core.tools import glob
 
@@ -38,6 +39,31 @@ def test_each_is_read_back_as_what_it_was() -> None:
         )
         read = back(event).observation
         assert (type(read), read) == (type(observation), observation)
+
+
+def test_of_a_class_that_this_process_does_not_have_all_is_kept() -> None:
+    refused = glob.GlobObservation.from_text("no", is_error=True)
+    stored = to_payload(ObservationEvent(id=1, cause=0, observation=refused, tool_name="glob"))
+    unknown = stored.replace(b"GlobObservation", b"BoatObservation")
+    assert unknown != stored
+    read = from_payload(unknown, 1)
+    assert isinstance(read, ObservationEvent)
+    observation = read.observation
+    assert isinstance(observation, UnknownObservation)
+    assert (observation.original_kind, observation.text, observation.is_error) == ("BoatObservation", "no", True)
+    assert set(observation.data) >= {"files", "pattern", "search_path"}
+
+    action = to_payload(ActionEvent(id=1, action=glob.GlobAction(pattern="a"), tool_name="glob"))
+    seen = from_payload(action.replace(b"GlobAction", b"BoatAction"), 1)
+    assert isinstance(seen, ActionEvent)
+    assert isinstance(seen.action, UnknownAction)
+    assert (seen.action.original_kind, seen.action.data["pattern"]) == ("BoatAction", "a")
+
+
+def test_the_name_that_a_client_gave_is_stored_where_there_is_one() -> None:
+    plain = MessageEvent(id=1, source="user", llm_message=Message.user("hi"))
+    assert b"client_key" not in to_payload(plain)
+    assert back(plain.model_copy(update={"client_key": "k-1"})).client_key == "k-1"
 
 
 def test_the_newest_of_a_programs_own_counts_first() -> None:

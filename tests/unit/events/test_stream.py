@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Sequence
 
 import pytest
@@ -275,6 +277,16 @@ async def test_a_reader_that_never_reads_holds_a_bounded_number_of_notices() -> 
         assert len(events._notices) <= 64
         texts = [pending.notice for pending in events._notices if isinstance(pending.notice, TextDelta)]
         assert sum(len(delta.text) for delta in texts) < 100_000
+
+
+async def test_a_reader_that_has_left_is_not_kept() -> None:
+    stream = await EventStream.open("c", InMemoryEventStore())
+    async with stream.subscribe(transients=True) as reader:
+        left = weakref.ref(reader)
+    del reader
+    gc.collect()
+    stream.publish(TextDelta("r", "x"))
+    assert left() is None
 
 
 async def test_notices_reach_only_those_who_asked_for_them() -> None:

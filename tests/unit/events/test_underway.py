@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from agent_core.events.llm_events import AgentErrorEvent, MessageEvent, ObservationEvent
+from agent_core.events.messages import Message
+from agent_core.events.schema import Observation
 from agent_core.events.transient import OutputDelta, StatusNotice, TextDelta
 from agent_core.events.underway import MAX_ACTIONS, MAX_STEPS, MAX_TEXT, Underway
 
@@ -28,6 +31,26 @@ def test_the_steps_of_a_start_that_failed_are_forgotten_for_the_log_tells_it() -
     underway.note(StatusNotice("STATUS$ERROR", "No water.", "error"))
     underway.note(StatusNotice("STATUS$LLM_RETRY", "once more"))
     assert list(underway) == []
+
+
+def test_a_text_is_news_until_the_agents_own_event_with_it_is_in_the_log() -> None:
+    underway = Underway()
+    delta = TextDelta("r", "Hel")
+    underway.note(delta)
+    underway.settle(MessageEvent(source="user", llm_message=Message.user("and?")))
+    assert list(underway) == [delta]
+    underway.settle(MessageEvent(source="agent", llm_message=Message.assistant("Hello")))
+    assert list(underway) == []
+
+
+def test_what_a_command_has_printed_is_news_until_its_result_is_in_the_log() -> None:
+    underway = Underway()
+    outputs = [OutputDelta(cause, "x") for cause in (1, 2, 3)]
+    for output in outputs:
+        underway.note(output)
+    underway.settle(AgentErrorEvent(cause=1, error="e"))
+    underway.settle(ObservationEvent(cause=3, observation=Observation(), tool_name="terminal"))
+    assert list(underway) == [outputs[1]]
 
 
 def test_both_channels_of_one_answer_are_kept_and_no_older_answer() -> None:

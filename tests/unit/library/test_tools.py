@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from agent_core.errors import ToolNotFoundError
 from agent_core.events.messages import ImageContent, TextContent
-from agent_core.events.schema import Action, Observation, parameters_of
+from agent_core.events.schema import Action, Observation, parameters_of, reduced
 from agent_core.tools import registry
 from agent_core.tools.clients import Clients
 from agent_core.tools.definition import ToolDefinition
@@ -25,6 +25,7 @@ from agent_core.tools.registry import (
     list_usable_tools,
     register_tool,
     resolve_tool,
+    resolve_tools,
 )
 from agent_core.tools.spec import DeclaredResources, Tool
 from agent_core.tools.subagents import SubAgents
@@ -273,6 +274,31 @@ async def test_an_asynchronous_tool_that_another_calls_works_in_the_loop_of_thei
     assert (await tool.set_executor(outer).acall(CountAction(word="x"), context)).text == "the conversation True"
 
 
+async def test_what_a_call_had_another_tool_do_ends_with_it() -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def inner(action: CountAction, conversation: Any = None) -> Observation:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        raise AssertionError("nobody has ended it")
+
+    def outer(action: CountAction, conversation: Any = None) -> Observation:
+        return tool.set_executor(inner)(action)
+
+    tool = ToolDefinition(name="t", description="d", action_type=CountAction)
+    context: Any = "the conversation"
+    call = asyncio.create_task(tool.set_executor(outer).acall(CountAction(word="x"), context))
+    async with asyncio.timeout(30):
+        await begun.wait()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await ended.wait()
+
+
 class LengthTool(ToolDefinition[CountAction, CountObservation]):
     description: str = "Says how long a word is."
     resources: ClassVar[tuple[str, ...] | None] = ("words",)
@@ -467,6 +493,32 @@ def test_a_schema_is_reduced_to_what_models_understand() -> None:
         },
         "required": [],
     }
+
+
+@pytest.mark.parametrize(
+    ("node", "shown"),
+    [
+        ({"type": ["null", "integer"]}, {"type": "integer"}),
+        ({"type": ["null"]}, {"type": "string"}),
+        (
+            {"anyOf": [{"type": "null"}, {"type": "integer"}], "description": "d"},
+            {"type": "integer", "description": "d"},
+        ),
+        ({"anyOf": [{"type": "null"}]}, {}),
+        ({"$ref": "#/$defs/Unknown"}, {"type": "object"}),
+        ({"const": 5}, {"enum": [5]}),
+        ({"type": "string", "title": "T", "format": "uri"}, {"type": "string"}),
+    ],
+)
+def test_a_schema_of_another_program_is_reduced_to_one_type(node: dict[str, Any], shown: dict[str, Any]) -> None:
+    schema = {"type": "object", "properties": {"it": node}, "required": ["it", 5]}
+    assert reduced(schema) == {"type": "object", "properties": {"it": shown}, "required": ["it"]}
+
+
+def test_two_tools_of_one_name_are_refused() -> None:
+    assert list(resolve_tools([Tool(name="think"), Tool(name="finish")])) == ["think", "finish"]
+    with pytest.raises(ValueError, match="two tools are named 'think'; names must differ"):
+        resolve_tools([Tool(name="think"), Tool(name="ThinkTool")])
 
 
 class Note(Action):

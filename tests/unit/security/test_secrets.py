@@ -164,6 +164,31 @@ async def test_all_values_are_known_before_any_command_and_failed_ones_are_tried
     assert "hunter2" not in caplog.text
 
 
+async def test_a_source_that_is_given_anew_is_asked_at_once_and_one_that_was_taken_away_no_more() -> None:
+    def broken() -> str:
+        raise ValueError("it is locked")
+
+    secrets, masker = registry(KEY=broken)
+    await secrets.environment_for("ls")
+    secrets.update({"KEY": lambda: "first-value"})
+    await secrets.environment_for("ls")
+    assert masker.text("first-value") == MASK
+    assert await secrets.environment_for("$KEY") == {"KEY": "first-value"}
+
+    secrets.remove(["KEY", "UNKNOWN"])
+    assert not secrets
+    assert await secrets.environment_for("$KEY") == {}
+    assert secrets.descriptions() == {}
+    assert masker.text("first-value") == MASK
+
+    secrets.update({"KEY": broken})
+    await secrets.environment_for("ls")
+    secrets.remove(["KEY"])
+    secrets.update({"KEY": lambda: "second-value"})
+    await secrets.environment_for("ls")
+    assert masker.text("second-value") == MASK
+
+
 async def test_a_source_that_replaces_a_value_is_hidden_before_any_command_can_show_it() -> None:
     secrets, masker = registry(KEY="first-value")
     secrets.update({"KEY": lambda: "second-value"})

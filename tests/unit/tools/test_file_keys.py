@@ -50,6 +50,10 @@ def test_one_file_is_the_same_for_all_tools_however_its_path_is_written(tool: st
     assert keys(tool, arguments) == ("file:/workspace/a.py",)
 
 
+def test_an_edit_by_a_draft_touches_its_file() -> None:
+    assert keys("edit_file", {"path": "/workspace/a.py", "content": "x"}) == ("file:/workspace/a.py",)
+
+
 def test_a_listing_touches_no_file_and_without_a_workspace_a_path_is_what_it_says() -> None:
     assert keys("list_directory", {"dir_path": "src"}) == ()
     assert keys("write_file", {"file_path": "src/a.py", "content": ""}, workspace="") == ("file:src/a.py",)

@@ -56,6 +56,14 @@ async def test_glob_asks_the_sandbox_and_lists_what_it_found() -> None:
     assert result.files == FOUND["files"]
 
 
+async def test_where_was_searched_is_what_was_asked_for_and_else_the_workspace() -> None:
+    answers = [({}, "/workspace/src"), ({"root": None}, "/asked"), ({"root": None, "asked": None}, "/workspace")]
+    for result, shown in answers:
+        action = GrepAction(pattern="x", path=None if "asked" in result else "/asked")
+        observation = await GrepExecutor().acall(action, FakeCall(Searcher(result)))
+        assert observation.search_path == shown
+
+
 async def test_nothing_found_and_more_found_and_left_out_are_said() -> None:
     nothing = await GrepExecutor().acall(GrepAction(pattern="x"), FakeCall(Searcher({"files": [], "unreadable": 1})))
     assert nothing.text == (

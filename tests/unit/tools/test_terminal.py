@@ -12,6 +12,7 @@ from agent_core.events.messages import TextContent
 from agent_core.testing.answering_sandbox import AnsweringSandbox, Asked, FakeCall
 from agent_core.tools.terminal import (
     FreshTerminalAction,
+    NamedTerminalAction,
     TerminalAction,
     TerminalExecutor,
     TerminalObservation,
@@ -52,6 +53,27 @@ def told(observation: TerminalObservation) -> str:
     *_, content = observation.to_llm_content
     assert isinstance(content, TextContent)
     return content.text
+
+
+@pytest.mark.parametrize(
+    ("session", "named", "asked_for"),
+    [
+        ("default", "default", "default"),
+        ("default", "two", "two"),
+        ("child", "default", "child"),
+        ("child", "two", "child.two"),
+    ],
+)
+async def test_terminals_with_names_are_each_session_of_their_own(session: str, named: str, asked_for: str) -> None:
+    sandbox = Sandbox(RESULT)
+    action = NamedTerminalAction(command="ls", terminal=named)
+    await TerminalExecutor(session=session).acall(action, FakeCall(sandbox))
+    assert sandbox.asked[0].args["session"] == asked_for
+
+
+@pytest.mark.parametrize("status", ["completed", "soft_timeout"])
+def test_of_a_command_whose_exit_code_is_unknown_none_is_told(status: Any) -> None:
+    assert TerminalObservation(status=status, working_dir="/w").suffix == "[Current working directory: /w]"
 
 
 @pytest.mark.parametrize(
