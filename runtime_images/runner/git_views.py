@@ -58,7 +58,9 @@ def log(directory: str, path: str, limit: int, skip: int, workspace: str, start:
 
     Raises:
         GitError: there is no repository, or git failed.
+        FileError: the path leads out of the workspace.
     """
+    Beneath(workspace).parts(os.path.join(directory, path))
     root = root_of(directory, workspace)
     if root is None:
         raise GitError("no_repository", "Not a git repository")

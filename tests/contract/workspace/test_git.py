@@ -188,6 +188,9 @@ async def test_what_cannot_be_shown_is_said(workspace: Workspace) -> None:
         response = await workspace.get("git/diff", path=path)
         assert (response.status_code, list(response.json())) == (status, ["error"]), path
     assert (await workspace.get("git/diff")).status_code == 422
+    for path in ("../x", "/etc", "a/../../x"):
+        assert (await workspace.get("git/log", path=path)).status_code == 403, path
+    assert len((await workspace.get("git/log", path=f"{workspace.root}/bin")).json()["commits"]) == 1
     history = await workspace.get("git/log", repository="big")
     assert (history.status_code, history.json()) == (404, {"error": f"{workspace.root}/big is no folder"})
 
