@@ -279,7 +279,10 @@ def _for_other_origins(app: ASGIApp, allowed: Sequence[str]) -> ASGIApp:
 
 async def _choose(settings: Settings) -> Choice:
     chosen = await choose_provider(
-        settings.sandbox, data_dir=str(settings.data_dir.absolute()), image=settings.sandbox_image
+        settings.sandbox,
+        data_dir=str(settings.data_dir.absolute()),
+        image=settings.sandbox_image,
+        start_seconds=settings.sandbox_start_seconds,
     )
     return Choice(chosen.provider, chosen.reason)
 

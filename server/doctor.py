@@ -110,7 +110,7 @@ async def _docker(settings: Settings) -> tuple[Finding, Finding]:
 
 
 async def _local(settings: Settings) -> tuple[Finding]:
-    provider = LocalProvider(str(settings.data_dir.absolute()))
+    provider = LocalProvider(str(settings.data_dir.absolute()), start_seconds=settings.sandbox_start_seconds)
     try:
         found = await provider.check()
     finally:

@@ -17,7 +17,6 @@ from agent_core.runtime.local_sandbox import LocalSandbox
 from agent_core.runtime.naming import object_name
 from agent_core.runtime.sandbox import Availability, Sandbox, SandboxLimits, SandboxSpec, SandboxState
 
-_CHECK_SECONDS = 8.0
 _STALE_SECONDS = 3600.0
 _INSTALL = "Install it: sudo apt-get install bubblewrap (or your system's equivalent)."
 
@@ -28,12 +27,22 @@ class LocalProvider:
     Args:
         data_dir: folder under which ``sandboxes/`` is kept; the same as in the specs.
         confined: False only by the user's explicit wish: then commands run as this server's user, with all it may do.
+        start_seconds: bound on the start of the sandbox with which `check` tries what works here. That of the others is
+            in their specs; a check that gave up before them would refuse on a busy machine what works there.
     """
 
-    def __init__(self, data_dir: str, *, confined: bool = True, threads: int = 4) -> None:
+    def __init__(
+        self,
+        data_dir: str,
+        *,
+        confined: bool = True,
+        threads: int = 4,
+        start_seconds: float = SandboxLimits().start_seconds,
+    ) -> None:
         self.name = "local" if confined else "unconfined"
         self._data_dir = data_dir
         self._confined = confined
+        self._start_seconds = start_seconds
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="local-sandbox")
 
     async def check(self) -> Availability:
@@ -90,7 +99,7 @@ class LocalProvider:
         """Start a sandbox and remove it: the only honest test."""
         with tempfile.TemporaryDirectory(prefix="drydock-check-") as folder:
             os.chmod(folder, 0o700)
-            limits = SandboxLimits(start_seconds=_CHECK_SECONDS, tmp_size=1024**2, stop_seconds=1)
+            limits = SandboxLimits(start_seconds=self._start_seconds, tmp_size=1024**2, stop_seconds=1)
             spec = SandboxSpec("check", os.urandom(4).hex(), image="", data_dir=folder, network="none", limits=limits)
             sandbox = self._sandbox(spec, object_name(spec.instance_id, spec.conversation_id))
             try:

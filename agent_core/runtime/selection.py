@@ -8,7 +8,7 @@ from agent_core.errors import SandboxError
 from agent_core.runtime.docker_provider import DockerProvider
 from agent_core.runtime.images import DEFAULT_IMAGE
 from agent_core.runtime.local import LocalProvider
-from agent_core.runtime.sandbox import Availability, SandboxProvider
+from agent_core.runtime.sandbox import Availability, SandboxLimits, SandboxProvider
 
 SandboxWish = Literal["auto", "docker", "local", "unconfined"]
 
@@ -21,9 +21,14 @@ class Choice(NamedTuple):
 
 
 async def choose_provider(
-    wish: SandboxWish, *, data_dir: str, image: str = DEFAULT_IMAGE, docker_host: str | None = None
+    wish: SandboxWish,
+    *,
+    data_dir: str,
+    image: str = DEFAULT_IMAGE,
+    docker_host: str | None = None,
+    start_seconds: float = SandboxLimits().start_seconds,
 ) -> Choice:
-    """Find the provider to use; takes at most a few seconds.
+    """Find the provider to use; takes a moment, on a busy machine at most `start_seconds` and what the engine takes.
 
     ``auto`` takes Docker where an engine answers and `image` is there or can be pulled, otherwise ``local``.
     ``unconfined`` is never chosen unless asked for.
@@ -35,7 +40,7 @@ async def choose_provider(
     if wish == "docker":
         return await _docker(image, docker_host)
     if wish == "local":
-        return await _local(data_dir)
+        return await _local(data_dir, start_seconds)
     if wish == "unconfined":
         provider = LocalProvider(data_dir, confined=False)
         return Choice(provider, f"unconfined: {(await provider.check()).reason}")
@@ -43,7 +48,7 @@ async def choose_provider(
         return await _docker(image, docker_host)
     except SandboxError as no_docker:
         try:
-            chosen = await _local(data_dir)
+            chosen = await _local(data_dir, start_seconds)
         except SandboxError as no_local:
             raise SandboxError(
                 f"No sandbox can be had here. Docker: {no_docker} Local: {no_local}",
@@ -66,8 +71,8 @@ async def _docker(image: str, host: str | None) -> Choice:
     return Choice(provider, f"docker: {engine.reason}, and {present.reason}")
 
 
-async def _local(data_dir: str) -> Choice:
-    provider = LocalProvider(data_dir)
+async def _local(data_dir: str, start_seconds: float) -> Choice:
+    provider = LocalProvider(data_dir, start_seconds=start_seconds)
     found = await provider.check()
     if not found.ok:
         await provider.close()

@@ -49,6 +49,14 @@ async def test_it_says_in_readable_lines_why_its_sandboxes_are_not_docker_contai
     assert max(len(line) for line in printed.splitlines() if "database" not in line) <= 110
 
 
+@pytest.mark.bubblewrap
+async def test_the_sandbox_with_which_it_looks_what_works_may_take_as_long_as_any_other(
+    make_process: MakeProcess,
+) -> None:
+    server = await make_process("--sandbox", "local", environment={"DRYDOCK_SANDBOX_START_SECONDS": "0.001"})
+    await server.until_printed("not ready within 0.001 s")
+
+
 async def test_a_second_server_on_the_same_data_is_refused(make_process: MakeProcess) -> None:
     first = await make_process(*UNCONFINED)
     await first.until_printed("database")  # the last of its lines, in the same file as those of the second
