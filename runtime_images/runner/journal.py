@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from collections import OrderedDict
 from typing import Any, Dict, Iterable, List, Optional
+
+from .complaints import complain
 
 ENTRIES = 10000
 BYTES = 32 * 1024 * 1024
@@ -215,7 +216,7 @@ class Journal:
     def _note(self, error: OSError) -> None:
         trouble = f"the journal is kept in memory only: {self._path}: {error.strerror or error}"
         if trouble != self.trouble:
-            sys.stderr.write(trouble + "\n")
+            complain(trouble)
         self.trouble = trouble
         self._retry_at = time.monotonic() + _RETRY_SECONDS
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import sys
 from functools import partial
 
 from .browser import Browser
+from .complaints import complain
 from .editor import Editor
 from .file_requests import FileRequests
 from .files import Files
@@ -60,7 +60,7 @@ def serve(socket_path: str, state_directory: str, workspace: str, idle_exit_seco
     try:
         server.listen(socket_path)
     except OSError as error:
-        sys.stderr.write(f"the runner cannot listen at {socket_path}: {error}\n")
+        complain(f"the runner cannot listen at {socket_path}: {error}")
         return 1
     try:
         loop.run()
@@ -79,4 +79,4 @@ def _make(directory: str) -> None:
     try:
         os.makedirs(directory, mode=0o700, exist_ok=True)
     except OSError as error:
-        sys.stderr.write(f"{directory} cannot be made: {error.strerror}; the runner goes on without it\n")
+        complain(f"{directory} cannot be made: {error.strerror}; the runner goes on without it")

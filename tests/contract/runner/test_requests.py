@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import stat
@@ -119,6 +120,19 @@ def test_a_keyed_request_runs_once_however_often_it_is_asked(client: Client) -> 
     assert client.call("shell.run", key="c:1", command=command).result == first.result
     assert client.call("shell.run", key="c:1", command="something else").result["output"] == "done\n"
     assert client.output("cat count") == "run\n"
+
+
+def test_a_full_disk_that_holds_the_log_too_keeps_no_request_from_its_answer(directory: Path) -> None:
+    runner = Runner(directory, before=("sh", "-c", 'exec "$0" "$@" 2>/dev/full'))
+    try:
+        client = runner.connect()
+        resource.prlimit(runner.process.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+        for number in range(2):
+            answer = client.call("shell.run", key=f"c:{number}", command=f"echo {number}")
+            assert answer.result["output"] == f"{number}\n"
+        assert "memory only" in client.call("ping").result["journal"]
+    finally:
+        runner.close()
 
 
 def test_the_journal_tells_the_state_of_a_key(client: Client) -> None:

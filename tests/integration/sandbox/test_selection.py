@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,7 +38,7 @@ def bwrap(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
     place.cleanup()
 
 
-async def choose(wish: SandboxWish, data_dir: Path, **options: str) -> Choice:
+async def choose(wish: SandboxWish, data_dir: Path, **options: Any) -> Choice:
     chosen = await choose_provider(wish, data_dir=str(data_dir), **options)
     await chosen.provider.close()
     return chosen
@@ -134,6 +135,6 @@ async def test_a_bubblewrap_that_hangs_is_given_up_in_the_time_that_a_start_may_
     seconds = f"9{time.time_ns() % 10**9}"
     bwrap(f"exec sleep {seconds}")
     with pytest.raises(SandboxError, match=r"not ready within 0\.5 s") as caught:
-        await choose_provider("local", data_dir=str(tmp_path), start_seconds=0.5)
+        await choose("local", tmp_path, start_seconds=0.5)
     assert caught.value.code == "no_isolation"
     assert not runs(seconds)

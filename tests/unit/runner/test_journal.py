@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import io
 import resource
 import signal
 from collections.abc import Iterator
@@ -165,6 +167,31 @@ def test_a_full_disk_is_noted_and_survived(tmp_path: Path) -> None:
     assert [second.state(key) for key in ("before", "k", "after")] == ["done", "done", "done"]
     assert second.answer("k") == done("y" * 1000)
     second.close()
+
+
+def test_a_disk_that_has_no_room_for_the_note_either_is_survived(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = opened(tmp_path)
+    log = FullLog()
+    monkeypatch.setattr("sys.stderr", log)
+    with full_disk(0):
+        journal.begin("k")
+        journal.finish("k", done("x"))
+    assert log.refused
+    assert "memory only" in journal.trouble
+    assert journal.answer("k") == done("x")
+    journal.close()
+
+
+class FullLog(io.StringIO):
+    """Standard error in a file on a full disk."""
+
+    refused = 0
+
+    def write(self, text: str) -> int:
+        self.refused += 1
+        raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def test_without_a_directory_everything_stays_in_memory(tmp_path: Path) -> None:

@@ -1,0 +1,13 @@
+"""What the runner says for those who look into its log."""
+
+from __future__ import annotations
+
+import sys
+
+
+def complain(text: str) -> None:
+    """Say this on standard error; harmless where that cannot be written, such as a file on a full disk."""
+    try:
+        sys.stderr.write(text + "\n")
+    except OSError:
+        return
