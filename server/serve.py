@@ -58,9 +58,16 @@ def serve(settings: Settings, out: TextIO) -> int:
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     server = AnnouncingServer(config, app, listener, out)
     # uvicorn reports what it breaks off itself too, when it is told to end a second time, as if that were a fault; and
-    # an answer of a preview that the sandbox breaks off; and a client's message that is no UTF-8, with a traceback.
+    # an answer of a preview that the sandbox breaks off; a client's message that is no UTF-8, with a traceback; and,
+    # with one for each, what it did not wait for at its end, beside the line that says how many those were.
     logging.getLogger("uvicorn.error").addFilter(
-        lambda record: app.failure is None and not server.force_exit and not broke_off.get() and not _is_no_text(record)
+        lambda record: (
+            app.failure is None
+            and not server.force_exit
+            and not broke_off.get()
+            and not _is_no_text(record)
+            and not _was_cancelled(record)
+        )
     )
     # uvicorn raises the signal that ended it once more when it is done; to have ended as told is no failure.
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -129,6 +136,10 @@ class AnnouncingServer(uvicorn.Server):
 
 def _is_no_text(record: logging.LogRecord) -> bool:
     return record.exc_info is not None and isinstance(record.exc_info[1], UnicodeDecodeError)
+
+
+def _was_cancelled(record: logging.LogRecord) -> bool:
+    return record.exc_info is not None and isinstance(record.exc_info[1], asyncio.CancelledError)
 
 
 def _bind(settings: Settings) -> socket.socket:

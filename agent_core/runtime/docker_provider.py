@@ -25,7 +25,7 @@ class DockerProvider:
         host: the engine's address as in DOCKER_HOST; None takes the environment's, then the local socket.
         threads: most calls to the engine at the same time.
         call_seconds: limit of one call to the engine.
-        connect_seconds: limit of the first call, which finds out whether an engine answers.
+        connect_seconds: limit of calls that find out whether an engine answers.
         pull_seconds: limit of getting an image, on top of the limit of a start.
         direct: whether the programs in sandboxes may be reached past the engine, where that is possible; see
             `docker_direct`.
@@ -45,6 +45,7 @@ class DockerProvider:
     ) -> None:
         self._engine = DockerEngine(host, threads=threads, call_seconds=call_seconds, connect_seconds=connect_seconds)
         self._networks = DockerNetworks(self._engine)
+        self._connect_seconds = connect_seconds
         self._pull_seconds = pull_seconds
         self._direct = direct
 
@@ -54,7 +55,7 @@ class DockerProvider:
             return client.version()
 
         try:
-            version = await self._engine.call("say its version", look, limit=5)
+            version = await self._engine.call("say its version", look, limit=self._connect_seconds)
         except SandboxError as error:
             return Availability(False, str(error).removesuffix(error.fix).strip(), error.fix)
         if version.get("Os") != "linux":

@@ -66,6 +66,26 @@ async def test_an_engine_that_hangs_is_given_up_in_time(tmp_path: Path) -> None:
         await provider.close()
 
 
+async def test_an_engine_that_hangs_when_it_is_looked_at_has_as_long_as_for_its_first_answer(tmp_path: Path) -> None:
+    version = b'{"ApiVersion":"1.41","Version":"20.10","Os":"linux"}'
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal version
+        await reader.readuntil(b"\r\n\r\n")
+        answer, version = version, b""
+        if answer:  # the first one, with which its client finds out what it speaks
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n" % len(answer))
+            writer.write(b"\r\n" + answer)
+        await reader.read()
+
+    async with listening_at(tmp_path / "tired.sock", serve) as path:
+        provider = DockerProvider(f"unix://{path}", connect_seconds=1)
+        found = await provider.check()
+        assert not found.ok
+        assert "within 1 s" in found.reason
+        await provider.close()
+
+
 async def test_an_image_of_ours_that_was_not_built_is_not_pulled(docker_kit: SandboxKit, engine: Any) -> None:
     error = await failure(docker_kit, image="drydock/sandbox:not-built")
     assert error.code == "image_missing"

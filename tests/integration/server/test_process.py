@@ -166,6 +166,20 @@ async def test_who_cannot_wait_for_its_end_tells_it_twice_and_sees_no_traceback(
     assert "Traceback" not in server.printed()
 
 
+async def test_what_it_does_not_wait_for_at_its_end_is_told_in_one_line(make_process: MakeProcess) -> None:
+    server = await make_process(*UNCONFINED)
+    host, port = server.url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    # It is asked to go on sending: so it is being waited for.
+    writer.write(b"POST /api/conversations HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n")
+    writer.write(b"Content-Length: 9\r\nExpect: 100-continue\r\n\r\n")
+    await reader.readuntil(b"\r\n\r\n")
+    assert await server.stop() == 0
+    writer.close()
+    assert "Cancel 1 running task(s)" in server.printed()
+    assert "Traceback" not in server.printed()
+
+
 async def test_ending_it_suspends_conversations_and_the_next_start_shows_them(make_process: MakeProcess) -> None:
     server = await make_process(*UNCONFINED)
     conversation_id = await create(server)
