@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -30,7 +31,7 @@ from agent_core.session.client_answers import answer_call
 from agent_core.session.conversation_loop import ConversationLoop
 from agent_core.session.conversation_state import ConversationView
 from agent_core.session.decisions import reject_pending
-from agent_core.session.extending import Extending
+from agent_core.session.extending import Extending, with_plugins
 from agent_core.session.given import check_given, checked, functions_in, listener, users_message
 from agent_core.session.making import with_full_context
 from agent_core.session.reaching import Reaching
@@ -68,6 +69,7 @@ class Conversation(Acting, Carrying, Reaching, Extending, Stepping, Branching, A
         stuck_detection: whether an agent that only repeats itself is stopped.
         stuck_detection_thresholds: after how many repetitions that is, where it is not after the usual number.
         hook_config: hooks that are run before those of the project and of the user's home.
+        plugins: folders with what the agent and the hooks have besides from the beginning; see `load_plugin`.
         tags: words about the conversation for its program; names of lower-case letters and digits.
         visualizer: shows the events, before the callbacks hear of them: a function, or what has ``on_event``.
         delete_on_close: whether the log, and what is kept beside it in `persistence_dir`, is removed at the end.
@@ -78,6 +80,7 @@ class Conversation(Acting, Carrying, Reaching, Extending, Stepping, Branching, A
     Raises:
         TypeError: `agent` is no agent, or another argument none of what it may be; the message names it.
         ValueError: a limit or a tag is not what it may be.
+        SkillValidationError: a plugin is none, or cannot be used; the message names the file.
     """
 
     def __init__(
@@ -95,6 +98,7 @@ class Conversation(Acting, Carrying, Reaching, Extending, Stepping, Branching, A
         stuck_detection: bool = True,
         stuck_detection_thresholds: StuckDetectionThresholds | Mapping[str, int] | None = None,
         hook_config: HookConfig | None = None,
+        plugins: Sequence[str | os.PathLike[str]] = (),
         tags: Mapping[str, str] | None = None,
         visualizer: object = None,
         delete_on_close: bool = False,
@@ -104,7 +108,9 @@ class Conversation(Acting, Carrying, Reaching, Extending, Stepping, Branching, A
         check_given(agent, max_iteration_per_run, max_budget_per_run)
         functions = [*listener(visualizer), *functions_in(callbacks, "callbacks")]
         self.id = str(conversation_id or uuid4())
-        self.agent = agent.model_copy()  # the tools that it makes are this conversation's own
+        hooks = HookConfig() if hook_config is None else checked(hook_config, HookConfig, "hook_config")
+        # The tools that the copy makes are this conversation's own.
+        self.agent, hooks = with_plugins(agent.model_copy(), hooks, plugins)
         self.workspace = workspace_of(workspace)
         folder = None if persistence_dir is None else FolderEventStore(persistence_dir)
         kept = None if persistence_dir is None else str(persistence_dir)
@@ -123,7 +129,7 @@ class Conversation(Acting, Carrying, Reaching, Extending, Stepping, Branching, A
                 stuck_detection=stuck_detection,
                 stuck_thresholds=StuckDetectionThresholds.model_validate(stuck_detection_thresholds or {}),
                 named_secrets=dict(secrets or {}),
-                hooks=HookConfig() if hook_config is None else checked(hook_config, HookConfig, "hook_config"),
+                hooks=hooks,
                 confirm_subagents=confirm_subagents,
                 git=GitSetup() if git is None else checked(git, GitSetup, "git"),
             ),

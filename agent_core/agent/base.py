@@ -131,14 +131,15 @@ class AgentBase(AgentAbilities, Prompted):
         return other
 
     def with_additions(self, skills: Sequence[Skill], servers: McpConfig) -> Self:
-        """The same agent with these skills and MCP servers besides, and with the tools that it has made.
+        """The same agent with these skills and MCP servers besides, and with the tools that it has made, if it has.
 
         Its own of the same names stay; a tool for reading skills is added where there are some to be read.
         """
         context = (self.agent_context or AgentContext(current_datetime=None)).merged(project=skills)
         other = self.model_copy(update={"agent_context": context, "mcp_config": {**servers, **self.mcp_config}})
         other._tools_map, other._brought = self._tools_map, self._brought
-        other.attach_skills(())
+        if other.is_initialized:
+            other.attach_skills(())
         return other
 
     def verify(

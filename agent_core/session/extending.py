@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -58,11 +58,7 @@ class Extending(ABC):
         new = [skill for skill in plugin.skills if skill.name not in known]
         self._do(self._load(plugin.name, new, hooks, self.agent.with_additions(new, servers)))
         self.agent = self.state.agent = self._work.agent
-        for definition in plugin.agents:
-            if is_registered(definition.name):
-                logger.warning("the sub-agent %r of plugin %r is not used: it is there", definition.name, plugin.name)
-            else:
-                register_agent_definition(definition)
+        _register_agents(plugin)
         return plugin
 
     async def _load(self, name: str, skills: list[Skill], hooks: HookConfig, agent: AgentBase) -> None:
@@ -80,6 +76,28 @@ class Extending(ABC):
 
     @abstractmethod
     def _make_tools(self) -> None: ...
+
+
+def with_plugins(
+    agent: AgentBase, hooks: HookConfig, folders: Iterable[str | os.PathLike[str]]
+) -> tuple[AgentBase, HookConfig]:
+    """An agent that has not begun, and hooks, with what the plugins in these folders bring; see `load_plugin`.
+
+    Raises:
+        SkillValidationError: there is no plugin, or it cannot be used; the message names the file.
+    """
+    for plugin in [read_plugin(Path(folder).expanduser()) for folder in folders]:
+        agent, hooks = agent.with_additions(plugin.skills, _servers(plugin)), hooks.followed_by(_hooks(plugin))
+        _register_agents(plugin)
+    return agent, hooks
+
+
+def _register_agents(plugin: Plugin) -> None:
+    for definition in plugin.agents:
+        if is_registered(definition.name):
+            logger.warning("the sub-agent %r of plugin %r is not used: it is there", definition.name, plugin.name)
+        else:
+            register_agent_definition(definition)
 
 
 def _hooks(plugin: Plugin) -> HookConfig:

@@ -108,6 +108,34 @@ def test_an_agent_has_what_a_plugin_brings_from_the_beginning(plugin: Path) -> N
         assert not [event for event in one.state.log if isinstance(event, MessageEvent) and event.sender == "plugin"]
 
 
+def test_a_conversation_may_be_made_with_plugins_and_its_fork_has_them_too(plugin: Path) -> None:
+    (plugin / ".mcp.json").unlink()
+    given = HookConfig.from_json('{"PreToolUse": [{"hooks": [{"command": "first"}]}]}')
+    mine = who(Script(INVOKE, DONE))
+    with conversation(mine, hook_config=given, plugins=[str(plugin)]) as one:
+        assert mine.agent_context is None
+        assert is_registered("printer")
+        hooks = one.state.hook_config.for_event(HookEvent.PRE_TOOL_USE, "terminal")
+        assert [getattr(hook, "command", "") for hook in hooks] == ["first", "check"]
+        one.send_message("Go.")
+        one.run()
+        texts = [event.observation.text for event in one.state.events if isinstance(event, ObservationEvent)]
+        assert any("Use the press." in text for text in texts)
+        first = next(event for event in one.state.log if isinstance(event, SystemPromptEvent))
+        assert first.dynamic_context is not None
+        assert "Mind the margins." in first.dynamic_context.text
+        assert not [event for event in one.state.log if isinstance(event, MessageEvent) and event.sender == "plugin"]
+        with one.fork(workspace=Sandbox(), copy_files=False) as fork:
+            assert fork.state.hook_config == one.state.hook_config
+            assert fork.agent.agent_context is not None
+            assert {skill.name for skill in fork.agent.agent_context.skills} == {"pdf", "always", "paper:print"}
+
+
+def test_a_conversation_is_not_made_with_what_is_no_plugin(tmp_path: Path) -> None:
+    with pytest.raises(SkillValidationError, match="is no folder"):
+        conversation(who(Script()), plugins=[tmp_path / "none"])
+
+
 def test_an_agent_that_has_begun_is_told_of_the_skills_and_can_ask_for_them(plugin: Path) -> None:
     (plugin / ".mcp.json").unlink()
     (plugin / "hooks/hooks.json").unlink()
