@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import overload
 
 from agent_core.errors import NoCondensationError
 from agent_core.events.branches import active_branch
@@ -88,6 +89,13 @@ class View:
 
     def __len__(self) -> int:
         return len(self.events)
+
+    @overload
+    def __getitem__(self, index: int) -> ViewEvent: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[ViewEvent]: ...
+    def __getitem__(self, index: int | slice) -> ViewEvent | list[ViewEvent]:
+        return self.events[index]
 
     @classmethod
     def from_log(cls, log: Iterable[AnyEvent]) -> View:

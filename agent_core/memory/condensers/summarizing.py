@@ -87,7 +87,7 @@ class LLMSummarizingCondenser(RollingCondenser):
         self, view: View, agent_llm: LLM | None, context: CallContext | None
     ) -> Condensation | None:
         """Sum up everything but the system prompt, cutting long events shorter at each attempt."""
-        start = 1 if view.events and isinstance(view.events[0], SystemPromptEvent) else 0
+        start = _behind_prompt(view)
         kept_back = view.unread()
         events = [event for event in view.events[start:] if event.id not in kept_back]
         nothing_new = len(events) == 1 and isinstance(events[0], CondensationSummaryEvent)
@@ -156,7 +156,7 @@ class LLMSummarizingCondenser(RollingCondenser):
             tails.append(self._tail_for_tokens(view, agent_llm))
         cuts = view.cut_positions()
         try:
-            start = cuts.find_next(self.keep_first)
+            start = cuts.find_next(max(self.keep_first, _behind_prompt(view)))
             end = cuts.find_next(size - min(tails))
         except ValueError as error:
             raise NoCondensationError(str(error)) from error
@@ -185,6 +185,11 @@ class LLMSummarizingCondenser(RollingCondenser):
         surplus = view.token_estimate() - limit // 2
         rest = view.events[self.keep_first :]
         return len(rest) - _shortest_prefix(rest, lambda prefix: token_estimate(prefix) > surplus)
+
+
+def _behind_prompt(view: View) -> int:
+    """The first index that may be forgotten: the system prompt is told anew each time, so no summary has to tell it."""
+    return 1 if view.events and isinstance(view.events[0], SystemPromptEvent) else 0
 
 
 def _shortest_prefix(events: Sequence[ViewEvent], enough: Callable[[Sequence[ViewEvent]], bool]) -> int:

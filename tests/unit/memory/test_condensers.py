@@ -76,6 +76,18 @@ async def test_a_summary_stands_for_the_middle_once_the_view_is_too_long(
     assert after.events[keep_first + 1 :] == view.events[-(left - keep_first - 1) :]
 
 
+async def test_no_summary_is_made_of_the_system_prompt() -> None:
+    async with ModelServer(lambda request: Turn(text="the short of it")) as server:
+        condenser = LLMSummarizingCondenser(llm=model(server), max_size=10, keep_first=0)
+        view = View.from_log(talk(11))
+        after = await condensed(condenser, view)
+        assert "be good" not in str(server.last_request.messages)
+        assert "message 1" in str(server.last_request.messages)
+    assert after[0] == view[0]
+    assert isinstance(after[1], CondensationSummaryEvent)
+    assert after[2:] == view[-4:]
+
+
 async def test_a_former_summary_is_part_of_the_next_one() -> None:
     async with ModelServer(lambda request: Turn(text="the short of it")) as server:
         condenser = LLMSummarizingCondenser(llm=model(server), max_size=10, keep_first=2)
