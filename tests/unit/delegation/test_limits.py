@@ -11,7 +11,7 @@ from agent_core.skills.agent_catalog import register_agent_definition, unregiste
 from agent_core.skills.agent_definition import AgentDefinition
 from agent_core.testing.model_turns import Call, calls
 from agent_core.tools.delegate import DelegateAction
-from agent_core.tools.subagents import MAX_DEPTH
+from agent_core.tools.subagents import MAX_DEPTH, TaskReport
 from tests.unit.delegation.family import GO, PRICE, done, family, hand_out, results, run, spawn, state_of, task
 from tests.unit.delegation.test_stopping import all_answered_once, cost
 
@@ -156,6 +156,19 @@ async def test_the_iterations_of_a_kind_are_for_each_task() -> None:
     finally:
         unregister_agent(name)
     assert [text.rpartition(": ")[2] for text in results(events)[1:]] == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize(
+    ("report", "text"),
+    [
+        (TaskReport("done"), "done"),
+        (TaskReport(""), "(It finished without a word.)"),
+        (TaskReport("", "It broke."), "It broke."),
+        (TaskReport("half", "It broke."), "It broke.\nIts last word before that: half"),
+    ],
+)
+def test_a_report_always_says_something(report: TaskReport, text: str) -> None:
+    assert report.text == text
 
 
 async def test_each_sub_agent_has_the_money_of_its_kind_however_much_its_parent_has() -> None:

@@ -159,6 +159,14 @@ def test_every_built_in_tool_is_found_by_the_name_of_its_class() -> None:
     assert found.name == "request_condensation"
 
 
+@pytest.mark.parametrize(
+    "name", ["apply_patch", "file_editor", "finish", "glob", "grep", "task_tracker", "terminal", "think"]
+)
+def test_a_built_in_tool_can_be_called_as_it_is(name: str) -> None:
+    (found,) = resolve_tool(Tool(name=name))
+    assert found.as_executable().executor is not None
+
+
 # --- the registry ---
 
 

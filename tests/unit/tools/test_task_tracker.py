@@ -87,6 +87,17 @@ def test_what_is_no_task_list_is_refused_by_the_name_of_the_field(arguments: dic
     assert words in str(caught.value)
 
 
+@pytest.mark.parametrize(("given", "kept"), [(7, "7"), ("seven", "seven"), (None, "")])
+def test_a_number_is_a_name_of_a_task_like_any_other(given: Any, kept: str) -> None:
+    assert TaskItem.model_validate({"title": "t", "id": given}).id == kept
+
+
+@pytest.mark.parametrize("given", [True, 1.5, ["a"], "x" * 101])
+def test_what_is_no_name_of_a_task_is_refused(given: Any) -> None:
+    with pytest.raises(ValidationError, match="id"):
+        TaskItem.model_validate({"title": "t", "id": given})
+
+
 def test_ids_of_older_agents_are_kept() -> None:
     assert [task.id for task in plan({"title": "a", "id": 7}, {"title": "b", "id": "x"}).task_list or []] == ["7", "x"]
 

@@ -256,6 +256,25 @@ REFUSED: list[tuple[Any, str]] = [
         "args: needs either forgotten_event_ids or both forgotten_events_start_id and …_end_id for 'condensation'",
     ),
     (
+        {"action": "condensation", "args": {"forgotten_event_ids": [1], "forgotten_events_start_id": 1}},
+        "args: needs either forgotten_event_ids or both ",
+    ),
+    (
+        {
+            "action": "condensation",
+            "args": {"forgotten_event_ids": [1], "forgotten_events_start_id": 1, "forgotten_events_end_id": 2},
+        },
+        "args: needs either forgotten_event_ids or both ",
+    ),
+    (
+        {"action": "condensation", "args": {"forgotten_event_ids": [1], "summary": "s"}},
+        "args: needs both summary and summary_offset, or neither for 'condensation'",
+    ),
+    (
+        {"action": "condensation", "args": {"forgotten_event_ids": [1], "summary_offset": 2}},
+        "args: needs both summary and summary_offset, or neither for 'condensation'",
+    ),
+    (
         {"action": "task_tracking", "args": {"task_list": [{"id": "1", "title": "t", "status": None}]}},
         "args.task_list.0.",
     ),

@@ -51,5 +51,6 @@ def test_a_user_may_run_a_cell() -> None:
     assert isinstance(event, ActionEvent)
     assert event.action == IPythonAction(code="x", include_extra=False, kernel_init_code="import math")
     assert (event.source, event.tool_name, event.hard_timeout) == ("user", "execute_ipython_cell", 5)
+    assert event.thought_text == "why"
     with pytest.raises(WireError, match=r"args\.code is missing"):
         from_wire({"action": "run_ipython", "args": {}})

@@ -978,7 +978,7 @@ def test_times_are_utc_whatever_zone_they_come_in() -> None:
 
 
 def test_json_is_made_of_what_javascript_cannot_read_too() -> None:
-    value = {"big": 2**70, "nan": float("nan"), "half": "\ud800", "text": "ä"}
+    value = {"big": 2**70, "nan": float("nan"), "half": "\ud800", "text": "ä", "inside": [{"nan": [float("nan")]}]}
     read = json.loads(to_json(value))
-    assert read == {"big": 2**70, "nan": None, "half": "\ud800", "text": "ä"}
+    assert read == {"big": 2**70, "nan": None, "half": "\ud800", "text": "ä", "inside": [{"nan": [None]}]}
     assert to_json({"text": "ä", "inf": float("inf")}) == '{"text":"ä","inf":null}'.encode()

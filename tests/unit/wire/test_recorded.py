@@ -19,6 +19,7 @@ from server.wire.envelope import to_record, to_wire
 from server.wire.errors import WireError
 from server.wire.recorded import recorded_events
 from server.wire.retelling import END_OF_RECORD, retold
+from server.wire.trajectory import counting
 from tests.unit.wire.test_outgoing import CASES, ORDER
 
 WIRE = Path(__file__).parents[2] / "contract" / "wire"
@@ -165,6 +166,25 @@ def test_a_call_without_a_result_and_what_a_rewind_has_undone_are_not_told() -> 
     )
     assert [message.role for message in messages] == ["system", "user"]
     assert messages[1].text == f"first\nsecond\n{END_OF_RECORD}\nand now?"
+
+
+@pytest.mark.parametrize(
+    ("to", "counts"),
+    [
+        (0, [True, False, True, True]),
+        (1, [True, True, True, True]),
+        (None, [False, False, True, True]),
+        ("0", [False, False, True, True]),
+        (2, [False, False, True, True]),
+        (-1, [False, False, True, True]),
+    ],
+)
+def test_a_rewind_undoes_what_came_after_its_event_and_without_one_that_came_before_it_all(
+    to: Any, counts: list[bool]
+) -> None:
+    rewind = {"source": "user", "action": "rewind", "args": {"to": to}}
+    assert counting([said("a"), said("b"), rewind, said("c")]) == counts
+    assert counting([said("a"), said("b")]) == [True, True]
 
 
 def test_the_answer_of_a_finished_recording_is_told() -> None:
