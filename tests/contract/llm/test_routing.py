@@ -120,6 +120,7 @@ async def test_images_and_long_prompts_go_to_the_primary_model_the_rest_to_the_s
         }
         router = MultimodalRouter(llms_for_routing=models)
         assert [router.select_llm([one]) for one in (Message.user("Hi"), picture)] == ["secondary", "primary"]
+        assert router.select_llm([picture, Message.user("Hi")]) == "primary", "an image anywhere"
         for message in (Message.user("Hi"), Message.user("x" * 70_000), picture):
             await router.acompletion([router.render(message)])
     assert [request.model for request in server.requests] == ["secondary", "primary", "primary"]

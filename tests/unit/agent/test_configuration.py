@@ -326,6 +326,7 @@ def test_flags_choose_the_tools_of_a_code_act_agent() -> None:
     assert "browser" in CodeActAgent(llm=MODEL).initialize()
     blind = CodeActAgent(llm=MODEL, enable_som_visual_browsing=False)
     assert {tool.name: tool.params for tool in blind.tools}["browser"] == {"set_of_marks": False}
+    assert {tool.name: tool.params for tool in CodeActAgent(llm=MODEL).tools}["browser"] == {}, "it sees by default"
     assert blind.initialize()["browser"].name == "browser"
     assert "file_editor" in CodeActAgent(llm=MODEL, tools=[EDITOR], enable_editor=False).initialize()
     assert CodeActAgent.VERSION == "2.2"

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from agent_core.controller.entries import recalls
 from agent_core.controller.guards import check_budget, check_limits, failure_of
 from agent_core.controller.limits import Limits
+from agent_core.controller.remarks import rephrase
 from agent_core.controller.state import ConversationState, Move
-from agent_core.errors import DrydockError, LimitReachedError, LLMAuthenticationError
+from agent_core.errors import DrydockError, LimitReachedError, LLMAuthenticationError, LLMContentPolicyError
 from agent_core.events.control import (
     AgentState,
     AgentStateChanged,
@@ -308,3 +310,26 @@ def test_money_is_spent_once_all_of_it_is_and_no_call_may_follow() -> None:
     assert caught.value.code == "MaxBudgetReached"
     limits.extend(iterations=1, cost=0.5)
     check_budget(limits, 0.99)
+
+
+def test_a_refusal_of_the_provider_is_told_to_the_model_by_the_environment_and_is_no_word_of_the_user() -> None:
+    log = Log()
+    log.user()
+    said = rephrase(LLMContentPolicyError("no"), log.state)
+    assert (said.source, said.llm_message.role) == ("environment", "user")
+    log.add(said)
+    assert log.state.user_messages == 1
+
+
+def test_of_the_messages_that_open_a_conversation_only_the_first_asks_about_the_workspace() -> None:
+    log = Log()
+    first, second = log.user("go"), log.user("and quickly")
+    asked = [event for event in recalls(log.state) if isinstance(event, RecallAction)]
+    assert [(event.cause, event.recall_type, event.query) for event in asked] == [
+        (first, "workspace_context", "go"),
+        (second, "knowledge", "and quickly"),
+    ]
+    for event in asked:
+        log.add(event)
+    third = log.user("stop")
+    assert [(event.cause, getattr(event, "recall_type", "")) for event in recalls(log.state)] == [(third, "knowledge")]

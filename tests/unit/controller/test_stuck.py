@@ -215,6 +215,26 @@ def test_results_of_parallel_calls_are_matched_to_their_calls() -> None:
     assert detector.pattern() is Pattern.ALTERNATING
 
 
+def test_in_whatever_order_results_come_each_is_its_own_calls() -> None:
+    detector = StuckDetector()
+    for base in range(0, 40, 10):
+        (one, first), (two, second) = does("a", "1")(base), does("b", "2")(base + 2)
+        for event in (one, two, *((second, first) if base % 20 else (first, second))):
+            detector.fold(event)
+    assert detector.pattern() is Pattern.ALTERNATING
+
+
+def test_calls_without_a_result_yet_are_no_repetition_of_it() -> None:
+    detector = StuckDetector()
+    for at in range(0, 50, 10):
+        detector.fold(does("ls", "a")(at)[0])
+    assert detector.pattern() is None
+    for at in range(0, 40, 10):
+        assert detector.pattern() is None
+        detector.fold(does("ls", "a")(at)[1])
+    assert detector.pattern() is Pattern.SAME_RESULT, "whether or not another one is under way"
+
+
 def test_an_old_loop_is_out_of_sight_once_the_agent_has_gone_on() -> None:
     assert after([does("ls", "a")] * 4, [does(str(number)) for number in range(4)]).pattern() is None
 

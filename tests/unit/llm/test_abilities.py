@@ -41,6 +41,29 @@ def test_what_is_configured_beats_what_is_known_beats_what_the_name_suggests() -
 
 
 @pytest.mark.parametrize(
+    ("model", "takes_it"),
+    [
+        ("openai/o3-mini", False),
+        ("openrouter/openai/gpt-5", False),
+        ("openai/gpt-5-chat-latest", None),
+        ("nobody/solo1-large", None),
+        ("nobody/my-gpt-5-like", None),
+    ],
+)
+def test_only_names_that_begin_like_a_model_without_sampling_are_taken_for_it(
+    model: str, takes_it: bool | None
+) -> None:
+    assert LLM(model=model).features.sampling is takes_it
+
+
+def test_whether_a_model_reasons_is_what_is_known_of_it_and_else_unknown() -> None:
+    assert LLM(model="openai/o3").features.reasoning is True
+    assert LLM(model="openai/gpt-4o").features.reasoning is False
+    assert LLM(model="anthropic/claude-opus-4-1").features.reasoning is False, "its thinking is off"
+    assert LLM(model="nobody/model").features.reasoning is None
+
+
+@pytest.mark.parametrize(
     ("model", "is_marked"),
     [
         ("anthropic/claude-sonnet-4-5", True),

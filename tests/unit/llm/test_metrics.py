@@ -87,6 +87,31 @@ def test_metrics_are_bounded_and_never_negative() -> None:
         Metrics(-1.0)
 
 
+def test_a_snapshot_has_the_sums_that_go_into_the_log() -> None:
+    metrics = Metrics(max_budget_per_task=3.0)
+    metrics.add(response())
+    metrics.add(response())
+    told = metrics.snapshot()
+    assert (told.accumulated_cost, told.max_budget) == (1.0, 3.0)
+    assert (told.usage.prompt_tokens, told.usage.completion_tokens, told.usage.cache_read_tokens) == (20, 10, 8)
+
+
+def test_the_share_from_the_cache_is_of_all_that_was_sent_and_none_where_nothing_was() -> None:
+    metrics = Metrics()
+    assert metrics.cache_hit_rate == 0.0
+    metrics.add(response())
+    assert metrics.cache_hit_rate == 0.4
+
+
+def test_merging_keeps_each_call_once_with_its_latency() -> None:
+    one, other = Metrics(), Metrics()
+    one.add(response(latency=1.0))
+    other.add(response(latency=2.0))
+    one.merge(other)
+    assert [call.latency for call in one.response_latencies] == [1.0, 2.0]
+    assert [call.prompt_tokens for call in one.token_usages] == [10, 10]
+
+
 def test_merging_adds_everything_and_takes_a_budget_only_where_there_is_none() -> None:
     one, other = Metrics(1.0), Metrics(2.0, max_budget_per_task=7.0)
     other.add(response(0.5))

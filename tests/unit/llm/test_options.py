@@ -154,6 +154,9 @@ async def test_on_bedrock_the_answer_is_as_long_as_the_prompt_leaves_it_room() -
         await LLM.model_validate(options).using(heard).acompletion(messages)
         found.append(heard.request.parameters["max_tokens"])
     assert found == [8_000, 20_000 - 15_000 - 256, 1_024]
+    del options["max_input_tokens"]
+    await LLM.model_validate(options).using(heard).acompletion(longest)
+    assert heard.request.parameters["max_tokens"] == 8_000, "nobody knows what its window leaves"
 
 
 async def test_a_subscription_is_not_told_how_long_an_answer_may_be() -> None:

@@ -356,3 +356,8 @@ def test_the_schemas_of_other_peoples_tools_are_told_and_read_whatever_they_are_
     unusual: list[dict[str, Any]] = [{}, {"properties": []}, {"properties": {"a": {"enum": "b"}}}, {"$defs": []}]
     for parameters in [*unusual, {"$defs": endless, "properties": {"a": {"$ref": "#/$defs/d0"}}}]:
         system_suffix([{"type": "function", "function": {"name": "n", "parameters": parameters}}])
+
+
+def test_a_function_that_says_nothing_of_its_parameters_takes_none() -> None:
+    bare = {"type": "function", "function": {"name": "status"}}
+    assert "Function 1: status\nDescription:\nIt takes no parameters." in system_suffix([bare])

@@ -88,6 +88,15 @@ async def test_no_summary_is_made_of_the_system_prompt() -> None:
     assert after[2:] == view[-4:]
 
 
+async def test_a_summary_is_asked_for_in_the_name_of_the_conversation_and_counted_there() -> None:
+    spent: list[str] = []
+    context = CallContext(prompt_cache_key="c1", on_response=lambda response, usage_id: spent.append(usage_id))
+    async with ModelServer(lambda request: Turn(text="the short of it")) as server:
+        condenser = LLMSummarizingCondenser(llm=model(server, usage_id="condenser"), max_size=10)
+        assert isinstance(await condenser.acondense(asked(talk(11)), None, context), Condensation)
+    assert spent == ["condenser"]
+
+
 async def test_a_former_summary_is_part_of_the_next_one() -> None:
     async with ModelServer(lambda request: Turn(text="the short of it")) as server:
         condenser = LLMSummarizingCondenser(llm=model(server), max_size=10, keep_first=2)
@@ -234,6 +243,16 @@ async def test_a_request_on_a_very_short_view_sums_up_everything_but_the_system_
     async with ModelServer(lambda request: Turn(text="all of it")) as server:
         after = await condensed(LLMSummarizingCondenser(llm=model(server)), asked(talk(4)))
     assert [type(event) for event in after.events] == [SystemPromptEvent, CondensationSummaryEvent]
+
+
+@pytest.mark.parametrize("has_prompt", [True, False])
+async def test_the_last_resort_sums_up_everything_but_the_system_prompt(has_prompt: bool) -> None:
+    log = talk(5) if has_prompt else talk(5)[1:]
+    async with ModelServer(lambda request: Turn(text="all of it")) as server:
+        outcome = await LLMSummarizingCondenser(llm=model(server)).acondense(asked(log))
+    assert isinstance(outcome, Condensation)
+    assert set(outcome.forgotten_event_ids) == {1, 2, 3, 4}
+    assert outcome.summary_offset == int(has_prompt), "the summary follows the system prompt"
 
 
 async def test_the_last_resort_cuts_long_events_shorter_at_each_attempt() -> None:

@@ -317,6 +317,21 @@ async def test_a_workspace_that_does_not_say_where_it_is_has_no_skills() -> None
         assert (await talk.recall("hello", first=True)).repo_instructions == ""
 
 
+async def test_the_agent_is_told_the_folder_that_the_sandbox_found_and_else_the_configured_one() -> None:
+    async with talking(Sandbox({**a_workspace(), "working_dir": "/srv/found"})) as talk:
+        assert (await talk.recall("hello", first=True)).working_dir == "/srv/found"
+    silent = Sandbox({**a_workspace(), "working_dir": ""})
+    async with talking(silent) as talk:
+        answer = await talk.recall("hello", first=True)
+    assert answer.working_dir == silent.working_dir
+    assert "Machine: Linux\n" in f"{answer.additional_agent_instructions}\n", "nor is anything else made up"
+
+
+async def test_whoever_asks_for_the_skills_before_anybody_has_spoken_gets_those_of_the_workspace() -> None:
+    async with talking(Sandbox(a_workspace())) as talk:
+        assert "git" in [skill.name for skill in await talk.memory.skills()]
+
+
 async def test_without_skills_and_without_a_sandbox_there_is_nothing_to_tell_and_nothing_breaks() -> None:
     async with talking(Sandbox(broken=True)) as talk:
         assert names(await talk.recall("git", first=True)) == []

@@ -19,7 +19,7 @@ from agent_core.memory.view import View
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import Turn
 from tests.unit.memory.test_condensers import model, talk
-from tests.unit.memory.test_view import call, result, user
+from tests.unit.memory.test_view import agent, call, result, user
 
 
 def at_work() -> list[AnyEvent]:
@@ -36,6 +36,9 @@ def test_only_what_came_after_the_newest_answers_prompt_is_unread() -> None:
     assert view.showing(view.events[1:]).unread() == {13, 14, 19}
     view.add(call(20, "s").model_copy(update={"seen": 14}))
     assert view.unread() == {19}
+    view.add(agent(21, "what the agent says itself"))
+    view.add(user(22, "a nudge").model_copy(update={"source": "environment"}))
+    assert view.unread() == {19}, "only the user's words"
 
 
 SUMMARIZING = 3

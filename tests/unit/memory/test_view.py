@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_core.events.control import RecallObservation
+from agent_core.events.control import Condensation, RecallObservation
 from agent_core.events.llm_events import (
     ActionEvent,
     AgentErrorEvent,
@@ -296,3 +296,11 @@ def test_no_message_of_the_user_is_ever_lost(events: list[AnyEvent]) -> None:
 def test_a_blank_thought_is_no_content_of_the_message_with_the_calls() -> None:
     messages = shown(user(0, "x"), call(1, "r", thought=" \n"), result(2, 1))
     assert (messages[1].role, messages[1].content) == ("assistant", [])
+
+
+def test_the_users_first_words_are_told_as_long_as_no_summary_stands_for_them() -> None:
+    log = [user(1, "build a boat"), agent(2, "yes"), agent(3, "done"), user(4, "and now?")]
+    gone = Condensation(id=5, forgotten_event_ids=[1, 2])
+    assert [message.text for message in shown(*log, gone)] == ["build a boat", "done", "and now?"]
+    summed_up = gone.model_copy(update={"summary": "a boat was built", "summary_offset": 0})
+    assert not any("build a boat" in message.text for message in shown(*log, summed_up))

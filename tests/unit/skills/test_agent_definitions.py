@@ -65,6 +65,14 @@ def made(text: str, asking: Agent = ASKING, level: AgentLevel = "user") -> Agent
     return agent
 
 
+@pytest.mark.parametrize("wanted", [True, False])
+def test_a_sub_agent_has_the_skills_of_its_project_only_where_the_asking_agent_wants_them(wanted: bool) -> None:
+    asking = ASKING.model_copy(update={"agent_context": AgentContext(load_project_skills=wanted)})
+    context = made("---\nname: kind\n---\nDo it.", asking).agent_context
+    assert context is not None
+    assert context.load_project_skills is wanted
+
+
 def test_every_field_of_a_file_is_read_and_unknown_ones_are_passed_over() -> None:
     read = agent_from_text("/x/other.md", FILE, "user")
     assert read.model_dump(exclude={"hooks"}) == {

@@ -137,6 +137,17 @@ def test_a_text_in_two_files_is_told_once_and_nested_ones_become_rules() -> None
     assert [skill.name for skill in project_skills(brought_up, ["/w"])] == ["a", "b"], "each by its own word"
 
 
+def test_only_markdown_files_of_a_project_are_skills() -> None:
+    files = {"/w/.agents/skills/a.md": "A", "/w/.agents/skills/notes.txt": "N", "/w/.agents/skills/README.md": "R"}
+    assert [skill.name for skill in project_skills(files, ["/w"])] == ["a"]
+
+
+def test_files_beside_the_skills_of_a_project_are_no_rules_for_their_folder() -> None:
+    files = {f"/w/{folder}/AGENTS.md": "about skills" for folder in (".agents/skills", ".openhands/microagents")}
+    found = project_skills({**files, "/w/lib/AGENTS.md": "L"}, ["/w"])
+    assert [skill.name for skill in found if skill.get_skill_type() == "path"] == ["agents:lib"]
+
+
 def test_what_stands_in_one_root_is_no_rule_for_a_folder_of_the_other() -> None:
     files = {"/w/repo/AGENTS.md": "R", "/w/AGENTS.md": "W", "/w/repo/lib/AGENTS.md": "L"}
     found = project_skills(files, ["/w", "/w/repo"])

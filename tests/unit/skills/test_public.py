@@ -45,6 +45,8 @@ def test_nothing_is_fetched_where_no_repository_is_configured() -> None:
 def test_the_list_of_a_repository_says_which_of_its_skills_are_meant(tmp_path: Path) -> None:
     listed = {"plugins": [{"name": "fish", "source": "./skills/fish"}, {"source": "../outside"}, "nonsense", {}]}
     write(tmp_path / "outside/SKILL.md", "---\nname: outside\n---\nNo.")
+    of_many = {"plugins": [{"name": "all", "source": "."}, {"source": "./skills/boats.md"}]}
+    assert sorted(names(repository(tmp_path / "zero", of_many))) == ["boats", "fish"], "folders of skills, and files"
     assert names(**{URL_VARIABLE: str(repository(tmp_path / "one", listed))}) == ["fish"]
     assert sorted(names(repository(tmp_path / "two"))) == ["boats", "fish"], "without a list all of them"
     assert names(repository(tmp_path / "three", "{")) == []
@@ -53,6 +55,7 @@ def test_the_list_of_a_repository_says_which_of_its_skills_are_meant(tmp_path: P
 def test_a_repository_is_cloned_at_its_branch_and_used_as_it_was_when_it_is_gone(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
     origin = repository(tmp_path / "origin")
     git(origin, "init", "-q", "-b", "v2")
     git(origin, "add", "skills")
@@ -75,6 +78,8 @@ def test_a_repository_is_cloned_at_its_branch_and_used_as_it_was_when_it_is_gone
     assert "fetched before" in caplog.text
     environment[REF_VARIABLE] = "nonesuch"
     assert found() == []
+    assert cache.is_dir()
+    assert not (tmp_path / "home").exists(), "a cache that was given is the one that is used"
 
 
 def test_a_context_gets_what_it_asks_for_and_what_was_given_wins(
