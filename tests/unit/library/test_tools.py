@@ -282,29 +282,27 @@ async def test_an_asynchronous_tool_that_another_calls_works_in_the_loop_of_thei
     assert (await tool.set_executor(outer).acall(CountAction(word="x"), context)).text == "the conversation True"
 
 
-async def test_what_a_call_had_another_tool_do_ends_with_it() -> None:
-    begun, ended = asyncio.Event(), asyncio.Event()
+async def test_what_a_call_had_its_loop_do_ends_with_it_and_nothing_is_begun_after_it() -> None:
+    context: Any = "the conversation"
+    call, ended = Call(context, asyncio.get_running_loop()), asyncio.Event()
 
-    async def inner(action: CountAction, conversation: Any = None) -> Observation:
-        begun.set()
+    async def work(context: Any) -> None:
         try:
             await asyncio.Event().wait()
         finally:
             ended.set()
-        raise AssertionError("nobody has ended it")
 
-    def outer(action: CountAction, conversation: Any = None) -> Observation:
-        return tool.set_executor(inner)(action)
-
-    tool = ToolDefinition(name="t", description="d", action_type=CountAction)
-    context: Any = "the conversation"
-    call = asyncio.create_task(tool.set_executor(outer).acall(CountAction(word="x"), context))
     async with asyncio.timeout(30):
-        await begun.wait()
-        call.cancel()
+        asking = asyncio.create_task(asyncio.to_thread(call.do, work))
+        while not call.asked:  # noqa: ASYNC110 - the thread says so in no other way
+            await asyncio.sleep(0.001)
+        call.end()
         with pytest.raises(asyncio.CancelledError):
-            await call
+            await asking
         await ended.wait()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.to_thread(call.do, work)
+    assert call.asked == set()
 
 
 class LengthTool(ToolDefinition[CountAction, CountObservation]):
