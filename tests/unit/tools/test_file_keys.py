@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
+from agent_core.testing.answering_sandbox import AnsweringSandbox, Asked, FakeCall
+from agent_core.tools.file_editor import FileEditorAction, FileEditorExecutor
 from agent_core.tools.registry import resolve_tool
 from agent_core.tools.spec import Tool, ToolMakerState, WorkspacePlace
 
@@ -57,3 +60,19 @@ def test_an_edit_by_a_draft_touches_its_file() -> None:
 def test_a_listing_touches_no_file_and_without_a_workspace_a_path_is_what_it_says() -> None:
     assert keys("list_directory", {"dir_path": "src"}) == ()
     assert keys("write_file", {"file_path": "src/a.py", "content": ""}, workspace="") == ("file:src/a.py",)
+
+
+@dataclass
+class Editor(AnsweringSandbox):
+    """A sandbox whose editor has nothing to say."""
+
+    def answer(self, asked: Asked) -> dict[str, Any]:
+        names = ("path", "prev_exist", "old_content", "new_content", "diff")
+        return {"text": "", "is_error": False, **dict.fromkeys(names)} | {"path": "/a", "prev_exist": True}
+
+
+@pytest.mark.parametrize(("command", "is_named"), [("view", False), ("undo_edit", True)])
+async def test_a_change_is_named_so_that_it_is_made_once_and_a_look_is_not(command: Any, is_named: bool) -> None:
+    sandbox = Editor()
+    await FileEditorExecutor().acall(FileEditorAction(command=command, path="/a"), FakeCall(sandbox))
+    assert (sandbox.asked[0].key is not None) is is_named
