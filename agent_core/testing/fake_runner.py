@@ -45,6 +45,23 @@ FakeAnswer = Mapping[str, Any] | tuple[Mapping[str, Any], bytes]
 FakeHandler = Callable[[FakeCall], Awaitable[FakeAnswer]]
 
 
+def command_result(output: str, exit_code: int = 0) -> FakeAnswer:
+    """What a runner answers about a command that has ended: all fields of ``shell.run`` that are read."""
+    return {
+        "status": "completed",
+        "exit_code": exit_code,
+        "output": output,
+        "omitted": 0,
+        "working_dir": "/workspace",
+        "pid": -1,
+        "python": None,
+        "username": "agent",
+        "hostname": "fake",
+        "running": False,
+        "notice": "",
+    }
+
+
 @dataclass(slots=True, eq=False)
 class _Work:
     task: asyncio.Task[None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agent_core.testing.fake_runner import FakeAnswer, FakeCall, FakeHandler, FakeRunnerError
+from agent_core.testing.fake_runner import FakeAnswer, FakeCall, FakeHandler, FakeRunnerError, command_result
 
 TEXT = b"Ahoy\n"
 _FILE = {"kind": "file", "link": False, "modified": 1.5, "hidden": False}
@@ -60,19 +60,7 @@ def _answering(answer: Mapping[str, Any]) -> FakeHandler:
 
 
 async def _shell(call: FakeCall) -> FakeAnswer:
-    return {
-        "status": "completed",
-        "exit_code": 0,
-        "output": "done",
-        "omitted": 0,
-        "working_dir": "/workspace",
-        "pid": -1,
-        "python": None,
-        "username": "agent",
-        "hostname": "fake",
-        "running": False,
-        "notice": "",
-    }
+    return command_result("done")
 
 
 async def _open(call: FakeCall) -> FakeAnswer:

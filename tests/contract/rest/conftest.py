@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from agent_core.runtime.sandbox import SandboxProvider
-from agent_core.testing.fake_runner import FakeAnswer, FakeCall
+from agent_core.testing.fake_runner import FakeAnswer, FakeCall, command_result
 from agent_core.testing.fake_sandbox import FakeProvider
 from server.app import Application, create_app
 from server.session.sandboxes import Choice
@@ -69,19 +69,7 @@ class Server:
 
 async def shell(call: FakeCall) -> FakeAnswer:
     """Every command succeeds and says what it was."""
-    return {
-        "status": "completed",
-        "exit_code": 0,
-        "output": f"ran {call.args.get('command', '')}",
-        "omitted": 0,
-        "working_dir": "/workspace",
-        "pid": -1,
-        "python": None,
-        "username": "agent",
-        "hostname": "fake",
-        "running": False,
-        "notice": "",
-    }
+    return command_result(f"ran {call.args.get('command', '')}")
 
 
 async def kill(call: FakeCall) -> FakeAnswer:

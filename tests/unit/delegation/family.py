@@ -23,7 +23,7 @@ from agent_core.runtime.connection import SandboxConnection
 from agent_core.runtime.sandbox import SandboxSpec
 from agent_core.session.agent_session import AgentSession
 from agent_core.session.settings import SessionSettings
-from agent_core.testing.fake_runner import FakeAnswer, FakeCall
+from agent_core.testing.fake_runner import FakeAnswer, FakeCall, command_result
 from agent_core.testing.fake_sandbox import FakeSandbox
 from agent_core.testing.model_request import ModelRequest
 from agent_core.testing.model_server import ModelServer
@@ -164,18 +164,7 @@ class Family:
             except asyncio.CancelledError:
                 self.interrupted.append(command)
                 raise
-        return {
-            "status": "completed",
-            "exit_code": 0,
-            "output": f"ran {command}\n",
-            "omitted": 0,
-            "working_dir": "/workspace",
-            "pid": -1,
-            "python": None,
-            "username": "agent",
-            "hostname": "fake",
-            "notice": "",
-        }
+        return command_result(f"ran {command}\n")
 
     async def _kill(self, call: FakeCall) -> FakeAnswer:
         self.killed.append(str(call.args["session"]))

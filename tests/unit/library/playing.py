@@ -12,7 +12,7 @@ from agent_core.agent.base import AgentBase
 from agent_core.errors import LLMBadRequestError
 from agent_core.llm.exchange import CallDelta, ChatRequest, Chunk, Endpoint
 from agent_core.runtime.sandbox import SandboxSpec
-from agent_core.testing.fake_runner import FakeAnswer, FakeCall, FakeHandler
+from agent_core.testing.fake_runner import FakeAnswer, FakeCall, FakeHandler, command_result
 from agent_core.testing.fake_sandbox import FakeSandbox
 
 Said = tuple[str, Sequence[tuple[str, str]]]
@@ -86,21 +86,6 @@ class Sandbox(FakeSandbox):
         await asyncio.to_thread(self.held.wait, 20)
         self.env.update(call.args.get("env") or {})
         return command_result(self.answer(call.args["command"]), self.exit_code)
-
-
-def command_result(output: str, exit_code: int = 0) -> FakeAnswer:
-    return {
-        "status": "completed",
-        "exit_code": exit_code,
-        "output": output,
-        "omitted": 0,
-        "working_dir": "/workspace",
-        "pid": -1,
-        "python": None,
-        "username": "agent",
-        "hostname": "fake",
-        "notice": "",
-    }
 
 
 async def nothing(call: FakeCall) -> FakeAnswer:

@@ -17,9 +17,9 @@ from agent_core.events.store import InMemoryEventStore, NewEvent
 from agent_core.runtime.sandbox import Progress
 from agent_core.security.confirmation import AlwaysConfirm, NeverConfirm
 from agent_core.security.hooks import HookConfig
-from agent_core.testing.fake_runner import FakeAnswer, FakeCall
+from agent_core.testing.fake_runner import FakeAnswer, FakeCall, command_result
 from agent_core.tools.terminal import TerminalAction
-from tests.unit.library.playing import DONE, Said, Sandbox, Script, agent, command_result, conversation, nothing, run
+from tests.unit.library.playing import DONE, Said, Sandbox, Script, agent, conversation, nothing, run
 
 FINISHED = ExecutionStatus.FINISHED
 LIMIT = 20
