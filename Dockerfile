@@ -3,10 +3,12 @@
 #   docker build -t drydock/server .
 #
 # It listens on all addresses of its container, and asks for a token that it makes on first start (see the log).
-# Nothing in here needs BuildKit.
+# Nothing in here needs BuildKit. The base images can be named by digest (see scripts/base-image).
+ARG DEBIAN_IMAGE=debian:bookworm-slim
+ARG NODE_IMAGE=node:20-bookworm-slim
 
 # --- the page ---
-FROM node:20-bookworm-slim AS page
+FROM ${NODE_IMAGE} AS page
 # Another package registry can be named for the build: --build-arg NPM_CONFIG_REGISTRY=…
 ARG NPM_CONFIG_REGISTRY
 WORKDIR /page
@@ -16,7 +18,7 @@ COPY frontend_stub/ ./
 RUN npm run build
 
 # --- what the last two stages share ---
-FROM debian:bookworm-slim AS base
+FROM ${DEBIAN_IMAGE} AS base
 RUN apt-get update \
  && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends ca-certificates python3 \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/log/*.log /var/log/apt/*

@@ -22,6 +22,7 @@ class Conversation(Tolerant):
     title: str = ""
     status: str = "STOPPED"
     runtime_status: str | None = None
+    runtime_warning: str | None = None
     created_at: datetime | None = None
     last_updated_at: datetime | None = None
     selected_repository: str | None = None

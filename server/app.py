@@ -12,10 +12,12 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from agent_core.destinations import Destinations
 from agent_core.errors import DrydockError
 from agent_core.events.masking import SecretMasker
 from agent_core.llm.client import aclose as close_model_clients
 from agent_core.runtime.selection import choose_provider
+from server.auth.guesses import Doorkeeper
 from server.auth.identity import Authenticator, OneTokenAuthenticator
 from server.auth.origin import OriginPolicy, check_bind, is_loopback
 from server.auth.page_session import PageSessions
@@ -81,7 +83,6 @@ from server.settings import Settings
 from server.sign_in import SignIn
 from server.sockets.gateway import SocketGateway
 from server.sockets.limits import SocketLimits
-from server.webhooks.destination import Destinations
 from server.webhooks.dispatcher import Webhooks
 from server.webhooks.sender import Sender
 
@@ -108,9 +109,10 @@ class Application:
         page = page_of(settings)
         sessions = PageSessions(self.token) if self.token is not None and page.is_foreign else None
         self._authenticator = OneTokenAuthenticator(self.token, sessions=sessions)
+        self._keeper = Doorkeeper(self._authenticator)
         shown: ASGIApp = page
         if sessions is not None:
-            shown = SignIn(page, authenticator=self._authenticator, sessions=sessions)
+            shown = SignIn(page, keeper=self._keeper, sessions=sessions)
         self.api = _make_api(shown, self._lifespan)
         self._choose = choose or (lambda: _choose(settings))
         self._handler: ASGIApp = _not_started
@@ -146,13 +148,20 @@ class Application:
                 raise
             api.state.services = self.services
             origins = OriginPolicy.from_settings(self.settings)
-            gate = Gate(gateway.asgi_app(api), settings=self.settings, authenticator=authenticator, origins=origins)
+            gate = Gate(
+                gateway.asgi_app(api),
+                settings=self.settings,
+                authenticator=authenticator,
+                origins=origins,
+                keeper=self._keeper,
+            )
             self._handler = Preview(
                 _for_other_origins(gate, self.settings.allowed_origins),
                 links=self.services.previews,
                 manager=self.services.manager,
                 authenticator=authenticator,
                 origins=origins,
+                keeper=self._keeper,
             )
             stack.callback(setattr, self, "_handler", _not_started)
             yield
@@ -208,7 +217,7 @@ class Application:
                 )
             )
         )
-        gateway = SocketGateway(manager, authenticator, limits=self.socket_limits)
+        gateway = SocketGateway(manager, authenticator, keeper=self._keeper, limits=self.socket_limits)
         await stack.enter_async_context(gateway)
         announcements.add(gateway)
         addresses = PreviewAddresses.from_setting(settings.preview_domain)

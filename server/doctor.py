@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import platform
+import secrets
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -12,12 +13,16 @@ from typing import NamedTuple, TextIO
 from agent_core.errors import DrydockError
 from agent_core.runtime.docker_provider import DockerProvider
 from agent_core.runtime.local import LocalProvider
+from agent_core.runtime.sandbox import SandboxLimits, SandboxSpec
 from agent_core.version import VERSION
 from server.auth.origin import check_bind
 from server.auth.tokens import resolve_token
-from server.db.instance_lock import prepare_data_dir
+from server.db.data_folder import prepare_data_dir
+from server.db.instance_lock import instance_id
 from server.page import page_folder
-from server.settings import Settings
+from server.session.disk_reserve import DiskReserve
+from server.session.sandboxes import ENGINE_FOLDER
+from server.settings import MEGABYTE, Settings
 from server.typed_in import shown_address
 
 CHECK_SECONDS = 20.0
@@ -52,13 +57,16 @@ async def _examine(settings: Settings) -> list[Finding]:
     works = engine.ok and image.ok
     docker_needed = wish == "docker" or (wish == "auto" and not local.ok)
     local_needed = wish == "local" or (wish == "auto" and not works)
+    by_docker = engine.ok and (wish == "docker" or (wish == "auto" and works))
     return [
         _python(),
         _data_dir(settings),
+        *await _bounded("disk", lambda: _disk(settings, docker=by_docker)),
         _access(settings),
         engine._replace(needed=docker_needed),
         image._replace(needed=docker_needed and engine.ok),
         local._replace(needed=local_needed),
+        *await _bounded("network", lambda: _network(settings, docker=wish == "docker" or (wish == "auto" and works))),
         _page(settings),
         _model(settings),
     ]
@@ -84,6 +92,35 @@ def _data_dir(settings: Settings) -> Finding:
     except DrydockError as error:
         return Finding("data folder", ok=False, text=str(error))
     return Finding("data folder", ok=True, text=f"{folder} can be written")
+
+
+async def _disk(settings: Settings, *, docker: bool) -> tuple[Finding]:
+    reserve = DiskReserve([str(settings.data_dir.absolute()), ENGINE_FOLDER], settings.disk_reserve_mb * MEGABYTE)
+    if problem := reserve.problem():
+        return (Finding("disk", ok=False, text=problem),)
+    size = f"{settings.sandbox_disk_mb} MiB" if settings.sandbox_disk_mb else "any amount"
+    count = f"{settings.sandbox_inodes} files" if settings.sandbox_inodes else "any number of files"
+    kept = f"{settings.disk_reserve_mb} MiB are kept in reserve" if settings.disk_reserve_mb else "no reserve is kept"
+    held = await _held(settings) if docker and settings.sandbox_disk_mb else "watched (no quota)"
+    text = f"{reserve.free_mb} MiB free, {kept}; a sandbox may have {size} and {count}, which is {held}"
+    return (Finding("disk", ok=True, text=text),)
+
+
+async def _held(settings: Settings) -> str:
+    """How the limit on a sandbox's disk is kept by the engine, tried with a volume."""
+    bound = SandboxLimits(disk=settings.sandbox_disk_mb * MEGABYTE).disk_bound // MEGABYTE
+    provider = DockerProvider()
+    try:
+        quota = await provider.quota(instance_id(prepare_data_dir(settings.data_dir)))
+    except DrydockError as error:
+        return f"watched (whether there are quotas could not be found out: {error})"
+    finally:
+        await provider.close()
+    if not quota.volumes:
+        return "watched (the engine's disk has no quotas for volumes)"
+    root = ", the root" if quota.root and not settings.sandbox_read_only else ""
+    unheld = " (the root has no quota)" if not quota.root and not settings.sandbox_read_only else ""
+    return f"watched and held by quotas of {bound} MiB each for a new workspace{root} and the home{unheld}"
 
 
 def _access(settings: Settings) -> Finding:
@@ -116,6 +153,24 @@ async def _local(settings: Settings) -> tuple[Finding]:
     finally:
         await provider.close()
     return (Finding("bubblewrap", found.ok, f"{found.reason} {found.fix}".strip()),)
+
+
+async def _network(settings: Settings, *, docker: bool) -> tuple[Finding]:
+    """The network that sandboxes are to have, tried with one: a server runs without it, and says so."""
+    folder = str(settings.data_dir.absolute())
+    spec = SandboxSpec(
+        "", f"doctor-{secrets.token_hex(4)}", settings.sandbox_image, folder, network=settings.sandbox_network
+    )
+    provider: DockerProvider | LocalProvider = DockerProvider()
+    if not docker:
+        confined, seconds = settings.sandbox != "unconfined", settings.sandbox_start_seconds
+        provider = LocalProvider(folder, confined=confined, start_seconds=seconds)
+    try:
+        found = await provider.try_network(spec)
+    finally:
+        await provider.close()
+    name = f"{settings.sandbox_network}: {found.reason} {found.fix}".strip()
+    return (Finding("network", found.ok, name, needed=False),)
 
 
 def _page(settings: Settings) -> Finding:

@@ -12,7 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from agent_core.errors import ClientToolError, DrydockError
+from agent_core.errors import ClientToolError, DrydockError, SandboxError
 from server.db.errors import KeyInUseError, KeyReusedError
 
 logger = logging.getLogger(__name__)
@@ -161,10 +161,16 @@ async def _key_refused(request: Request, error: Exception) -> Response:
     return JSONResponse({"detail": str(error), "error": str(error), "code": code}, status)
 
 
+def status_of(error: Exception) -> int:
+    """The status of the reply to an error that no route has an own one for."""
+    is_full = isinstance(error, SandboxError) and error.code in ("disk_reserve", "disk_full")
+    return 507 if is_full else 500
+
+
 async def _known(request: Request, error: Exception) -> Response:
     """An error of ours that no route has an own shape for; its text is fit for users."""
     logger.warning("%s %s failed: %s", request.method, request.url.path, error)
-    return JSONResponse({"detail": str(error), "message": str(error)}, 500)
+    return JSONResponse({"detail": str(error), "message": str(error)}, status_of(error))
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import time
-from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from server.auth.guesses import Doorkeeper, NotLetIn, RateLimiter, address_of
 from server.auth.identity import Authenticator
 from server.auth.origin import OriginPolicy
 from server.chat.replies import refusal_body
@@ -25,44 +26,54 @@ UPLOADS: Final = "/upload-files"
 """How the paths end whose bodies are passed on as they come, and may therefore be large."""
 
 SOCKET_PREFIX: Final = "/socket.io"
-BURST_SECONDS: Final = 4.0
-MAX_TRACKED_CLIENTS: Final = 10_000
+SERVER_INFO: Final = "/server_info"
+"""Tells strangers what this is, and no more; with the token, how it does. Whoever shows a wrong one is refused."""
+
+_TOO_SLOW: Final = "The request did not come in time; send it again, over a faster connection or in smaller pieces."
 logger = logging.getLogger(__name__)
 
 
-class RateLimiter:
-    """A token bucket for each client address; the least recently seen addresses are forgotten first."""
-
-    def __init__(self, per_second: float) -> None:
-        self._rate = per_second
-        self._size = max(per_second * BURST_SECONDS, 1.0)
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
-
-    def allows(self, client: str, now: float) -> bool:
-        """Whether one more request of `client` may pass at the monotonic time `now`."""
-        if self._rate == 0:
-            return True
-        filled, last = self._buckets.pop(client, (self._size, now))
-        filled = min(self._size, filled + (now - last) * self._rate)
-        allowed = filled >= 1.0
-        self._buckets[client] = (filled - 1.0 if allowed else filled, now)
-        if len(self._buckets) > MAX_TRACKED_CLIENTS:
-            self._buckets.popitem(last=False)
-        return allowed
+class _BodyRefusedError(HTTPException):
+    """The body grew over the limit, or came too slowly; an application that handles it answers by itself."""
 
 
-class _BodyTooLargeError(HTTPException):
-    """The body grew over the limit while it was read; an application that handles it answers by itself."""
+class _Pace:
+    """How long a body may be waited for: some time, and more with what has come of it."""
+
+    seconds: ClassVar[float] = 30.0
+    bytes_per_second: ClassVar[float] = 16 * 1024
+
+    def __init__(self) -> None:
+        self._waited = 0.0
+
+    async def next(self, receive: Receive, received: int) -> Message:
+        """The next piece.
+
+        Raises:
+            TimeoutError: it did not come in time. The time in which the application did not ask does not count.
+        """
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(self.seconds + received / self.bytes_per_second - self._waited):
+                return await receive()
+        finally:
+            self._waited += time.monotonic() - began
 
 
 class Gate:
     """ASGI middleware around the whole server."""
 
     def __init__(
-        self, app: ASGIApp, *, settings: Settings, authenticator: Authenticator, origins: OriginPolicy
+        self,
+        app: ASGIApp,
+        *,
+        settings: Settings,
+        authenticator: Authenticator,
+        origins: OriginPolicy,
+        keeper: Doorkeeper | None = None,
     ) -> None:
         self._app = app
-        self._authenticator = authenticator
+        self._keeper = keeper or Doorkeeper(authenticator)
         self._origins = origins
         self._limiter = RateLimiter(settings.requests_per_second)
         self._max_body = ("max_request_bytes", settings.max_request_bytes)
@@ -98,13 +109,21 @@ class Gate:
             return
         received = 0
         started = False
+        is_whole = False
+        pace = _Pace()
 
         async def counted_receive() -> Message:
-            nonlocal received
-            message = await receive()
+            nonlocal received, is_whole
+            if is_whole:
+                return await receive()
+            try:
+                message = await pace.next(receive, received)
+            except TimeoutError:
+                raise _BodyRefusedError(408, _TOO_SLOW, {"connection": "close"}) from None
             received += len(message.get("body", b""))
             if received > self._limit(path)[1]:
-                raise _BodyTooLargeError(413, self._too_large(path)["detail"])
+                raise _BodyRefusedError(413, self._too_large(path)["detail"])
+            is_whole = not message.get("more_body", False)
             return message
 
         async def watched_send(message: Message) -> None:
@@ -114,10 +133,11 @@ class Gate:
 
         try:
             await self._app(scope, counted_receive, watched_send)
-        except _BodyTooLargeError:
+        except _BodyRefusedError as error:
             if started:
                 raise
-            await _reply(guarded_send, 413, self._too_large(path), [])
+            closing = [(b"connection", b"close")] if error.headers else []
+            await _reply(guarded_send, error.status_code, _told(error.detail), closing)
 
     def _refuse(
         self, scope: Scope, path: str, headers: Mapping[str, str]
@@ -128,13 +148,13 @@ class Gate:
         is_api = path.startswith(API_PREFIXES) or path == "/api"
         if (is_api or path.startswith(SOCKET_PREFIX)) and _is_embedded_elsewhere(headers):
             return 403, _told("Pages of other origins may not use this server."), []
-        if is_api or path == SIGN_IN:
-            client = scope.get("client")
-            if not self._limiter.allows(client[0] if client else "", time.monotonic()):
-                return 429, {"message": "Too many requests"}, [(b"retry-after", b"1")]
+        if (is_api or path == SIGN_IN) and not self._limiter.allows(address_of(scope), time.monotonic()):
+            return 429, {"message": "Too many requests"}, [(b"retry-after", b"1")]
         is_preflight = scope["method"] == "OPTIONS" and "access-control-request-method" in headers
-        if is_api and not is_preflight and self._authenticator.identify(headers) is None:
-            return 401, {"detail": "Unauthorized"}, [(b"www-authenticate", b"Bearer")]
+        if (is_api or path == SERVER_INFO) and not is_preflight:
+            judged = self._keeper.by_headers(headers, address_of(scope), path.split("/")[1])
+            if isinstance(judged, NotLetIn) and (is_api or judged.was_shown):
+                return judged.status, judged.body, judged.headers
         if is_api and (problem := address_problem(scope)) is not None:
             return *problem, []
         length = headers.get("content-length", "")

@@ -27,11 +27,44 @@ _NO_HANDSHAKE: Final = (
 )
 
 
+class WriteWatch:
+    """Cuts a connection whose client takes nothing of what waits for it, for `stall_seconds`."""
+
+    stall_seconds: ClassVar[float] = 60.0
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._timer: TimerHandle | None = None
+
+    def begin(self, transport: asyncio.Transport) -> None:
+        """Something waits for the client."""
+        self.end()
+        self._wait(transport)
+
+    def end(self) -> None:
+        """Nothing waits any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _wait(self, transport: asyncio.Transport) -> None:
+        waiting = transport.get_write_buffer_size()
+        self._timer = self._loop.call_later(self.stall_seconds, self._look, transport, waiting)
+
+    def _look(self, transport: asyncio.Transport, waited: int) -> None:
+        if transport.get_write_buffer_size() < waited:
+            self._wait(transport)
+            return
+        self._timer = None
+        transport.abort()
+
+
 class BoundedHttpProtocol(HttpToolsProtocol):
     """The library's HTTP/1.1, with bounds on what it keeps of one connection before the application is asked.
 
     A head (or the trailers of a body) that is too large is answered 431, one that does not come to its end 408, and
-    what is no HTTP 400; the connection ends then. Bodies are not bounded here: they are read as the application asks.
+    what is no HTTP 400; the connection ends then. Bodies are not bounded here: they are read as the application asks,
+    except that the rest of one that is answered already has the time of a head. Nobody may leave answers untaken.
     """
 
     max_head_bytes: ClassVar[int] = 64 * 1024
@@ -50,6 +83,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._is_in_body = False
         self._is_refused = False
         self._timer: TimerHandle | None = None
+        self._watch = WriteWatch(self.loop)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin with the first head."""
@@ -59,8 +93,19 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Keep nothing."""
         self._end_limit()
+        self._watch.end()
         self._pieces.clear()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """The client takes less than it is sent."""
+        super().pause_writing()
+        self._watch.begin(self.transport)
+
+    def resume_writing(self) -> None:
+        """It has taken what waited."""
+        super().resume_writing()
+        self._watch.end()
 
     def data_received(self, data: bytes) -> None:
         """Parse it, or keep it for as long as earlier requests wait for their answers."""
@@ -75,6 +120,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Go on with the next request of the connection."""
         super().on_response_complete()
+        if self._is_in_body:
+            self._limit_time()
         if self._pieces and not self.pipeline:
             self._unset_keepalive_if_required()
             self._parse()
@@ -99,11 +146,13 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         """The request is whole."""
         self._loose_bytes = 0
         self._is_in_body = False
+        self._end_limit()
         super().on_message_complete()
 
     def handle_websocket_upgrade(self) -> None:
         """Hand the connection over; the library that gets it is silent about heads that it does not take."""
         self._pieces.clear()
+        self._watch.end()
         super().handle_websocket_upgrade()
         if not getattr(self.transport.get_protocol(), "handshake_initiated", True):
             self.transport.write(_reply(400, _NO_HANDSHAKE))

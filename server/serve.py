@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import socket
 import textwrap
@@ -21,6 +22,7 @@ from server.http_protocol import BoundedHttpProtocol
 from server.logging import configure_logging
 from server.settings import DEMO_MODEL, Settings
 from server.typed_in import passwords_of, shown_address
+from server.websocket_protocol import BoundedWebSocketProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +38,7 @@ def serve(settings: Settings, out: TextIO) -> int:
     Raises:
         DrydockError: it cannot start (settings, port, data folder, database); the message says what to do.
     """
+    os.umask(0o077)  # whatever is written from here on is this user's alone
     secrets = [secret.get_secret_value() for secret in (settings.llm_api_key, settings.token) if secret is not None]
     secrets += passwords_of(settings.llm_base_url or "")
     log_masker = configure_logging(settings, secrets=secrets)
@@ -46,7 +49,7 @@ def serve(settings: Settings, out: TextIO) -> int:
         app,
         loop="uvloop",
         http=BoundedHttpProtocol,
-        ws="websockets-sansio",
+        ws=BoundedWebSocketProtocol,
         ws_max_size=app.socket_limits.max_transport_bytes,
         ws_per_message_deflate=False,
         lifespan="on",

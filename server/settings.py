@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator
 
+from agent_core.runtime.sandbox import NetworkWish
 from agent_core.session.agent_options import AgentOptions
 from server.git_hosts import PROVIDERS, host_problem
 from server.mcp_config import McpConfig
@@ -20,7 +21,9 @@ from server.typed_in import WEB, Name, whole_address
 AUTO_TOKEN = "auto"  # noqa: S105 - a word that asks for a token, not a token
 DEMO_MODEL = "demo/tour"
 MEGABYTE = 1024 * 1024
-MIN_TOKEN_LENGTH = 8
+MIN_TOKEN_LENGTH = 24
+SHORT_TOKEN = f"a token has at least {MIN_TOKEN_LENGTH} printable ASCII characters; `auto` makes a good one"
+"""What is told of one that could be guessed."""
 
 _DOMAIN = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 
@@ -91,7 +94,7 @@ class Settings(BaseModel):
     # Access
     token: OptionalSecret = Field(
         None,
-        description="The one access token, at least 8 characters; `auto` makes one on first start and keeps it in "
+        description="The one access token, at least 24 characters; `auto` makes one on first start and keeps it in "
         "the data folder. Without one there is no login, and only loopback may be listened on.",
     )
     allowed_hosts: Words = Field(
@@ -146,7 +149,11 @@ class Settings(BaseModel):
     max_budget_per_task: float | None = Field(
         None, gt=0, description="US dollars after which an agent stops and asks; none by default."
     )
-    confirmation_mode: bool = Field(False, description="Whether risky actions wait for the user's approval.")
+    confirmation_mode: bool = Field(
+        False,
+        description="Whether actions wait for the user's approval: every one, or, for users who have chosen a"
+        " `security_analyzer`, the risky ones.",
+    )
     agent_options: OptionalOptions = Field(
         None,
         description="The agents' tools where the user chose nothing about them: flags such as `enable_jupyter`, "
@@ -198,17 +205,37 @@ class Settings(BaseModel):
         "or `auto`: Docker where an engine answers, else local.",
     )
     sandbox_image: str = Field(
-        "drydock/sandbox:base", min_length=1, description="Docker image of the sandboxes: any with Python 3.8 or newer."
+        "drydock/sandbox:base",
+        min_length=1,
+        description="Docker image of the sandboxes: any with Python 3.8 or newer. A tag may mean another image one "
+        "day; `name@sha256:…` never does.",
     )
-    sandbox_network: Literal["none", "internal", "full"] = Field(
+    sandbox_network: NetworkWish = Field(
         "full",
         description="`none`: no network; `internal`: one without a way out, not to other sandboxes either; "
-        "`full`: the internet.",
+        "`full`: the internet and your network, but neither this host nor what its cloud tells it (link-local and "
+        "metadata addresses), over IPv4 only; `host-access`: `full`, and this host with all that listens there.",
     )
     sandbox_memory_mb: int = Field(4096, ge=64, description="Memory of one sandbox, in MiB.")
     sandbox_cpus: float = Field(2.0, gt=0, description="Processors of one sandbox.")
     sandbox_processes: int = Field(512, ge=16, description="Processes and threads of one sandbox.")
-    sandbox_tmp_mb: int = Field(1024, ge=1, description="Size of a sandbox's `/tmp`, in MiB.")
+    sandbox_tmp_mb: int = Field(
+        1024, ge=1, description="Size of a sandbox's `/tmp`, and in a container of its `/var/tmp`, in MiB, in memory."
+    )
+    sandbox_disk_mb: int = Field(
+        10240,
+        ge=0,
+        description="What the files of one sandbox may take on the disk, in MiB; 0: any amount. Where there is more, "
+        "whatever runs in it is ended. Docker on XFS with `pquota`: held by quotas, too (`drydock doctor` says so).",
+    )
+    sandbox_inodes: int = Field(
+        1_000_000, ge=0, description="How many files, folders and links one sandbox may have; 0: any number."
+    )
+    sandbox_read_only: bool = Field(
+        True,
+        description="Docker: whether nothing of a sandbox's image can be changed. What can be written then is "
+        "`/workspace`, the home folder, `/tmp` and `/var/tmp`.",
+    )
     sandbox_start_seconds: PositiveSeconds = Field(60, description="Bound on a sandbox's start.")
     sandbox_grace_seconds: PositiveSeconds = Field(
         5, description="What a sandbox's processes get to end by themselves."
@@ -256,6 +283,12 @@ class Settings(BaseModel):
     database_synchronous: Literal["FULL", "NORMAL"] = Field(
         "FULL", description="SQLite: `NORMAL` is faster and may lose the last moments when the power fails."
     )
+    disk_reserve_mb: int = Field(
+        1024,
+        ge=0,
+        description="What is left free, in MiB, on the disks of the data folder and of the sandboxes: below it no "
+        "sandbox is started and those that run are frozen, until there is room again. 0: nothing is.",
+    )
 
     # Log
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level that is logged.")
@@ -294,7 +327,7 @@ class Settings(BaseModel):
             return None
         text = value.get_secret_value()
         if text != AUTO_TOKEN and (len(text) < MIN_TOKEN_LENGTH or not text.isascii() or not text.isprintable()):
-            raise ValueError(f"a token has at least {MIN_TOKEN_LENGTH} printable ASCII characters")
+            raise ValueError(SHORT_TOKEN)
         return value
 
     @property

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import logging
 import re
+import stat
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -14,6 +16,8 @@ from pydantic import SecretStr, ValidationError
 from agent_core.llm.profile_files import HOME_VARIABLE
 from server.errors import ConfigurationError
 from server.settings import Settings
+
+_log = logging.getLogger(__name__)
 
 PREFIX = "DRYDOCK_"
 _HIDDEN = re.compile("SecretStr|McpConfig")
@@ -82,6 +86,10 @@ def _from_file(path: Path) -> dict[str, Any]:
     for key in data:
         if key not in Settings.model_fields:
             raise ConfigurationError(f"{path}: there is no setting {key!r}.{_nearest(key, Settings.model_fields)}")
+    types = {key: str(Settings.model_fields[key].annotation) for key, value in data.items() if value}
+    secret = [key for key, kind in types.items() if _HIDDEN.search(kind)]
+    if secret and path.stat().st_mode & stat.S_IROTH:
+        _log.warning("everybody on this machine can read %s, which holds %s: chmod 600 it", path, ", ".join(secret))
     return data
 
 

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from server.auth.identity import Authenticator
+from server.auth.guesses import Doorkeeper, NotLetIn, address_of
 from server.auth.page_session import PageSessions
 
 SIGN_IN: Final = "/sign-in"
@@ -43,9 +43,9 @@ class SignIn:
     server prints at its start fills it in by its fragment. `/sign-out` ends the session.
     """
 
-    def __init__(self, page: ASGIApp, *, authenticator: Authenticator, sessions: PageSessions) -> None:
+    def __init__(self, page: ASGIApp, *, keeper: Doorkeeper, sessions: PageSessions) -> None:
         self._page = page
-        self._authenticator = authenticator
+        self._keeper = keeper
         self._sessions = sessions
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -62,24 +62,27 @@ class SignIn:
         if path == SIGN_IN and request.method == "POST":
             return await self._signed_in(request)
         if is_read and _is_page(request.headers):
-            is_known = self._authenticator.identify(request.headers) is not None
-            if path == SIGN_IN and is_known:
-                return RedirectResponse("/", 303)
-            if not is_known:
+            judged = self._keeper.by_headers(request.headers, address_of(request.scope), "a page")
+            if isinstance(judged, NotLetIn):
                 query = f"?{request.url.query}" if request.url.query else ""
-                return _form("/" if path in {SIGN_IN, SIGN_OUT} else f"{path}{query}")
+                return _refused("/" if path in {SIGN_IN, SIGN_OUT} else f"{path}{query}", judged)
+            if path == SIGN_IN:
+                return RedirectResponse("/", 303)
         return None
 
     async def _signed_in(self, request: Request) -> Response:
-        body = b""
+        body = bytearray()
         async for part in request.stream():
             body += part
             if len(body) > MAX_FORM_BYTES:
                 return JSONResponse({"detail": f"The form is larger than {MAX_FORM_BYTES} bytes."}, 413)
         fields = parse_qs(body.decode("utf-8", "replace"))
         token, then = fields.get("token", [""])[0].strip(), _own_address(fields.get("then", ["/"])[0])
-        if not token or self._authenticator.identify_token(token) is None:
-            return _form(then, wrong="That is not this server's access token." if token else "Enter the access token.")
+        if not token:
+            return _form(then, wrong="Enter the access token.")
+        judged = self._keeper.by_token(token, address_of(request.scope), "the sign-in")
+        if isinstance(judged, NotLetIn):
+            return _refused(then, judged)
         answer = RedirectResponse(then, 303)
         answer.headers["set-cookie"] = self._sessions.begin(is_safe=request.url.scheme == "https")
         return answer
@@ -95,6 +98,13 @@ def _own_address(address: str) -> str:
     """The address of this server to go on with; anything else leads to its beginning."""
     is_own = address.startswith("/") and not address.startswith(("//", "/\\")) and address.isprintable()
     return address if is_own else "/"
+
+
+def _refused(then: str, judged: NotLetIn) -> Response:
+    answer = _form(then, wrong=judged.text if judged.was_shown else "", status=judged.status)
+    if judged.retry_after is not None:
+        answer.headers["retry-after"] = str(judged.retry_after)
+    return answer
 
 
 def _form(then: str, *, wrong: str = "", status: int = 401) -> Response:

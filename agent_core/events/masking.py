@@ -1,8 +1,12 @@
 """Secrets never reach the log: every string of an event is masked before it is stored (architecture section 4).
 
 A secret is hidden in each form in which it commonly shows: as it is, base64 (at any alignment, standard and
-URL-safe, broken into lines or not), URL-encoded, and escaped as JSON, Python and shells do it. Of one that has several
-lines, such as a private key, each longer line is a secret as well.
+URL-safe), hexadecimal (as dumps, programs and escapes write bytes), and escaped as JSON, Python and shells do it; all
+of these also torn apart by line ends and other white space, and with any of their characters percent-encoded. Of one
+that has several lines, such as a private key, each longer line is a secret as well.
+
+To look for plain strings in a text that has been made plain first (no white space, nothing percent-encoded, hexadecimal
+digits only) is quick, and most texts hold none of them. Only where one was found a pattern tells where it stands.
 """
 
 from __future__ import annotations
@@ -10,10 +14,10 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any
-from urllib.parse import quote, quote_plus
+from typing import Any, NamedTuple
+from urllib.parse import unquote, unquote_to_bytes
 
 MASK = "<secret_hidden>"
 """What stands in the place of a secret (wire-protocol 3.1)."""
@@ -26,17 +30,57 @@ SENSITIVE_NAME = re.compile(r"auth|cookie|credential|key|pass|pwd|secret|session
 
 _MIN_BASE64_CORE = 8
 
-_PROBE = 16
-_MIN_BASE64_LINE = 64
-"""The command ``base64`` breaks lines at 76 characters, ``openssl`` and mail at 64. So of the first two times `_PROBE`
-characters of a form at most one can be torn apart, which tells whether to look for it closely."""
+_MIN_TORN = 8
+"""Shorter forms are hidden in one piece only: their characters stand among others by chance."""
+
+_MAX_WHITE = 100
+_MAX_BETWEEN_BYTES = 8
+"""So much may stand between two characters, or two bytes in hexadecimal, of one secret."""
+
+_WHITE = " \t\r\n"
+_WHITE_RUN = f"[{_WHITE}]{{0,{_MAX_WHITE}}}"
+_MAX_ENCODED_WHITE = 2
+_MANY = 48
+_MAX_ENCODED = 512
+"""Of longer forms only what is no letter and no digit may be percent-encoded: their patterns would take a second."""
+_ENCODED_WHITE_RUN = rf"{_WHITE_RUN}(?:%(?:20|0[9aAdD]){_WHITE_RUN}){{0,{_MAX_ENCODED_WHITE}}}"
+
+_HEX_DIGITS = "0123456789abcdefABCDEF"
+_TO_DIGITS = bytes.maketrans(b"ABCDEF", b"abcdef")
+_NO_DIGITS = bytes(set(range(256)) - set(_HEX_DIGITS.encode("ascii")))
+# No control characters: as JSON escapes them they would be digits.
+_BETWEEN_BYTES = rf"[^0-9a-fA-F\x00-\x08\x0b\x0c\x0e-\x1f]{{0,{_MAX_BETWEEN_BYTES}}}"
+_HEX_MARKS = ("", "0", "00")
+"""The digits before each byte: of a dump, of 0x6f, of \\u006f."""
+_MAX_HEX_BYTES = 1024
+"""Of longer values the lines are found in hexadecimal, as each of them is a secret."""
+
+_HEAD = 4
+_PERCENT_ENCODED = re.compile(r"%([0-9a-fA-F]{2})|(.)", re.DOTALL)
+_ENCODED = re.compile("%[0-9a-fA-F]{2}")
+_NO_END_OF_ENCODED = "(?<!%(?=[0-9a-fA-F]{2}))(?<!%[0-9a-fA-F](?=[0-9a-fA-F]))"
+_ENCODING_BEGUN = re.compile(r"%[0-9a-fA-F]?\Z")
+_ENCODED_BYTES = re.compile(rb"%[0-9a-fA-F]{2}")
+_IN_JSON_AS_IT_IS = re.compile(r'[^\\"\x00-\x1f]+')
 
 _MARK = "-----"
 _MIN_LINE = 16
 _MAX_LINES = 200
 """Which lines of a secret are hidden by themselves: programs and tools show files line by line, or in part."""
 
-_JS_UNESCAPED = "!~*'()"
+
+class _Form(NamedTuple):
+    """A form of a secret: its characters without white space, and how it shows where it may not be torn apart."""
+
+    core: str
+    whole: str = ""
+
+
+class _Hex(NamedTuple):
+    """A form of a secret in hexadecimal: all its digits, and those before each of its bytes."""
+
+    digits: str
+    mark: str
 
 
 class SecretMasker:
@@ -48,10 +92,12 @@ class SecretMasker:
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._values: dict[str, None] = {}
-        self._forms: dict[str, tuple[str, ...]] = {}
-        self._initials: frozenset[str] = frozenset()
+        self._forms: tuple[_Form, ...] = ()
+        self._hex: tuple[_Hex, ...] = ()
         self._in_json: tuple[bytes, ...] = ()
-        self.longest = 0
+        self._in_digits: tuple[bytes, ...] = ()
+        self._beginnings = _Beginnings(())
+        self._hex_beginnings = _Beginnings(())
         self.add(values)
 
     def __bool__(self) -> bool:
@@ -66,36 +112,58 @@ class SecretMasker:
         """Mask these values from now on; values shorter than `MIN_SECRET_LENGTH` are left out."""
         given = dict.fromkeys(values)
         self._values.update(given)
-        shown = dict.fromkeys(part for value in given for part in (value, *_parts_of(value)))
-        forms = {form: probes for value in shown for form, probes in _forms_of(value).items()}
-        if forms.keys() <= self._forms.keys():
+        shown = dict.fromkeys(part for value in given for part in _parts_of(value) if len(part) >= MIN_SECRET_LENGTH)
+        forms = {form for value in shown for form in _forms_of(value)}
+        if forms <= set(self._forms):
             return
-        forms = {**forms, **self._forms}
-        self._forms = {form: forms[form] for form in sorted(forms, key=lambda form: (-len(form), form))}
-        self._initials = frozenset(form[0] for form in forms)
-        probes = {probe for found in forms.values() for probe in found}
-        self._in_json = tuple(
-            {json.dumps(probe, ensure_ascii=False)[1:-1].encode("utf-8", "replace") for probe in probes}
-        )
-        longest = max(map(len, forms))
-        self.longest = longest + 2 * (longest // _MIN_BASE64_LINE + 1)
+        forms.update(self._forms)
+        digits = {form for value in shown for form in _hex_of(value)} | set(self._hex)
+        self._forms = tuple(sorted(forms, key=lambda form: (-len(form.core), form)))
+        self._hex = tuple(sorted(digits, key=lambda form: (-len(form.digits), form)))
+        self._in_json = tuple({_always_in_json(form.core) for form in forms})
+        self._in_digits = tuple({form.digits.encode("ascii") for form in digits})
+        self._beginnings = _Beginnings({form.core.encode("utf-8", "replace") for form in forms})
+        self._hex_beginnings = _Beginnings(self._in_digits)
 
     def text(self, text: str) -> str:
         """`text` with every registered value replaced by `MASK`."""
-        # To look for plain strings is far quicker than one pattern of them all, and most texts hold none.
-        pattern = self._pattern_for(text)
+        pattern = self._pattern_for(text) if self else None
         return pattern.sub(MASK, text) if pattern else text
 
     def _pattern_for(self, text: str) -> re.Pattern[str] | None:
-        found = tuple(form for form, probes in self._forms.items() if any(probe in text for probe in probes))
-        return _pattern(tuple((form, self._forms[form] != (form,)) for form in found)) if found else None
+        joined = _joined(text)
+        plain = _joined(unquote(text, errors="replace")) if _ENCODED.search(text) else joined
+        found = tuple(
+            (form, plain is not joined and _is_more_often_in(plain, form.core, joined))
+            for form in self._forms
+            if form.core in joined or form.core in plain
+        )
+        digits = text.encode("utf-8", "replace").translate(_TO_DIGITS, _NO_DIGITS).decode("ascii")
+        found_hex = tuple(form for form in self._hex if form.digits in digits)
+        if not found and not found_hex:
+            return None
+        return _pattern(found, found_hex, torn=joined is not text)
 
     def may_be_in(self, document: bytes) -> bool:
         """Whether a registered value may stand in a JSON document (UTF-8, only escaped where it must be).
 
         No is certain. Yes may be wrong, where a value looks like a part of JSON itself.
         """
-        return any(probe in document for probe in self._in_json)
+        if not self:
+            return False
+        digits = document.translate(_TO_DIGITS, _NO_DIGITS)
+        if any(form in digits for form in self._in_digits):
+            return True
+        spaced = document.replace(b"\\\\", b"\0") if b"\\\\" in document else document
+        for white in (b"\\n", b"\\t", b"\\r"):
+            spaced = spaced.replace(white, b" ")
+        joined = spaced.translate(None, b" ")
+        if any(piece in joined for piece in self._in_json):
+            return True
+        if _ENCODED_BYTES.search(spaced) is None:
+            return False
+        plain = unquote_to_bytes(spaced).translate(None, _WHITE.encode("ascii"))
+        return any(piece in plain for piece in self._in_json)
 
     def end_of_settled(self, text: str) -> int:
         """Up to where it is certain what `text` shows when it is masked, whatever may follow it.
@@ -104,20 +172,30 @@ class SecretMasker:
         """
         pattern = self._pattern_for(text)
         hidden = [match.span() for match in pattern.finditer(text)] if pattern else []
-        for start in range(max(0, len(text) - self.longest + 1), len(text)):
-            # What a secret to the left of it has taken away begins no other one.
-            if any(begin < start < end for begin, end in hidden):
-                continue
-            if text[start] in self._initials and self._may_begin(text[start:]):
-                return start
-        return len(text)
-
-    def _may_begin(self, text: str) -> bool:
-        joined = text.replace("\r", "").replace("\n", "")
-        return any(
-            form.startswith(text) or (probes != (form,) and form.startswith(joined))
-            for form, probes in self._forms.items()
+        # What a secret to the left of it has taken away begins no other one.
+        return min(
+            (start for start in self._possible_starts(text) if not any(begin < start < end for begin, end in hidden)),
+            default=len(text),
         )
+
+    def _possible_starts(self, text: str) -> Iterator[int]:
+        """Where the beginning of a secret may stand that `text` breaks off."""
+        longest = self._beginnings.longest
+        tail = _tail(text, longest, _is_black, _MAX_WHITE)
+        yield from self._beginnings.in_units([(text[place].encode("utf-8", "replace"), place) for place in tail])
+        begun = _ENCODING_BEGUN.search(text)
+        if begun:  # an encoded character that breaks off may be any
+            yield begun.start()
+        if begun or _ENCODED.search(text, tail[0] if tail else 0):
+            tail = _tail(text, longest * 3 * (1 + _MAX_ENCODED_WHITE), _is_black, _MAX_WHITE)
+            found = _PERCENT_ENCODED.finditer(text, tail[0] if tail else 0, begun.start() if begun else len(text))
+            units = (
+                (bytes.fromhex(one[1]) if one[1] else one[2].encode("utf-8", "replace"), one.start()) for one in found
+            )
+            white = _WHITE.encode("ascii")
+            yield from self._beginnings.in_units([unit for unit in units if unit[0] not in white])
+        digits = _tail(text, self._hex_beginnings.longest, _is_digit, _MAX_BETWEEN_BYTES)
+        yield from self._hex_beginnings.in_units([(text[place].lower().encode("ascii"), place) for place in digits])
 
     def data(self, value: Any) -> Any:
         """JSON data with every string in it masked, at any depth, keys of objects included."""
@@ -128,6 +206,34 @@ class SecretMasker:
         if isinstance(value, list | tuple):
             return [self.data(item) for item in value]
         return value
+
+
+class _Beginnings:
+    """Tells whether bytes are the beginning of one of some forms; quick also with thousands of them."""
+
+    def __init__(self, forms: Iterable[bytes]) -> None:
+        self.longest = 0
+        self._by_head: dict[bytes, list[bytes]] = {}
+        self._short: set[bytes] = set()
+        for form in forms:
+            self.longest = max(self.longest, len(form))
+            self._by_head.setdefault(form[:_HEAD], []).append(form)
+            self._short.update(form[:length] for length in range(1, _HEAD))
+
+    def in_units(self, units: list[tuple[bytes, int]]) -> Iterator[int]:
+        """The places of those units from which on all are the beginning of a form."""
+        view = b"".join(unit for unit, _ in units)
+        at = 0
+        for unit, place in units:
+            head = view[at : at + _HEAD]
+            if len(head) < _HEAD:
+                if head in self._short:
+                    yield place
+            elif head in self._by_head:
+                rest = view[at:]
+                if any(form.startswith(rest) for form in self._by_head[head]):
+                    yield place
+            at += len(unit)
 
 
 class StreamingMask:
@@ -160,17 +266,13 @@ def _parts_of(value: str) -> list[str]:
     lines = [line.strip() for line in value.strip().splitlines()[:_MAX_LINES]]
     least = MIN_SECRET_LENGTH if any(line.startswith(_MARK) for line in lines) else _MIN_LINE
     long = [line for line in lines if len(line) >= least and not line.startswith(_MARK)]
-    return [value.strip(), *(long if len(lines) > 1 else ())]
+    return [value.strip(_WHITE), value.strip(), *(long if len(lines) > 1 else ())]
 
 
-def _forms_of(value: str) -> dict[str, tuple[str, ...]]:
-    """The forms in which the value shows, and for each the strings one of which is there wherever the form is."""
-    if len(value.strip()) < MIN_SECRET_LENGTH:
-        return {}
+def _forms_of(value: str) -> Iterator[_Form]:
+    """The forms in which the value shows, but for what is percent-encoded or hexadecimal in them."""
     raw = value.encode("utf-8", "replace")
-    plain = {value, quote(raw, safe=""), quote(raw), quote(raw, safe=_JS_UNESCAPED), quote_plus(raw)}
-    plain |= {_lower_escapes(form) for form in plain if form != value}
-    plain |= {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
+    plain = {value, value.replace(" ", "+"), json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
     # As Python shows a text, and as shells quote one.
     plain |= {repr(value)[1:-1], re.sub(r'(["$`\\])', r"\\\1", value)}
     plain |= {value.replace("'", quoted) for quoted in (r"'\''", "'\"'\"'")}
@@ -185,18 +287,108 @@ def _forms_of(value: str) -> dict[str, tuple[str, ...]]:
         if len(core) >= _MIN_BASE64_CORE:
             cores.add(core)
     cores |= {core.replace("+", "-").replace("/", "_") for core in cores}
-    forms: dict[str, tuple[str, ...]] = {form: (form,) for form in plain | cores if len(form) >= MIN_SECRET_LENGTH}
-    for core in cores:
-        if len(core) >= 2 * _PROBE:
-            forms[core] = (core[:_PROBE], core[_PROBE : 2 * _PROBE])
-    return forms
+    for form in plain | cores:
+        core = _joined(form)
+        yield _Form(core) if len(core) >= _MIN_TORN else _Form(core, form)
+
+
+def _hex_of(value: str) -> Iterator[_Hex]:
+    raw = value.encode("utf-8", "replace")
+    if len(raw) <= _MAX_HEX_BYTES:
+        for mark in _HEX_MARKS if len(raw) >= _MIN_TORN else _HEX_MARKS[:1]:
+            yield _Hex(mark.join(f"{byte:02x}" for byte in raw), mark)
+
+
+def _joined(text: str) -> str:
+    """`text` without white space; itself where it has none."""
+    for white in _WHITE:
+        if white in text:
+            text = text.replace(white, "")
+    return text
+
+
+def _tail(text: str, most: int, counts: Callable[[str], bool], most_between: int) -> list[int]:
+    """The places of the last characters that count, up to so many, with not more than so many others in between."""
+    found: list[int] = []
+    others = 0
+    for place in range(len(text) - 1, -1, -1):
+        if counts(text[place]):
+            found.append(place)
+            others = 0
+            if len(found) >= most:
+                break
+        else:
+            others += 1
+            if others > most_between:
+                break
+    return found[::-1]
+
+
+def _is_black(char: str) -> bool:
+    return char not in _WHITE
+
+
+def _is_digit(char: str) -> bool:
+    return char in _HEX_DIGITS
+
+
+def _always_in_json(core: str) -> bytes:
+    """The longest piece of a form that JSON writes as it is; nothing, which is in all, where no piece says enough."""
+    piece = max(_IN_JSON_AS_IT_IS.findall(core), key=len, default="")
+    return piece.encode("utf-8", "replace") if len(piece) >= MIN_SECRET_LENGTH else b""
 
 
 @lru_cache(maxsize=256)
-def _pattern(forms: tuple[tuple[str, bool], ...]) -> re.Pattern[str]:
-    """Matches these forms, the first of them that fits; those marked so may be broken into lines."""
-    return re.compile("|".join((r"(?:\r?\n)?" if lines else "").join(map(re.escape, form)) for form, lines in forms))
+def _pattern(forms: tuple[tuple[_Form, bool], ...], in_hex: tuple[_Hex, ...], *, torn: bool) -> re.Pattern[str]:
+    """Matches these forms, the longest of them that fits; those marked so may be percent-encoded."""
+    found = [(len(form.core), _of_form(form, torn, encoded)) for form, encoded in forms]
+    found += [(len(form.digits), _of_hex(form)) for form in in_hex]
+    found.sort(key=lambda one: -one[0])
+    # Most places are passed over by their first character.
+    first = {form.core[0] for form, _ in forms} | {
+        char for form in in_hex for char in form.digits[0] + form.digits[0].upper()
+    }
+    initials = "".join(map(re.escape, sorted(first | {"%"})))
+    return re.compile(f"(?=[{initials}])(?:{'|'.join(pattern for _, pattern in found)})")
 
 
-def _lower_escapes(quoted: str) -> str:
-    return re.sub(r"%[0-9A-F]{2}", lambda match: match.group().lower(), quoted)
+def _is_more_often_in(text: str, core: str, other: str) -> bool:
+    """Whether it is worth the making of a pattern to look for a form in `text` as well; for short ones it always is."""
+    return len(core) < _MANY or text.count(core) > other.count(core)
+
+
+def _of_form(form: _Form, torn: bool, encoded: bool) -> str:
+    shown = form.whole or form.core
+    plain = (_WHITE_RUN if torn and not form.whole else "").join(map(re.escape, shown))
+    if not encoded:
+        return plain
+    if len(shown) > _MAX_ENCODED:
+        units = [re.escape(char) if char.isalnum() else _of_char(char) for char in shown]
+    else:
+        units = list(map(_of_char, shown))
+    # Of a percent sign that would encode what follows only the encoded one stands for itself.
+    for found in re.finditer(r"%(?=[0-9a-fA-F]{0,1}\Z|[0-9a-fA-F]{2})", shown):
+        units[found.start()] = "%25"
+    before = _NO_END_OF_ENCODED if shown[0] in _HEX_DIGITS else ""
+    return f"{plain}|{before}{('' if form.whole else _ENCODED_WHITE_RUN).join(units)}"
+
+
+@lru_cache(maxsize=1024)
+def _of_char(char: str) -> str:
+    """A character, as it is or percent-encoded."""
+    # Flags within a pattern would take ten times as long to read.
+    either = (
+        f"[{digit}{digit.upper()}]" if digit.isalpha() else digit for digit in char.encode("utf-8", "replace").hex()
+    )
+    pairs = zip(either, either, strict=True)
+    return f"(?:{re.escape(char)}|{''.join(f'%{first}{second}' for first, second in pairs)})"
+
+
+def _of_hex(form: _Hex) -> str:
+    width = 2 + len(form.mark)
+    pairs = [form.digits[start : start + 2] for start in range(0, len(form.digits), width)]
+    before = {"": "", "0": "0[xX]", "00": "00"}[form.mark]
+    if len(pairs) < _MIN_TORN:
+        return f"(?i:{form.digits})"
+    within = f"[{_WHITE}]{{0,{_MAX_BETWEEN_BYTES}}}"
+    return f"(?i:{(_BETWEEN_BYTES + before).join(within.join(pair) for pair in pairs)})"

@@ -16,6 +16,10 @@ MAX_TEXT: Final = 32 * 1024
 MAX_ACTIONS: Final = 16
 MAX_STEPS: Final = 32
 READY: Final = "STATUS$READY"
+STARTING: Final = "STATUS$STARTING_RUNTIME"
+NETWORK_WARNING: Final = "STATUS$NETWORK_WARNING"
+"""The network of the sandbox is not what was wished for: none, or one that leads to the host; true until it is
+started again."""
 
 Delta = TypeVar("Delta", OutputDelta, TextDelta)
 
@@ -23,19 +27,23 @@ Delta = TypeVar("Delta", OutputDelta, TextDelta)
 class Underway:
     """Remembers the notices that still tell something new, within bounds, until the log tells it.
 
-    Those are: the steps of a start-up that has not ended, the output so far of each running action, and the text so
-    far of the answer that the model is giving. Of the calls that clients are to carry out, none is left out.
+    Those are: the steps of a start-up that has not ended, a warning about the sandbox's network, the output so far of
+    each running action, and the text so far of the answer that the model is giving. Of the calls that clients are to
+    carry out, none is left out.
     """
 
     def __init__(self) -> None:
         self._steps: list[StatusNotice] = []
         self._is_starting = True
+        self._warning: StatusNotice | None = None
         self._outputs: dict[int, OutputDelta] = {}
         self._texts: dict[str, TextDelta] = {}
         self._calls: dict[int, ClientCall] = {}
 
     def __iter__(self) -> Iterator[Transient]:
         yield from self._steps
+        if self._warning is not None:
+            yield self._warning
         yield from self._texts.values()
         yield from self._outputs.values()
         yield from self._calls.values()
@@ -65,6 +73,11 @@ class Underway:
                 self._texts.clear()
 
     def _step(self, notice: StatusNotice) -> None:
+        if notice.status_id == NETWORK_WARNING:
+            self._warning = notice
+            return
+        if notice.status_id == STARTING:
+            self._warning = None
         if not self._is_starting:
             return
         if notice.level == "error" or notice.status_id == READY:

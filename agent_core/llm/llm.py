@@ -200,7 +200,7 @@ class LLM(KnownModel):
         features, messages, tools = self.features, asked.messages, asked.tools
         check_window(self, features.max_input_tokens)
         if features.inline_images and any(map(has_images, messages)):
-            messages = await inlined(messages, await self._http())
+            messages = await inlined(messages)
         parameters = parameters_of(self, features, lambda: self.get_token_count(messages, tools))
         parameters = with_given(parameters, asked.options)
         spoken = None if features.function_calling else TextCalls(messages, tools, example=features.text_example)

@@ -27,7 +27,7 @@ from agent_core.tools.callable_tools import CallableTools
 from agent_core.tools.clients import Clients
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.live import tool_called
-from agent_core.tools.spec import DraftModel, SandboxAccess
+from agent_core.tools.spec import DeclaredResources, DraftModel, SandboxAccess
 from agent_core.tools.subagents import SubAgents
 from agent_core.tools.vision_inspect import Vision
 
@@ -94,7 +94,9 @@ class ActionRunner:
         hooks = self._hooks if action.source == "agent" else None
         turn: Turn | None = None
         try:
-            turn = self._locks.turn(definition.name, definition.declared_resources(action.action))
+            is_told = definition.tells_when_busy and action.source == "user"
+            touched = DeclaredResources(declared=True) if is_told else definition.declared_resources(action.action)
+            turn = self._locks.turn(definition.name, touched)
             if hooks is not None and (refused := await hooks.before(action)) is not None:
                 return refused
             async with turn:

@@ -34,6 +34,7 @@ class CallContext:
         self.action_id = action.id
         self.hard_timeout = action.hard_timeout
         self.hidden = action.hidden
+        self.at_once = action.source == "user"
         self.sandbox = sandbox
         self.latest = latest
         self.subagents = subagents

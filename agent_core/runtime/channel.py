@@ -15,7 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent_core.errors import SandboxError, ToolError
-from agent_core.runtime.pending import ChannelClosedError, PendingAnswers
+from agent_core.runtime.answer_forms import SMALL
+from agent_core.runtime.frame_reader import FrameReader
+from agent_core.runtime.lost_streams import ChannelClosedError, protocol_error
+from agent_core.runtime.pending import PendingAnswers
 from agent_core.runtime.runner_hello import RunnerHello
 from agent_core.runtime.sandbox import Attachment, RunnerReply
 from agent_core.runtime.silence import Silence
@@ -24,7 +27,6 @@ from runtime_images.runner import wire
 
 logger = logging.getLogger(__name__)
 
-_READ_SIZE = 256 * 1024
 RESTART = "Stop the conversation and start it again."
 
 
@@ -46,9 +48,9 @@ class RunnerChannel:
     """Requests to one runner over one stream; make it with `open`, end it with `close`."""
 
     def __init__(self, attachment: Attachment, limits: ChannelLimits) -> None:
-        self._reader, self._writer = attachment
+        reader, self._writer = attachment
         self._limits = limits
-        self._decoder = wire.Decoder()
+        self._frames = FrameReader(reader, self._heard)
         self._ids = itertools.count(1)
         self._pending = PendingAnswers()
         self._tunnels = Tunnels(self._post, self._drain)
@@ -76,14 +78,14 @@ class RunnerChannel:
         channel = cls(attachment, limits or ChannelLimits())
         try:
             async with asyncio.timeout(channel._limits.hello_seconds):
-                frames = await channel._read_greeting()
+                await channel._read_greeting()
         except TimeoutError:
             channel._writer.close()
             raise SandboxError("The program in the sandbox did not greet in time.", code="start_timeout") from None
         except BaseException:
             channel._writer.close()
             raise
-        channel._reading = asyncio.create_task(channel._read(frames), name="sandbox-channel")
+        channel._reading = asyncio.create_task(channel._read(), name="sandbox-channel")
         channel._silence.begin()
         return channel
 
@@ -123,7 +125,7 @@ class RunnerChannel:
         frame = _frame(ident, op, args, key, blob, self._forgettable)
         self._forgotten()
         try:
-            with self._pending.expect(ident, on_output) as answer:
+            with self._pending.expect(ident, op, args, on_output) as answer:
                 self._writer.write(frame)
                 del frame
                 await self._drain()
@@ -161,7 +163,10 @@ class RunnerChannel:
 
     def post(self, op: str, args: Mapping[str, Any]) -> None:
         """Ask without waiting; nobody looks at the answer. Does nothing when the stream has ended."""
-        self._post(_frame(next(self._ids), op, args))
+        if self._ended is None:
+            ident = next(self._ids)
+            self._pending.ignore(ident, op, args)
+            self._post(_frame(ident, op, args))
 
     def _post(self, data: bytes) -> None:
         if self._ended is None:
@@ -208,53 +213,39 @@ class RunnerChannel:
             self._reading.cancel()
             await asyncio.wait({self._reading})
 
-    async def _read_greeting(self) -> list[wire.Frame]:
-        while True:
-            data = await self._receive()
-            frames = self._decode(data)
-            if frames:
-                self._hello = RunnerHello.from_message(frames[0].message)
-                return frames[1:]
+    async def _read_greeting(self) -> None:
+        message, _ = await self._frames.message(lambda: SMALL, SMALL)
+        if "blob" in message:
+            raise protocol_error("a greeting with an attachment")
+        self._hello = RunnerHello.from_message(message)
 
-    async def _read(self, frames: list[wire.Frame]) -> None:
+    async def _read(self) -> None:
         """Dispatch what arrives until the stream ends; the owner of every pending answer."""
         end = ChannelClosedError("it was closed")
         try:
             while True:
-                for frame in frames:
-                    if "stream" in frame.message:
-                        self._tunnels.dispatch(frame)
-                    else:
-                        self._pending.dispatch(frame)
-                frames = self._decode(await self._receive())
-                self._silence.broken()
+                message, length = await self._frames.message(self._pending.most_json, SMALL)
+                if "stream" in message:
+                    blob = await self._frames.blob(message, self._tunnels.most_blob(length))
+                    self._tunnels.dispatch(wire.Frame(message, blob))
+                else:
+                    blob = await self._frames.blob(message, self._pending.most_blob(message, length))
+                    await self._pending.take(message, blob, length)
         except ChannelClosedError as error:
             end = error
         except SandboxError as error:
+            logger.warning("the stream to a sandbox is ended: %s", error)
             end = ChannelClosedError(str(error).rstrip("."))
         finally:
             self._fail(end)
+
+    def _heard(self) -> None:
+        self._silence.broken()
 
     def _lost(self) -> None:
         self._fail(ChannelClosedError("the sandbox gave no sign of life"))
         if self._reading is not None:
             self._reading.cancel()
-
-    async def _receive(self) -> bytes:
-        try:
-            data = await self._reader.read(_READ_SIZE)
-        except OSError as error:
-            raise ChannelClosedError(str(error) or type(error).__name__) from error
-        if data:
-            return data
-        truncated = " in the middle of an answer" if self._decoder.partial else ""
-        raise ChannelClosedError(f"the other side closed it{truncated}")
-
-    def _decode(self, data: bytes) -> list[wire.Frame]:
-        try:
-            return self._decoder.feed(data)
-        except wire.ProtocolError as error:
-            raise SandboxError(f"The sandbox sent something that is no answer ({error}).", code="protocol") from error
 
     async def _drain(self) -> None:
         try:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from agent_core.errors import SandboxClosedError, SandboxError, SandboxLostError
 from agent_core.runtime.channel import RunnerChannel
-from agent_core.runtime.pending import ChannelClosedError
+from agent_core.runtime.lost_streams import ChannelClosedError
 from agent_core.runtime.runner_hello import RunnerHello
 from agent_core.runtime.sandbox import Progress, RunnerReply, Sandbox, SandboxStatus
 from agent_core.runtime.sandbox_link import ConnectionLimits, SandboxLink

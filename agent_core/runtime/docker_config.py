@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from agent_core.runtime.injection import boot_command
+from agent_core.runtime.docker_filter import seccomp_profile
+from agent_core.runtime.docker_quota import Quota
+from agent_core.runtime.injection import GIVEN_WORKSPACE, boot_command
 from agent_core.runtime.naming import (
     LABEL_CONVERSATION,
     LABEL_INSTANCE,
     LABEL_MAKING,
     LABEL_ROLE,
     RUNNER_ROOT,
-    SERVE,
     SOCKET,
     WORKSPACE,
+    serve_arguments,
 )
 from agent_core.runtime.sandbox import SandboxSpec
 
 UID = GID = 1000
 USER = f"{UID}:{GID}"
 PYTHON = boot_command("python3")
+_TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108 - inside
 ATTACH = [*PYTHON, "attach", "--socket", SOCKET]
 
 _COPY = f"""
@@ -32,7 +35,7 @@ shutil.copytree("/from", "{WORKSPACE}", symlinks=True, ignore=special, dirs_exis
 """
 
 
-def sandbox_config(spec: SandboxSpec, volume: str, network: str, making: str) -> dict[str, Any]:
+def sandbox_config(spec: SandboxSpec, volume: str, network: str, making: str, quota: Quota) -> dict[str, Any]:
     """The container of a sandbox.
 
     Args:
@@ -40,15 +43,17 @@ def sandbox_config(spec: SandboxSpec, volume: str, network: str, making: str) ->
         volume: name of the workspace's volume; made with the container if it is not there.
         network: name of a network of the engine.
         making: labels a volume that this container brings into being, and no older one.
+        quota: what may have a size; a volume that is there already keeps the one that it was made with, or none.
     """
     limits = spec.limits
     labels = _labels(spec, "sandbox")
+    has_size = quota.root and bool(limits.disk) and not limits.read_only
     return {
         "Image": spec.image,
         "Hostname": "sandbox",
         "User": USER,
         "Entrypoint": PYTHON,
-        "Cmd": list(SERVE),
+        "Cmd": serve_arguments(limits),
         "WorkingDir": RUNNER_ROOT,
         "Env": [f"{name}={value}" for name, value in spec.environment.items()],
         "Labels": labels,
@@ -59,7 +64,7 @@ def sandbox_config(spec: SandboxSpec, volume: str, network: str, making: str) ->
         "AttachStderr": False,
         "HostConfig": {
             "CapDrop": ["ALL"],
-            "SecurityOpt": ["no-new-privileges"],
+            "SecurityOpt": ["no-new-privileges", f"seccomp={seccomp_profile()}"],
             "Privileged": False,
             "Init": True,
             "IpcMode": "private",
@@ -69,28 +74,54 @@ def sandbox_config(spec: SandboxSpec, volume: str, network: str, making: str) ->
             "NanoCpus": int(limits.cpus * 1e9),
             "PidsLimit": limits.processes,
             "OomScoreAdj": 500,
-            "Ulimits": [{"Name": "core", "Soft": 0, "Hard": 0}],
+            "Ulimits": [
+                {"Name": "core", "Soft": 0, "Hard": 0},
+                # One file alone cannot be more, whoever looks or does not.
+                *([{"Name": "fsize", "Soft": limits.disk, "Hard": limits.disk}] if limits.disk else []),
+            ],
             "LogConfig": {"Type": "json-file", "Config": {"max-size": "1m", "max-file": "1"}},
-            "Tmpfs": {"/tmp": f"rw,exec,nosuid,nodev,mode=1777,size={limits.tmp_size}"},  # noqa: S108 - inside
+            "ReadonlyRootfs": limits.read_only,
+            "Tmpfs": dict.fromkeys(_TEMPORARY, f"rw,exec,nosuid,nodev,mode=1777,size={limits.tmp_size}"),
             "RestartPolicy": {"Name": "no"},
-            "Mounts": [_workspace(spec, volume, making)],
+            **({"StorageOpt": {"size": str(limits.disk_bound)}} if has_size else {}),
+            "Mounts": _mounts(spec, volume, making, quota),
         },
     }
 
 
-def copy_config(spec: SandboxSpec, source: str, target: str) -> dict[str, Any]:
+def copy_config(spec: SandboxSpec, source: str, target: str, quota: Quota) -> dict[str, Any]:
     """The container that copies one workspace into another as the sandbox's own user, and ends."""
-    config = sandbox_config(spec, target, "none", "")
+    config = sandbox_config(spec, target, "none", "", quota)
     config["Entrypoint"] = ["python3", "-E", "-s", "-S", "-c", _COPY]
     config["Cmd"] = []
+    config["WorkingDir"] = "/"
     config["Labels"] = _labels(spec, "snapshot")
-    config["HostConfig"]["Mounts"].append({"Type": "volume", "Source": source, "Target": "/from", "ReadOnly": True})
+    config["HostConfig"]["ReadonlyRootfs"] = False  # nothing of the sandbox's runs in it, and its workspace is prepared
+    config["HostConfig"]["Mounts"] = [
+        _mount(spec, "workspace", target, WORKSPACE, "", quota),
+        {"Type": "volume", "Source": source, "Target": "/from", "ReadOnly": True},
+    ]
     return config
 
 
-def _workspace(spec: SandboxSpec, volume: str, making: str) -> dict[str, Any]:
-    labels = {**_labels(spec, "workspace"), LABEL_MAKING: making}
-    return {"Type": "volume", "Source": volume, "Target": WORKSPACE, "VolumeOptions": {"Labels": labels}}
+def _mounts(spec: SandboxSpec, workspace: str, making: str, quota: Quota) -> list[dict[str, Any]]:
+    """The workspace; the runner's own places; and the workspace once more, where it is given to its user.
+
+    Nothing can be put into a root file system that is read-only, and no volume can be changed itself, only what is in
+    it: within the runner's volume the other one is such a thing.
+    """
+    return [
+        _mount(spec, "workspace", workspace, WORKSPACE, making, quota),
+        _mount(spec, "runner", f"{workspace.removesuffix('-workspace')}-runner", RUNNER_ROOT, making, quota),
+        _mount(spec, "workspace", workspace, GIVEN_WORKSPACE, making, quota),
+    ]
+
+
+def _mount(spec: SandboxSpec, role: str, volume: str, target: str, making: str, quota: Quota) -> dict[str, Any]:
+    options: dict[str, Any] = {"Labels": {**_labels(spec, role), LABEL_MAKING: making}}
+    if quota.volumes and spec.limits.disk:
+        options["DriverConfig"] = {"Options": {"size": str(spec.limits.disk_bound)}}
+    return {"Type": "volume", "Source": volume, "Target": target, "VolumeOptions": options}
 
 
 def _labels(spec: SandboxSpec, role: str) -> dict[str, str]:

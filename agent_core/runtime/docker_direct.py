@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from agent_core.runtime import runner_socket
+from agent_core.runtime import processes, runner_socket
 from agent_core.runtime.naming import SOCKET
 from agent_core.runtime.runner_socket import Opened
 
@@ -31,14 +31,20 @@ async def connect(found: Mapping[str, Any]) -> Opened | None:
     loop = asyncio.get_running_loop()
     end = loop.time() + LISTENS_SECONDS
     while loop.time() < end:
-        with _root(int(found["State"].get("Pid") or 0), str(found["Id"])) as root:
+        first = int(found["State"].get("Pid") or 0)
+        with _root(first, str(found["Id"])) as root:
             if root is None:
                 return None
-            opened = await runner_socket.connect_below(root, SOCKET)
+            opened = await runner_socket.connect_below(root, SOCKET, _runner(first))
         if opened is not None:
             return opened
         await asyncio.sleep(_LOOK_SECONDS)
     return None
+
+
+def _runner(first: int) -> int:
+    """Id of the runner: the first child of its container's first process, which ends with it; 0 when it is gone."""
+    return next(iter(processes.children_of(first)), 0)
 
 
 @contextmanager

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
 
 from agent_core.errors import SandboxError
 from agent_core.runtime import docker_config, injection
+from agent_core.runtime.disk_look import LOOK_SECONDS, order_for, read_usage
 from agent_core.runtime.docker import DockerEngine, EngineRefusedError, ignoring
+from agent_core.runtime.docker_quota import DockerQuota, Quota
 from agent_core.runtime.docker_stream import ExecStream
-from agent_core.runtime.naming import LABEL_CONVERSATION, LABEL_INSTANCE, LABEL_MAKING, RUNNER_ROOT
-from agent_core.runtime.sandbox import SandboxSpec
+from agent_core.runtime.naming import LABEL_CONVERSATION, LABEL_INSTANCE, LABEL_MAKING, RUNNER_ROOT, WORKSPACE
+from agent_core.runtime.sandbox import DiskUsage, SandboxSpec
+
+T = TypeVar("T")
 
 _PAUSE_ATTEMPTS = 4
 _LOG_LINES = 15
@@ -22,9 +26,10 @@ _LOG_KEPT = 1500
 class DockerObjects:
     """Calls about one sandbox's container and volumes; all raise `SandboxError` as `DockerEngine.call` does."""
 
-    def __init__(self, engine: DockerEngine, spec: SandboxSpec, name: str) -> None:
+    def __init__(self, engine: DockerEngine, quota: DockerQuota, spec: SandboxSpec, name: str) -> None:
         self.name = name
         self._engine = engine
+        self._quota = quota
         self._spec = spec
         self._volume = f"{name}-workspace"
 
@@ -40,28 +45,36 @@ class DockerObjects:
 
     async def create(self, network: str, making: str) -> None:
         """Make the container, and the workspace's volume unless it is there (see `docker_config.sandbox_config`)."""
-        config = docker_config.sandbox_config(self._spec, self._volume, network, making)
-        await self._engine.call(
-            "create the sandbox", lambda client: client.create_container_from_config(config, self.name)
-        )
+
+        async def make(quota: Quota) -> None:
+            config = docker_config.sandbox_config(self._spec, self._volume, network, making, quota)
+            await self._engine.call(
+                "create the sandbox", lambda client: client.create_container_from_config(config, self.name)
+            )
+
+        await self._keeping_quota(make)
 
     async def inject_and_start(self, *, with_workspace: bool) -> None:
         """Put the runner into the container and start it; `with_workspace` gives the workspace to its user."""
         archive = injection.runner_archive(docker_config.UID, docker_config.GID, with_workspace)
 
         def work(client: Any) -> None:
-            client.put_archive(self.name, "/", archive)
+            client.put_archive(self.name, RUNNER_ROOT, archive)
             client.start(self.name)
 
         await self._engine.call("start the sandbox", work)
 
-    async def connect(self, network: str) -> None:
-        """Put the container into this network, in the place of one of the same name that is gone."""
-        with ignoring(403, 404, 500):  # it was not in there, as far as the engine knows
+    async def disconnect(self, network: str) -> None:
+        """Take the container out of this network, if it is in there as far as the engine knows."""
+        with ignoring(403, 404, 500):
             await self._engine.call(
                 "disconnect the sandbox",
                 lambda client: client.disconnect_container_from_network(self.name, network, force=True),
             )
+
+    async def connect(self, network: str) -> None:
+        """Put the container into this network, in the place of one of the same name that is gone."""
+        await self.disconnect(network)
         await self._engine.call(
             "connect the sandbox", lambda client: client.connect_container_to_network(self.name, network)
         )
@@ -126,22 +139,41 @@ class DockerObjects:
         """
         name = f"{self._volume}-{secrets.token_hex(4)}"
         helper = f"{name}-copy"
-        config = docker_config.copy_config(self._spec, self._volume, name)
-        archive = injection.runner_archive(docker_config.UID, docker_config.GID, True)
+        archive = injection.workspace_archive(docker_config.UID, docker_config.GID)
         limit = self._spec.limits.start_seconds
 
-        def copy(client: Any) -> int:
-            client.create_container_from_config(config, helper)
-            try:
-                client.put_archive(helper, "/", archive)
-                client.start(helper)
-                return int(client.wait(helper, timeout=limit)["StatusCode"])
-            finally:
-                client.remove_container(helper, v=True, force=True)
+        async def copied(quota: Quota) -> int:
+            config = docker_config.copy_config(self._spec, self._volume, name, quota)
 
-        if await self._engine.call("keep the workspace", copy, limit=limit * 2) != 0:
+            def copy(client: Any) -> int:
+                client.create_container_from_config(config, helper)
+                try:
+                    client.put_archive(helper, "/", archive)
+                    client.start(helper)
+                    return int(client.wait(helper, timeout=limit)["StatusCode"])
+                finally:
+                    client.remove_container(helper, v=True, force=True)
+
+            return await self._engine.call("keep the workspace", copy, limit=limit * 2)
+
+        if await self._keeping_quota(copied) != 0:
             raise SandboxError("The workspace could not be copied.", code="snapshot_failed", fix="Is the disk full?")
         return name
+
+    async def measure_within(self, most_entries: int) -> DiskUsage | None:
+        """What its volumes take, measured by a program that is put into it for that; None when it says nothing."""
+        source = dict(injection.runner_files())["usage.py"].decode()
+        order = order_for([WORKSPACE, f"{RUNNER_ROOT}/state", f"{RUNNER_ROOT}/home"], None, most_entries)
+        command = ["python3", "-I", "-S", "-c", source, order]
+
+        def look(client: Any) -> bytes:
+            made = client.exec_create(self.name, command, stderr=False, user=docker_config.USER, workdir="/")
+            return bytes(client.exec_start(made["Id"]))
+
+        printed = b""
+        with ignoring(404, 409):  # it has ended, or is frozen
+            printed = await self._engine.call("look at the sandbox's disk", look, limit=LOOK_SECONDS)
+        return read_usage(printed)
 
     async def log(self) -> str:
         """The last lines that the container wrote; empty when they cannot be had."""
@@ -153,3 +185,8 @@ class DockerObjects:
         except SandboxError:
             return ""
         return str(text, "utf-8", "replace").strip()[-_LOG_KEPT:]
+
+    async def _keeping_quota(self, make: Callable[[Quota], Awaitable[T]]) -> T:
+        if not self._spec.limits.disk:
+            return await make(Quota())
+        return await self._quota.keeping(self._spec.instance_id, make)

@@ -6,9 +6,12 @@ from collections.abc import Collection
 from typing import Any
 
 from agent_core.errors import SandboxError
+from agent_core.runtime import docker_border
 from agent_core.runtime.docker import DockerEngine, labels_of, unless_gone
+from agent_core.runtime.docker_border import DockerBorder
 from agent_core.runtime.docker_config import GID, UID
-from agent_core.runtime.docker_networks import DockerNetworks
+from agent_core.runtime.docker_networks import GUARDED, DockerNetworks
+from agent_core.runtime.docker_quota import DockerQuota, Quota
 from agent_core.runtime.docker_sandbox import DockerSandbox, docker_name
 from agent_core.runtime.images import check_image
 from agent_core.runtime.injection import runner_archive
@@ -44,7 +47,9 @@ class DockerProvider:
         direct: bool = True,
     ) -> None:
         self._engine = DockerEngine(host, threads=threads, call_seconds=call_seconds, connect_seconds=connect_seconds)
-        self._networks = DockerNetworks(self._engine)
+        self._border = DockerBorder(self._engine)
+        self._networks = DockerNetworks(self._engine, self._border)
+        self._quota = DockerQuota(self._engine)
         self._connect_seconds = connect_seconds
         self._pull_seconds = pull_seconds
         self._direct = direct
@@ -68,6 +73,10 @@ class DockerProvider:
         """Whether `image` is here or a registry gives it."""
         return await check_image(self._engine, image)
 
+    async def quota(self, instance_id: str) -> Quota:
+        """What the engine holds to a size by itself; tried with a volume that is labelled as this instance's."""
+        return await self._quota.find(instance_id)
+
     def create(self, spec: SandboxSpec) -> Sandbox:
         return self._sandbox(spec, docker_name(spec), known=False)
 
@@ -76,7 +85,9 @@ class DockerProvider:
 
     def _sandbox(self, spec: SandboxSpec, name: str, *, known: bool) -> DockerSandbox:
         waits, direct = self._pull_seconds, self._direct
-        return DockerSandbox(self._engine, self._networks, spec, name, known=known, pull_seconds=waits, direct=direct)
+        return DockerSandbox(
+            self._engine, self._networks, self._quota, spec, name, known=known, pull_seconds=waits, direct=direct
+        )
 
     async def reap(self, instance_id: str, keep: Collection[str]) -> list[str]:
         filters = {"label": [f"{LABEL_INSTANCE}={instance_id}"]}
@@ -99,5 +110,36 @@ class DockerProvider:
         await self._networks.remove_unused(instance_id, all_of_instance=not kept)
         return sorted(gone - {""})
 
+    async def prepare(self, spec: SandboxSpec) -> None:
+        if spec.network in GUARDED:
+            await self._border.ensure(spec)
+            if not self._border.is_known:
+                await self._networks.ensure(spec)
+
+    async def try_network(self, spec: SandboxSpec) -> Availability:
+        """Whether sandboxes get the network that the spec wishes for, found out with a container in it.
+
+        Raises:
+            SandboxError: no engine answers.
+        """
+        if spec.network == "none":
+            return Availability(True, "none, as was asked for")
+        try:
+            network = await self._networks.ensure(spec)
+            if problem := self._networks.warning(spec):
+                return Availability(False, problem)
+            if spec.network != "full":
+                return Availability(True, f"{spec.network}, as was asked for")
+            found = await self._engine.call(
+                "try the sandboxes' network", lambda client: docker_border.probe(client, spec, network)
+            )
+            if not found.ok:
+                return found
+            info = await self._engine.call("say what it is", lambda client: client.info())
+            return docker_border.beyond_the_border(info) or found
+        finally:
+            await self._networks.remove_unused(spec.instance_id, all_of_instance=True)
+
     async def close(self) -> None:
+        await self._border.close()
         await self._engine.close()

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import secrets
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 from agent_core.errors import SandboxError, SandboxLostError
+from agent_core.events.underway import NETWORK_WARNING
 from agent_core.runtime import docker_direct
+from agent_core.runtime.disk_look import DiskLook, measured
 from agent_core.runtime.docker import DockerEngine, EngineRefusedError
 from agent_core.runtime.docker_objects import DockerObjects
+from agent_core.runtime.docker_places import Places, places_of
+from agent_core.runtime.docker_quota import DockerQuota
 from agent_core.runtime.images import ensure_image, missing_error, no_python_error
 from agent_core.runtime.naming import WORKSPACE, object_name
 from agent_core.runtime.runner_socket import Opened
-from agent_core.runtime.sandbox import Attachment, Progress, SandboxSpec, SandboxState, SandboxStatus
+from agent_core.runtime.sandbox import Attachment, DiskUsage, Progress, SandboxSpec, SandboxState, SandboxStatus
+
+logger = logging.getLogger(__name__)
 
 _STATUS = {
     "running": SandboxStatus.RUNNING,
@@ -39,6 +46,10 @@ class Networks(Protocol):
 
     async def ensure(self, spec: SandboxSpec) -> str:
         """Name of the network, made if need be."""
+        ...
+
+    def warning(self, spec: SandboxSpec) -> str:
+        """What people are to know of it; empty if nothing."""
         ...
 
     def forget(self) -> None:
@@ -70,6 +81,7 @@ class DockerSandbox:
         self,
         engine: DockerEngine,
         networks: Networks,
+        quota: DockerQuota,
         spec: SandboxSpec,
         name: str,
         *,
@@ -80,11 +92,13 @@ class DockerSandbox:
         self.spec = spec
         self._engine = engine
         self._networks = networks
-        self._objects = DockerObjects(engine, spec, name)
+        self._objects = DockerObjects(engine, quota, spec, name)
         self._known = known
         self._pull_seconds = pull_seconds
         self._direct = direct
         self._fresh: Opened | None = None
+        self._look = DiskLook(spec.limits)
+        self._places: Places | None = None
         self._making = ""
         self._last_words = ""
         self._survived = False
@@ -103,14 +117,18 @@ class DockerSandbox:
 
     async def start(self, progress: Progress) -> None:
         self._let_go()
+        self._places = None
         self._making = ""
         progress("STATUS$STARTING_RUNTIME", "Starting the sandbox")
         limit = self.spec.limits.start_seconds
+        await self._networks.ensure(self.spec)  # on its own time: the first one has a border to be set
         try:
             async with asyncio.timeout(limit) as clock:
                 status = await self.poll() if self._known else SandboxStatus.ABSENT
                 if status is SandboxStatus.ABSENT:
                     status = await self._create(progress, clock)
+                if self._known or not self._making:
+                    await self._settle_in_network()
                 await self._bring_up(status)
                 self._fresh = await self._connect()
         except _EndedError as end:
@@ -119,6 +137,9 @@ class DockerSandbox:
             words = f"; attaching to it gave: {self._last_words}" if self._last_words else ""
             raise await self._failure(f"it was not ready within {limit:g} s{words}", "start_timeout") from None
         self._known = True
+        if warning := self._networks.warning(self.spec):
+            logger.warning("conversation %s: %s", self.spec.conversation_id, warning)
+            progress(NETWORK_WARNING, warning)
         progress("STATUS$RUNTIME_STARTED", "The sandbox runs")
 
     async def attach(self) -> Attachment:
@@ -159,6 +180,21 @@ class DockerSandbox:
     async def snapshot(self) -> str:
         return await self._objects.copy_workspace()
 
+    async def usage(self) -> DiskUsage | None:
+        if self._places is None:
+            found = await self._objects.inspect()
+            if found is None:
+                return None
+            self._places = places_of(found)
+        return await self._look.usage(self._measure, self._places.folders[0] if self._places.folders else "")
+
+    async def _measure(self) -> DiskUsage | None:
+        places, most = self._places, self.spec.limits.inodes
+        if places is None or not places.folders:
+            return await self._objects.measure_within(most)
+        loop = asyncio.get_running_loop()
+        return await measured(places.folders, await loop.run_in_executor(None, places.processes), most)
+
     # --- start-up, step by step ---
 
     async def _create(self, progress: Progress, clock: asyncio.Timeout) -> SandboxStatus:
@@ -196,6 +232,18 @@ class DockerSandbox:
         await ensure_image(self._engine, self.spec.image, progress, self._pull_seconds)
         clock.reschedule(loop.time() + self.spec.limits.start_seconds)
         progress("STATUS$STARTING_RUNTIME", "Starting the sandbox")
+
+    async def _settle_in_network(self) -> None:
+        """Have a sandbox that was there before in the network that is wished now, and in no other."""
+        found = await self._objects.inspect()
+        if found is None:
+            return
+        network = await self._networks.ensure(self.spec)
+        present = set(found["NetworkSettings"]["Networks"] or ())
+        for other in sorted(present - {network}):
+            await self._objects.disconnect(other)
+        if network not in present:
+            await self._objects.connect(network)
 
     async def _bring_up(self, status: SandboxStatus) -> None:
         self._survived = status in (SandboxStatus.RUNNING, SandboxStatus.PAUSED)

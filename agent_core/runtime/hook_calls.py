@@ -20,6 +20,7 @@ from agent_core.security.hooks import HOOK_FILE, HookConfig, HookEvent, HookInpu
 from agent_core.tools.spec import SandboxAccess
 
 CONFIG_SECONDS: Final = 10.0
+MAX_CONFIG_BYTES: Final = 1024 * 1024
 MAX_FIELD_CHARS: Final = 50_000
 STOP_PREFIX: Final = "[Stop hook feedback] "
 HOOK: Final = "hook"
@@ -155,10 +156,10 @@ class ConversationHooks:
             logger.error("conversation %s: what hooks did is not stored: %s", self._stream.conversation_id, error)
 
     async def _of_project(self) -> HookConfig | None:
-        path = f"{self._sandbox.working_dir}/{HOOK_FILE}"
+        asked = {"path": f"{self._sandbox.working_dir}/{HOOK_FILE}", "limit": MAX_CONFIG_BYTES}
         where = self._stream.conversation_id
         try:
-            reply = await self._sandbox.request("file.read", {"path": path}, limit_seconds=CONFIG_SECONDS)
+            reply = await self._sandbox.request("file.read", asked, limit_seconds=CONFIG_SECONDS)
             return HookConfig.from_json((reply.blob or b"").decode("utf-8", "replace"))
         except (TimeoutError, ToolError, SandboxError) as error:
             logger.debug("no hooks of the project of %s: %s", where, error)

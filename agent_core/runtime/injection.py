@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import py_compile
 import sys
 import tarfile
@@ -13,6 +14,9 @@ from pathlib import Path
 
 from agent_core.runtime.naming import RUNNER_ROOT, STATE_DIR, WORKSPACE
 from runtime_images.runner import wire
+
+GIVEN_WORKSPACE = f"{RUNNER_ROOT}/given/workspace"
+"""Where the workspace's volume is mounted a second time, in a folder that is closed to the sandbox's user."""
 
 _ROOT_MODE = 0o755
 
@@ -25,15 +29,21 @@ import os, runpy
 sys.path[0] = ROOT
 home = os.environ.get("HOME", "/")
 if home == "/" or not os.access(home, os.W_OK):
-    os.environ["HOME"] = ROOT + "/home"
+    os.environ.update(HOME=ROOT + "/home", DRYDOCK_OLD_HOME=home)
+    os.environ["PATH"] = ROOT + "/home/.local/bin:" + os.environ.get("PATH", os.defpath)
 if PROCESSES:
     import resource
     resource.setrlimit(resource.RLIMIT_NPROC, (PROCESSES, PROCESSES))
+if LOG:
+    log = os.open(ROOT + "/state/log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
 runpy.run_module("runner", run_name="__main__", alter_sys=True)
 """
 
 
-def boot_command(python: str, *, root: str = RUNNER_ROOT, processes: int = 0) -> list[str]:
+def boot_command(python: str, *, root: str = RUNNER_ROOT, processes: int = 0, log: bool = False) -> list[str]:
     """The command that runs the runner, to be followed by its arguments.
 
     Neither variables nor files of the image change what Python imports. A user without a home of its own gets one.
@@ -42,8 +52,9 @@ def boot_command(python: str, *, root: str = RUNNER_ROOT, processes: int = 0) ->
         python: the interpreter; 3.8 or newer, otherwise it ends saying so.
         root: folder that holds ``runner/`` and ``home/``.
         processes: most processes of the user, set from inside: newer kernels count this sandbox alone. 0: as is.
+        log: write to ``state/log`` instead of the streams it is given, which would show where those are on the host.
     """
-    code = _BOOT.replace("ROOT", repr(root)).replace("PROCESSES", str(processes))
+    code = _BOOT.replace("ROOT", repr(root)).replace("PROCESSES", str(processes)).replace("LOG", repr(log))
     return [python, "-E", "-s", "-S", "-c", code]
 
 
@@ -74,31 +85,40 @@ def runner_files() -> tuple[tuple[str, bytes], ...]:
 
 @cache
 def runner_archive(uid: int, gid: int, with_workspace: bool) -> bytes:
-    """A tar archive to unpack at ``/``: code of the runner, its state folder and, if wished, the workspace's owner.
+    """A tar archive to unpack at `RUNNER_ROOT`: code of the runner, its folders and, if wished, the workspace's owner.
 
     The code belongs to root and cannot be changed from within; state, home and workspace belong to `uid`.
     """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        _folder(archive, RUNNER_ROOT, _ROOT_MODE, 0, 0)
-        _folder(archive, f"{RUNNER_ROOT}/runner", _ROOT_MODE, 0, 0)
-        _folder(archive, STATE_DIR, 0o700, uid, gid)
-        _folder(archive, f"{RUNNER_ROOT}/home", 0o700, uid, gid)
+        _folder(archive, "runner", _ROOT_MODE, 0, 0)
+        _folder(archive, os.path.relpath(STATE_DIR, RUNNER_ROOT), 0o700, uid, gid)
+        _folder(archive, "home", 0o700, uid, gid)
         for name, content in runner_files():
             for parent in reversed(Path(name).parents[:-1]):
-                _folder(archive, f"{RUNNER_ROOT}/runner/{parent}", _ROOT_MODE, 0, 0)
-            entry = tarfile.TarInfo(f"{RUNNER_ROOT}/runner/{name}".lstrip("/"))
+                _folder(archive, f"runner/{parent}", _ROOT_MODE, 0, 0)
+            entry = tarfile.TarInfo(f"runner/{name}")
             entry.size = len(content)
             entry.mode = 0o644
             entry.mtime = int(time.time())
             archive.addfile(entry, io.BytesIO(content))
         if with_workspace:
-            _folder(archive, WORKSPACE, 0o755, uid, gid)
+            given = os.path.relpath(GIVEN_WORKSPACE, RUNNER_ROOT)
+            _folder(archive, os.path.dirname(given), 0o700, 0, 0)
+            _folder(archive, given, 0o755, uid, gid)
+    return buffer.getvalue()
+
+
+def workspace_archive(uid: int, gid: int) -> bytes:
+    """A tar archive to unpack at ``/`` that gives the workspace to `uid`, and holds nothing else."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        _folder(archive, WORKSPACE.lstrip("/"), 0o755, uid, gid)
     return buffer.getvalue()
 
 
 def _folder(archive: tarfile.TarFile, path: str, mode: int, uid: int, gid: int) -> None:
-    entry = tarfile.TarInfo(path.lstrip("/"))
+    entry = tarfile.TarInfo(path)
     entry.type = tarfile.DIRTYPE
     entry.mode = mode
     entry.uid, entry.gid = uid, gid

@@ -12,10 +12,19 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from agent_core.errors import SandboxError
+from agent_core.events.underway import NETWORK_WARNING
 from agent_core.runtime.cgroups import remove_stale
 from agent_core.runtime.local_sandbox import LocalSandbox
 from agent_core.runtime.naming import object_name
-from agent_core.runtime.sandbox import Availability, Sandbox, SandboxLimits, SandboxSpec, SandboxState
+from agent_core.runtime.sandbox import (
+    WITH_A_WAY_OUT,
+    Availability,
+    NetworkWish,
+    Sandbox,
+    SandboxLimits,
+    SandboxSpec,
+    SandboxState,
+)
 
 _STALE_SECONDS = 3600.0
 _INSTALL = "Install it: sudo apt-get install bubblewrap (or your system's equivalent)."
@@ -77,6 +86,26 @@ class LocalProvider:
                 gone.append(conversation)
         return sorted(gone)
 
+    async def try_network(self, spec: SandboxSpec) -> Availability:
+        """Whether sandboxes get the network that is wished for, found out with one that is removed again.
+
+        Raises:
+            SandboxError: none can be made at all.
+        """
+        if not self._confined:
+            return Availability(False, "unconfined: commands use this host's own network, whatever is wished for")
+        if spec.network not in WITH_A_WAY_OUT:
+            return Availability(True, "none, as was asked for" if spec.network == "none" else "no way out")
+        warnings = [text for status, text in await self._try(spec.network) if status == NETWORK_WARNING]
+        if warnings:
+            return Availability(False, warnings[-1])
+        if spec.network == "host-access":
+            return Availability(True, "leads out, and to this host, as was asked for")
+        return Availability(True, "leads out, but not to this host nor to link-local and metadata addresses")
+
+    async def prepare(self, spec: SandboxSpec) -> None:
+        """There is nothing to be done."""
+
     async def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
@@ -95,17 +124,19 @@ class LocalProvider:
                 found.append((path.parent.name, str(record.get("conversation", ""))))
         return found
 
-    async def _try(self) -> None:
-        """Start a sandbox and remove it: the only honest test."""
+    async def _try(self, network: NetworkWish = "none") -> list[tuple[str, str]]:
+        """Start a sandbox and remove it: the only honest test; returns what its start told."""
+        told: list[tuple[str, str]] = []
         with tempfile.TemporaryDirectory(prefix="drydock-check-") as folder:
             os.chmod(folder, 0o700)
             limits = SandboxLimits(start_seconds=self._start_seconds, tmp_size=1024**2, stop_seconds=1)
-            spec = SandboxSpec("check", os.urandom(4).hex(), image="", data_dir=folder, network="none", limits=limits)
+            spec = SandboxSpec("check", os.urandom(4).hex(), image="", data_dir=folder, network=network, limits=limits)
             sandbox = self._sandbox(spec, object_name(spec.instance_id, spec.conversation_id))
             try:
-                await sandbox.start(lambda _status, _text: None)
+                await sandbox.start(lambda status, text: told.append((status, text)))
             finally:
                 await sandbox.destroy()
+        return told
 
 
 def _short(text: str) -> str:

@@ -7,21 +7,22 @@ import json
 import os
 import shutil
 import stat
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from agent_core.runtime import local_view, processes
+from agent_core.runtime import local_view
 from agent_core.runtime.injection import runner_files
+from agent_core.runtime.local_launch import MISSING
 from agent_core.runtime.naming import SOCKET_NAME
 from agent_core.runtime.processes import ProcessId
 from agent_core.runtime.sandbox import SandboxSpec
 
 RECORD = "sandbox.json"
-_LONGEST_SOCKET = 100
 _FIRST_UID, _UIDS = 1_900_000_000, 50_000_000
 _LOG_KEPT = 1500
+_SHOWN_FOLDER, _SHOWN_FILE = 0o755, 0o644
+"""Modes of what the sandbox's user is to read."""
 
 
 class SandboxFolder:
@@ -39,8 +40,11 @@ class SandboxFolder:
 
     @property
     def socket(self) -> Path:
-        """Where the runner listens."""
-        return self.path / "state" / SOCKET_NAME
+        """Where the runner listens: in no place that the sandbox sees, so nobody there can reach or replace it.
+
+        Sandboxes that an older version has started have it in their state folder, and a process that is the runner.
+        """
+        return self.path / "state" / SOCKET_NAME if "runner" in self.read("process.json") else self.path / SOCKET_NAME
 
     @property
     def workspace(self) -> Path:
@@ -51,25 +55,29 @@ class SandboxFolder:
         """Make everything that a start needs; returns the user to run as when this process is root."""
         uid = self._uid(confined)
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.path.mkdir(mode=0o711, exist_ok=True)
+        _make(self.path, 0o711)
         self.write(RECORD, {"instance": spec.instance_id, "conversation": spec.conversation_id, "uid": uid})
         for name in ("workspace", "home", "state"):
             folder = self.path / name
             folder.mkdir(mode=0o700, exist_ok=True)
             if uid is not None and folder.stat().st_uid != uid:
                 os.chown(folder, uid, uid)
-        for stale in (self.socket, self.path / "paused", self.path / "log"):
-            stale.unlink(missing_ok=True)
+        for stale in ("paused", "log", MISSING, SOCKET_NAME, f"state/{SOCKET_NAME}"):
+            (self.path / stale).unlink(missing_ok=True)
         etc = self.path / "etc"
-        etc.mkdir(mode=0o755, exist_ok=True)
+        _make(etc, _SHOWN_FOLDER)
         for name, text in local_view.OWN_FILES.items():
             (etc / name).write_text(text)
+            (etc / name).chmod(_SHOWN_FILE)
         code = self.path / "runner"
         remove_tree(code)
+        _make(code, _SHOWN_FOLDER)
         for name, content in runner_files():
             target = code / name
-            target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            if not target.parent.exists():  # those above it come before it
+                _make(target.parent, _SHOWN_FOLDER)
             target.write_bytes(content)
+            target.chmod(_SHOWN_FILE)
         return uid
 
     def exists(self) -> bool:
@@ -86,41 +94,22 @@ class SandboxFolder:
         shutil.copytree(self.workspace, target, symlinks=True, ignore=_only_plain)
         return str(target)
 
-    def bindable_socket(self) -> str:
-        """The socket's path, by way of a short link when it would be too long for a socket address."""
-        if len(os.fsencode(self.socket)) <= _LONGEST_SOCKET:
-            return str(self.socket)
-        place = tempfile.mkdtemp(prefix="drydock-")
-        self.write("link.json", {"place": place})
-        link = Path(place, "s")
-        link.symlink_to(self.socket.parent)
-        return str(link / SOCKET_NAME)
-
     # --- what runs ---
 
     def process(self, role: str) -> ProcessId | None:
-        """A process as it was noted: ``outer``, ``init``, ``runner``, ``network``."""
+        """A process as it was noted: ``outer``, ``init`` (the first one inside, which is the runner), ``network``."""
         record = self.read("process.json")
         pid, start = record.get(role), record.get(f"{role}_start")
         return ProcessId(pid, start) if isinstance(pid, int) and isinstance(start, int) else None
 
-    def note_runner(self, *, confined: bool) -> None:
-        """Note which process is the runner: the sandbox counts as stopped when it has ended, whatever else is left."""
-        record = self.read("process.json")
-        if "runner" in record or "init" not in record:
-            return
-        within = processes.children_of(record["init"]) if confined else [record["init"]]
-        runner = processes.identify(within[0]) if within else None
-        if runner is not None:
-            self.write("process.json", {**record, "runner": runner.pid, "runner_start": runner.start})
+    @property
+    def runner(self) -> ProcessId | None:
+        """The runner; the sandbox counts as stopped when it has ended, whatever else is left."""
+        return self.process("runner") or self.process("init")
 
     def forget_processes(self) -> None:
-        """Nothing runs any more; what was needed only for that goes."""
-        place = self.read("link.json").get("place")
-        if isinstance(place, str):
-            remove_tree(Path(place))
+        """Nothing runs any more."""
         with contextlib.suppress(OSError):
-            (self.path / "link.json").unlink(missing_ok=True)
             (self.path / "process.json").unlink(missing_ok=True)
 
     @property
@@ -150,15 +139,20 @@ class SandboxFolder:
         """Replace a record in one step."""
         path = self.path / name
         fresh = path.with_suffix(".new")
-        fresh.write_text(json.dumps(record))
+        fresh.unlink(missing_ok=True)
+        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
+            file.write(json.dumps(record))
         fresh.replace(path)
 
     def log(self) -> str:
-        """The end of what was written before the runner took over."""
+        """The end of what was written before the runner took over, and of what the runner wrote."""
+        ends = [_end_of(self.path / "log"), _end_of(self.path / "state" / "log")]
+        return "\n".join(end for end in ends if end)
+
+    def missing_network(self) -> str:
+        """Why it has no network, as the launcher noted it; empty if it noted nothing."""
         try:
-            with (self.path / "log").open("rb") as file:
-                file.seek(max(0, file.seek(0, os.SEEK_END) - _LOG_KEPT))
-                return file.read().decode("utf-8", "replace").strip()
+            return (self.path / MISSING).read_text(errors="replace").strip()
         except OSError:
             return ""
 
@@ -204,6 +198,25 @@ def remove_tree(folder: Path) -> None:
     if folder.is_symlink() or not folder.exists():
         return
     shutil.rmtree(folder, onerror=allow)
+
+
+def _make(folder: Path, mode: int) -> None:
+    """Make a folder with this mode, whatever this process takes from the modes of what it makes."""
+    folder.mkdir(exist_ok=True)
+    folder.chmod(mode)
+
+
+def _end_of(path: Path) -> str:
+    """The end of a file's text; of a plain file only: programs in the sandbox may have put another thing there."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return ""
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _LOG_KEPT))
+            return file.read(_LOG_KEPT).decode("utf-8", "replace").strip()
+    except OSError:
+        return ""
 
 
 def _only_plain(folder: str, names: list[str]) -> list[str]:

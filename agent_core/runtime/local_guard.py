@@ -33,9 +33,9 @@ def main(order: dict[str, Any]) -> None:
     if _wait_for_first([order["owner"], _process(record, "init")]) == 1:
         return  # the sandbox: its owner has ended it, and cleans up itself
     record = _record(order)
-    runner, init = _process(record, "runner"), _process(record, "init")
-    if _lives(runner):  # it ends its shells, and what they have started
-        _send(runner[0], signal.SIGINT)
+    init = _process(record, "init")
+    if _lives(init):  # the runner: it ends its shells, and what they have started
+        _send(init[0], signal.SIGINT)
         deadline = time.monotonic() + _GRACE_SECONDS
         while _lives(init) and time.monotonic() < deadline:
             time.sleep(_LOOK_SECONDS)

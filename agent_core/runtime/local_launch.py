@@ -1,4 +1,4 @@
-"""Starts one local sandbox, as a program of its own: ``python local_launch.py JSON``.
+"""Starts one local sandbox, as a program of its own that reads its order, JSON, from its standard input.
 
 Runs outside of the server so that nothing of a multi-threaded process is forked, and ends at once: what it starts has a
 session of its own and outlives the server. Writes a record of it, ``process.json``. Standard library only.
@@ -10,11 +10,14 @@ import contextlib
 import ctypes
 import fcntl
 import functools
+import importlib.util
 import json
 import os
 import resource
 import select
 import signal
+import socket
+import stat
 import sys
 import time
 from collections.abc import Callable
@@ -24,15 +27,28 @@ _INFO_SECONDS = 10.0
 _LOOPBACK_SECONDS = 10.0
 _LOOK_SECONDS = 0.001
 _CLONE_NEWNS = 0x00020000
+_CLONE_NEWUSER = 0x10000000
+_CLONE_NEWNET = 0x40000000
+_MS_NOEXEC = 0x8
+_PR_SET_PDEATHSIG = 1
 _MS_BIND = 0x1000
 _MS_REC = 0x4000
 _MS_PRIVATE = 1 << 18
 _NS_GET_USERNS = 0xB701
 _NETWORK_SECONDS = 15.0
+_DEV_NET = b"/dev/net"
 _TUN = "/dev/net/tun"
+_MTU = 65520
+_LINK = "link.sock"
+_READY = b"1"  # as slirp4netns says it
+_REASON = 500
 _LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
 INFO_MARK = "@info-fd@"
+SOCKET_MARK = "@socket-fd@"
+SOCKET_NAME = "runner.sock"
 FILTER_MARK = "@filter-fd@"
+MISSING = "no-network"
+"""File in a sandbox's folder that says why it has no network, where it was to have one."""
 
 
 def main(order: dict[str, Any]) -> None:
@@ -43,7 +59,8 @@ def main(order: dict[str, Any]) -> None:
             that no path of the host shows in its command line (empty: no bubblewrap, and ``cwd`` is where it starts);
             ``folder`` to write ``process.json`` and the log to; ``uid`` to run as, or None; ``mounts`` (folders and the
             places where a root server shows them to that user); ``joins`` (files of control groups); ``limits``
-            (resource limits by name); ``oom_score_adj``; ``network``, the path of slirp4netns, or "" for no network;
+            (resource limits by name); ``oom_score_adj``; ``network``, empty for none: the ``program`` slirp4netns, our
+            programs ``link`` and ``border`` (empty: the host may be reached), and what the border takes;
             ``filter``, the program for seccomp in hexadecimal digits; ``guard``, the ``program`` that ends the sandbox
             with its owner, and its ``order`` (empty: it outlives the owner).
     """
@@ -63,7 +80,7 @@ def main(order: dict[str, Any]) -> None:
             if has_loopback(record["init"], _LOOPBACK_SECONDS):
                 _start_network(order, record)
             else:
-                _log(order, "no network: the sandbox did not set up its loopback interface")
+                _note_missing(order, b"the sandbox did not set up its loopback interface")
     if order["guard"]:
         _start_guard(order["guard"])
 
@@ -83,14 +100,6 @@ def _start_guard(guard: dict[str, Any]) -> None:
         os._exit(127)
 
 
-def _log(order: dict[str, Any], words: str) -> None:
-    log = os.open(os.path.join(order["folder"], "log"), _LOG_FLAGS, 0o600)
-    try:
-        os.write(log, f"{words}\n".encode())
-    finally:
-        os.close(log)
-
-
 def _close_inherited() -> None:
     """Close all but the three standard streams.
 
@@ -108,15 +117,16 @@ def _write_record(order: dict[str, Any], processes: dict[str, int]) -> None:
     record = dict(processes)
     record.update({f"{role}_start": _start_time(pid) for role, pid in processes.items()})
     path = os.path.join(order["folder"], "process.json")
-    with open(path + ".new", "w", encoding="utf-8") as file:
+    private = functools.partial(os.open, mode=0o600)
+    with open(path + ".new", "w", encoding="utf-8", opener=private) as file:
         json.dump(record, file)
     os.replace(path + ".new", path)
 
 
 def _start_network(order: dict[str, Any], record: dict[str, int]) -> None:
-    """Give the sandbox a network of its own that leads out through a process of ours, and not to this host's loopback.
+    """Give the sandbox a network of its own that leads out through a process of ours, and not to this host.
 
-    Where that fails the sandbox has no network, and the log says why.
+    Where that fails the sandbox has no network, and the file ``no-network`` says why.
     """
     namespace = os.open(f"/proc/{record['init']}/ns/net", os.O_RDONLY)
     owner = fcntl.ioctl(namespace, _NS_GET_USERNS)  # not the namespace of the first process: that one is nested in it
@@ -127,10 +137,15 @@ def _start_network(order: dict[str, Any], record: dict[str, int]) -> None:
         _become_network(order, namespace, owner, writing)
     os.close(writing)
     _write_record(order, {**record, "network": helper})
-    if not select.select([reading], [], [], _NETWORK_SECONDS)[0] or not os.read(reading, 1):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(helper, signal.SIGKILL)
+    if not select.select([reading], [], [], _NETWORK_SECONDS)[0]:
+        reason = b"slirp4netns did not answer in time"
+    else:
+        reason = os.read(reading, _REASON) or b"slirp4netns ended at once"
+    if reason != _READY:
+        os.kill(helper, signal.SIGKILL)
+        os.waitpid(helper, 0)
         _write_record(order, record)
+        _note_missing(order, reason)
 
 
 def has_loopback(pid: int, seconds: float) -> bool:
@@ -152,28 +167,124 @@ def has_loopback(pid: int, seconds: float) -> bool:
 
 
 def _become_network(order: dict[str, Any], namespace: int, owner: int, ready: int) -> None:
-    """In the child: turn into slirp4netns, as the sandbox's user where that one may make a network device."""
+    """In the child: turn into slirp4netns, as the sandbox's user and in its user namespace; never returns.
+
+    There slirp4netns has all it needs to shut itself in, and no right on this host. It cannot enter by itself: as an
+    ordinary user it would take its own group for root's before it is where that is so.
+    """
     try:
         _detach(order)
+        link = _load(order["network"]["link"])  # before the user changes, who may not read our files
+        border = _load(order["network"]["border"]) if order["network"]["border"] else None
+        _enter_link_folder(order)
         # slirp4netns hides the host's folders from itself, and where a mount is shared with the host (an engine's
         # containers are) it would take it away from everybody: not so from a view of its own.
-        with contextlib.suppress(PermissionError):
+        with contextlib.suppress(OSError):
             _show({})
-        if order["uid"] is not None and os.stat(_TUN).st_mode & 0o006 == 0o006:
+            _make_tun()
+        if order["uid"] is not None:
             _change_user(order["uid"])
-        for descriptor in (namespace, owner, ready):
-            os.set_inheritable(descriptor, True)
-        argv = [
-            order["network"],
-            *("--configure", "--mtu=65520", "--disable-host-loopback", "--enable-sandbox", "--enable-seccomp"),
-            *(f"--ready-fd={ready}", f"--userns-path=/proc/self/fd/{owner}", "--netns-type=path"),
-            *(f"/proc/self/fd/{namespace}", "tap0"),
-        ]
+        _enter(owner, _CLONE_NEWUSER, "the sandbox's users")
+        words = ["--disable-host-loopback", "--enable-sandbox", "--enable-seccomp", f"--mtu={_MTU}"]
+        if _has_tun():
+            _prepare_network(order, namespace, border, None)
+            os.chdir("/")
+            os.set_inheritable(namespace, True)
+            words += ["--configure", "--netns-type=path", f"/proc/self/fd/{namespace}", "tap0"]
+        else:
+            _prepare_network(order, namespace, border, link)
+            words += ["--target-type=bess", _LINK]
+        os.set_inheritable(ready, True)
+        argv = [order["network"]["program"], f"--ready-fd={ready}", *words]
         os.execve(argv[0], argv, {})  # noqa: S606 - becoming the program is the purpose
     except OSError as error:
-        os.write(2, f"no network: {error}\n".encode())
+        os.write(ready, str(error).encode("utf-8", "replace")[:_REASON])
     finally:
         os._exit(127)
+
+
+def _prepare_network(order: dict[str, Any], namespace: int, border: Any, link: Any) -> None:
+    """Set the border in the sandbox's network and, with `link`, its device, for which a process of ours stays.
+
+    Raises:
+        OSError: that failed, and there must be no network.
+    """
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            _end_with_parent()
+            _enter(namespace, _CLONE_NEWNET, "the sandbox's network")
+            if border is not None:
+                border.keep_in(order["network"]["resolver"], order["network"]["refused"])
+            frames = link.make_link() if link is not None else None
+            os.write(writing, _READY)
+            os.close(writing)
+            if link is not None:
+                link.relay(frames, link.connect(_LINK, _NETWORK_SECONDS))
+        except (OSError, ValueError) as error:
+            os.write(writing, str(error).encode()[:_REASON])
+        finally:
+            os._exit(0)
+    os.close(writing)
+    reason = os.read(reading, _REASON) if select.select([reading], [], [], _NETWORK_SECONDS)[0] else b"no answer"
+    os.close(reading)
+    if link is None:
+        os.waitpid(child, 0)
+    if reason != _READY:
+        raise OSError(reason.decode("utf-8", "replace") or "the network could not be prepared")
+
+
+def _load(path: str) -> Any:
+    """A program of ours that stands beside this one, which has no packages."""
+    spec = importlib.util.spec_from_file_location(os.path.basename(path)[:-3], path)
+    assert spec is not None and spec.loader is not None  # noqa: S101, PT018 - it is a file of Python
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _enter_link_folder(order: dict[str, Any]) -> None:
+    """Go where slirp4netns may put its socket, out of the sandbox's sight."""
+    folder = os.path.join(order["folder"], "network")
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(folder, 0o700)
+    if order["uid"] is not None:
+        os.chown(folder, order["uid"], order["uid"])
+    os.chdir(folder)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(_LINK)
+
+
+def _make_tun() -> None:
+    """A device for networks that the sandbox's user may open, in this process's own view only; needs root."""
+    _call("a folder for /dev/net/tun", lambda libc: libc.mount(b"tmpfs", _DEV_NET, b"tmpfs", _MS_NOEXEC, b"mode=755"))
+    os.mknod(_TUN, 0o666 | stat.S_IFCHR, os.makedev(10, 200))
+    os.chmod(_TUN, 0o666)  # noqa: S103 - whatever the umask says; nobody else sees this one
+
+
+def _has_tun() -> bool:
+    try:
+        os.close(os.open(_TUN, os.O_RDWR | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True
+
+
+def _enter(namespace: int, kind: int, subject: str) -> None:
+    _call(subject, lambda libc: libc.setns(namespace, kind))
+
+
+def _end_with_parent() -> None:
+    _call("the end of its parent", lambda libc: libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL))
+
+
+def _note_missing(order: dict[str, Any], reason: bytes) -> None:
+    note = os.open(os.path.join(order["folder"], MISSING), _LOG_FLAGS, 0o600)
+    try:
+        os.write(note, reason)
+    finally:
+        os.close(note)
 
 
 def _detach(order: dict[str, Any]) -> None:
@@ -206,11 +317,13 @@ def _become(order: dict[str, Any], info: int) -> None:
             hard = resource.getrlimit(kind)[1]
             bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
             resource.setrlimit(kind, (bound, bound))
+        listening = _listen(order["folder"])
         if order["uid"] is not None:
             if order["mounts"]:
                 _show(order["mounts"])
             _change_user(order["uid"])
-        argv = order["argv"]
+        os.set_inheritable(listening, True)
+        argv = [word.replace(SOCKET_MARK, str(listening)) for word in order["argv"]]
         if order["view"]:
             os.chdir("/")
             os.set_inheritable(info, True)
@@ -227,6 +340,19 @@ def _become(order: dict[str, Any], info: int) -> None:
         os._exit(127)
 
 
+def _listen(folder: str) -> int:
+    """The socket at which the runner is to be reached; its path is in no place that the sandbox sees."""
+    os.chdir(folder)  # the path of a socket may be only so long
+    listener = socket.socket(socket.AF_UNIX)
+    mask = os.umask(0o177)
+    try:
+        listener.bind(SOCKET_NAME)
+    finally:
+        os.umask(mask)
+    listener.listen(8)
+    return listener.detach()
+
+
 def _descriptor_of(content: bytes) -> int:
     """A descriptor from which bubblewrap reads this."""
     descriptor = os.memfd_create("order", 0)
@@ -237,18 +363,22 @@ def _descriptor_of(content: bytes) -> int:
 
 def _show(mounts: dict[str, str]) -> None:
     """Mount folders at places for this process and its children only: its user may not walk the way to them."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    calls: list[tuple[str, Callable[[], int]]] = [
-        ("a namespace for mounts", lambda: libc.unshare(_CLONE_NEWNS)),
-        ("/", lambda: libc.mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None)),
-    ]
+    _call("a namespace for mounts", lambda libc: libc.unshare(_CLONE_NEWNS))
+    _call("/", lambda libc: libc.mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None))
     for folder, place in mounts.items():
         arguments = (os.fsencode(folder), os.fsencode(place), None, _MS_BIND | _MS_REC, None)
-        calls.append((place, functools.partial(libc.mount, *arguments)))
-    for subject, call in calls:
-        if call() != 0:
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number), subject)
+        _call(place, functools.partial(_mount, arguments))
+
+
+def _mount(arguments: tuple[Any, ...], libc: Any) -> int:
+    return int(libc.mount(*arguments))
+
+
+def _call(subject: str, call: Callable[[Any], int]) -> None:
+    """Make a call of the C library, and raise its error."""
+    if call(ctypes.CDLL(None, use_errno=True)) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), subject)
 
 
 def _read_info(reading: int) -> dict[str, Any]:
@@ -276,4 +406,4 @@ def _start_time(pid: int) -> int:
 
 
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
+    main(json.load(sys.stdin))

@@ -6,25 +6,27 @@ import os
 import shutil
 from typing import Any
 
-from agent_core.runtime import local_guard, local_view
+from agent_core.runtime import local_guard, local_launch, local_link, local_view, network_border
 from agent_core.runtime.cgroups import ControlGroup
+from agent_core.runtime.host_networks import host_networks
 from agent_core.runtime.injection import boot_command
 from agent_core.runtime.local_filter import filter_program
 from agent_core.runtime.local_folder import SandboxFolder
-from agent_core.runtime.naming import SERVE, SOCKET, STATE_DIR, WORKSPACE
+from agent_core.runtime.naming import WORKSPACE, serve_arguments
 from agent_core.runtime.processes import identify
-from agent_core.runtime.sandbox import SandboxSpec
+from agent_core.runtime.sandbox import WITH_A_WAY_OUT, SandboxSpec
 from agent_core.runtime.shown_libraries import shown_libraries
 
 MARK = "DRYDOCK_SANDBOX"
 """Variable by which the processes of an unconfined sandbox are told from others; its value is the sandbox's name."""
 
+SLIRP_NETWORK = "10.0.2.0/24"
 _MOUNT_POINTS = ("/mnt", "/media", "/srv", "/opt")
 
 
 def network_program(spec: SandboxSpec) -> str | None:
     """The program that connects a sandbox to the world, if that is wished and the program is there."""
-    found = shutil.which("slirp4netns") if spec.network == "full" else None
+    found = shutil.which("slirp4netns") if spec.network in WITH_A_WAY_OUT else None
     return None if found is None else os.path.realpath(found)
 
 
@@ -36,6 +38,8 @@ def launch_order(
     bounds = {"CORE": 0}
     if "memory" not in limited:
         bounds["DATA"] = spec.limits.memory
+    if spec.limits.disk and not spec.workspace:  # one file alone cannot be more, whoever looks or does not
+        bounds["FSIZE"] = spec.limits.disk
     if uid is not None and not spec.workspace:  # the user of a given folder may have processes elsewhere
         bounds["NPROC"] = spec.limits.processes
     own = _unconfined(spec, folder) if bwrap is None else _confined(spec, folder, uid, bwrap, "pids" in limited)
@@ -79,8 +83,13 @@ def _confined(spec: SandboxSpec, folder: SandboxFolder, uid: int | None, bwrap: 
     inside = spec.workspace or WORKSPACE
     return {
         "argv": [
-            *(bwrap, *boot_command(local_view.interpreter().path, processes=inner)),
-            *(inside if word == WORKSPACE else word for word in SERVE),
+            *(bwrap, *boot_command(local_view.interpreter().path, processes=inner, log=True)),
+            *serve_arguments(
+                spec.limits,
+                socket=f"fd:{local_launch.SOCKET_MARK}",
+                workspace=inside,
+                own_workspace=not spec.workspace,
+            ),
         ],
         "view": [
             *local_view.isolation(seen),
@@ -94,16 +103,38 @@ def _confined(spec: SandboxSpec, folder: SandboxFolder, uid: int | None, bwrap: 
             confined=True,
         ),
         "mounts": mounts,
-        "network": network_program(spec) or "",
+        "network": _network(spec),
+    }
+
+
+def _network(spec: SandboxSpec) -> dict[str, Any]:
+    """How to connect it to the world; empty where it is to have no network, or cannot have one."""
+    program = network_program(spec)
+    if program is None:
+        return {}
+    guarded = spec.network != "host-access"
+    return {
+        "program": program,
+        "link": local_link.__file__,
+        "border": network_border.__file__ if guarded else "",
+        "resolver": f"{local_view.RESOLVER}/32",
+        "refused": [SLIRP_NETWORK, *host_networks()] if guarded else [],
     }
 
 
 def _unconfined(spec: SandboxSpec, folder: SandboxFolder) -> dict[str, Any]:
-    places = {SOCKET: folder.bindable_socket(), STATE_DIR: str(folder.path / "state"), WORKSPACE: str(folder.workspace)}
-    boot = boot_command(local_view.interpreter().path, root=str(folder.path))
+    serve = serve_arguments(
+        spec.limits,
+        socket=f"fd:{local_launch.SOCKET_MARK}",
+        state_dir=str(folder.path / "state"),
+        workspace=str(folder.workspace),
+        own_workspace=not spec.workspace,
+        alone=False,
+    )
+    boot = boot_command(local_view.interpreter().path, root=str(folder.path), log=True)
     libraries = {library.variable: library.folder for library in shown_libraries()}
     return {
-        "argv": [*boot, *(places.get(word, word) for word in SERVE)],
+        "argv": [*boot, *serve],
         "view": [],
         "filter": "",
         "env": {
@@ -111,5 +142,5 @@ def _unconfined(spec: SandboxSpec, folder: SandboxFolder) -> dict[str, Any]:
             MARK: folder.name,
         },
         "mounts": {},
-        "network": "",
+        "network": {},
     }

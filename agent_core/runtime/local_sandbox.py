@@ -14,18 +14,31 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from agent_core.errors import SandboxError, SandboxLostError
+from agent_core.events.underway import NETWORK_WARNING
 from agent_core.runtime import local_launch, processes, runner_socket
 from agent_core.runtime.cgroups import ControlGroup
+from agent_core.runtime.disk_look import DiskLook, measured
 from agent_core.runtime.local_folder import SandboxFolder
 from agent_core.runtime.local_order import MARK, launch_order, network_program
 from agent_core.runtime.naming import WORKSPACE
 from agent_core.runtime.processes import ProcessId
 from agent_core.runtime.runner_stream import RunnerStream
-from agent_core.runtime.sandbox import Attachment, Progress, SandboxSpec, SandboxState, SandboxStatus
+from agent_core.runtime.sandbox import (
+    WITH_A_WAY_OUT,
+    Attachment,
+    DiskUsage,
+    Progress,
+    SandboxSpec,
+    SandboxState,
+    SandboxStatus,
+)
 
 T = TypeVar("T")
 
+NO_NETWORK = "This sandbox has no network"
+INSTALL_NETWORK = "Install it: sudo apt-get install slirp4netns (or your system's equivalent)."
 _LOOK_SECONDS = 0.005
+_WORDS_OF_A_PROGRAM = 200
 _KILL_ROUNDS = 100
 
 
@@ -44,6 +57,7 @@ class LocalSandbox:
         self._bwrap = bwrap
         self._pool = pool
         self._group = ControlGroup(name)
+        self._look = DiskLook(spec.limits)
         self._fresh: tuple[RunnerStream, asyncio.Transport] | None = None
         self._survived = False
 
@@ -78,7 +92,10 @@ class LocalSandbox:
             await self._end()
             code = "disk_full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "start_failed"
             raise SandboxError(f"The sandbox did not start: {error}.", code=code) from error
-        progress("STATUS$RUNTIME_STARTED", await self._blocking(self._describe))
+        warning = await self._blocking(self._network_warning)
+        if warning:
+            progress(NETWORK_WARNING, warning)
+        progress("STATUS$RUNTIME_STARTED", "The sandbox runs")
 
     async def attach(self) -> Attachment:
         stream, transport = self._fresh or (None, None)
@@ -109,7 +126,7 @@ class LocalSandbox:
     async def stop(self) -> None:
         self._let_go()
         await self.resume()
-        runner = await self._blocking(lambda: self._folder.process("runner"))
+        runner = await self._blocking(lambda: self._folder.runner)
         if runner is not None and runner.alive:
             processes.send(runner.pid, signal.SIGINT)
             await processes.wait_gone(runner, self.spec.limits.stop_seconds)
@@ -136,6 +153,13 @@ class LocalSandbox:
             if running:
                 await self.resume()
 
+    async def usage(self) -> DiskUsage | None:
+        return await self._look.usage(self._measure, str(self._folder.path))
+
+    async def _measure(self) -> DiskUsage | None:
+        members = await self._blocking(self._members)
+        return await measured([str(self._folder.path)], members, self.spec.limits.inodes)
+
     # --- start-up, step by step ---
 
     async def _bring_up(self) -> None:
@@ -148,20 +172,19 @@ class LocalSandbox:
             uid = await self._blocking(lambda: self._folder.prepare(self.spec, confined=self._bwrap is not None))
             await self._launch(uid)
         self._fresh = await self._connect()
-        await self._blocking(lambda: self._folder.note_runner(confined=self._bwrap is not None))
 
     async def _launch(self, uid: int | None) -> None:
         order = await self._blocking(lambda: launch_order(self.spec, self._folder, self._group, uid, self._bwrap))
         launcher = await asyncio.create_subprocess_exec(
             sys.executable,
-            *("-I", "-S", local_launch.__file__, json.dumps(order)),
-            stdin=asyncio.subprocess.DEVNULL,
+            *("-I", "-S", local_launch.__file__),
+            stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
             env={},
         )
         try:
-            _, errors = await launcher.communicate()
+            _, errors = await launcher.communicate(json.dumps(order).encode())
         finally:
             if launcher.returncode is None:
                 launcher.kill()
@@ -198,23 +221,25 @@ class LocalSandbox:
         code = "disk_full" if "No space left" in log else "start_failed"
         return SandboxError(f"The sandbox has ended; its last words: {log or '(none)'}.", code=code)
 
-    def _describe(self) -> str:
-        """What to tell people about the running sandbox."""
-        if self._bwrap is None or self.spec.network != "full":
-            return "The sandbox runs"
+    def _network_warning(self) -> str:
+        """What people are to know of a network that was wished for and is not there; empty if nothing."""
+        if self._bwrap is None or self.spec.network not in WITH_A_WAY_OUT:
+            return ""
         network = self._folder.process("network")
         if network is not None and network.alive:
-            return "The sandbox runs"
+            return ""
         if network_program(self.spec) is None:
-            return "The sandbox runs, without a network: that needs slirp4netns, which is not installed"
-        words = self._folder.log()[-300:] or "no reason given"
-        return f"The sandbox runs, without a network: slirp4netns failed ({words})"
+            return f"{NO_NETWORK}: slirp4netns is not installed. {INSTALL_NETWORK}"
+        reason = self._folder.missing_network() or "its process has ended"
+        if words := " ".join(self._folder.log()[-_WORDS_OF_A_PROGRAM:].split()):
+            reason = f"{reason} ({words})"
+        return f"{NO_NETWORK}: {reason}. {_advice(reason)}"
 
     # --- what runs ---
 
     def _status(self) -> SandboxStatus:
-        init, runner = self._folder.process("init"), self._folder.process("runner")
-        if init is not None and init.alive and (runner is None or runner.alive):
+        runner = self._folder.runner
+        if runner is not None and runner.alive:
             return SandboxStatus.PAUSED if self._folder.frozen else SandboxStatus.RUNNING
         return SandboxStatus.STOPPED if self._folder.exists() else SandboxStatus.ABSENT
 
@@ -229,9 +254,10 @@ class LocalSandbox:
 
     def _members(self) -> list[int]:
         init = self._folder.process("init")
-        if not self._bwrap:
-            return processes.marked_with(f"{MARK}={self._folder.name}")
-        return processes.members_of_namespace(init.pid) if init is not None and init.alive else []
+        first = [init.pid] if init is not None and init.alive else []
+        if self._bwrap:
+            return processes.members_of_namespace(first[0]) if first else []
+        return [*first, *processes.marked_with(f"{MARK}={self._folder.name}")]  # the runner hides its own mark
 
     def _roots(self) -> list[ProcessId]:
         """The processes with which the sandbox ends: the kernel kills all others with the first of a namespace."""
@@ -268,3 +294,17 @@ class LocalSandbox:
 
     async def _blocking(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+
+def _advice(reason: str) -> str:
+    """What to do about a network that could not be had."""
+    if "packet filter" in reason:
+        return (
+            "Let the kernel load its filter (sudo modprobe nf_tables), "
+            "or accept that sandboxes reach this host: sandbox_network = host-access."
+        )
+    if "network devices" in reason:
+        return (
+            "Give users the device (sudo chmod 0666 /dev/net/tun), or let the kernel have another: sudo modprobe veth."
+        )
+    return "To find out more: drydock doctor"

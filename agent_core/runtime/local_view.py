@@ -19,6 +19,7 @@ HOME = "/home/agent"
 INNER_UID = 1000
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 OWN_PROGRAMS = "/opt/bin"
+RESOLVER = "10.0.2.3"
 _SYSTEM_FOLDERS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _SHARED_MEMORY = 64 * 1024**2
 _HOST_FILES = (
@@ -66,7 +67,7 @@ OWN_FILES: Mapping[str, str] = {
     "nobody:x:65534:65534:nobody:/:/bin/sh\n",
     "group": f"root:x:0:\nagent:x:{INNER_UID}:\nnogroup:x:65534:\n",
     "hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
-    "resolv.conf": "nameserver 10.0.2.3\n",  # slirp4netns answers there; without it nobody does
+    "resolv.conf": f"nameserver {RESOLVER}\n",  # slirp4netns answers there; without it nobody does
     "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
     "gitconfig": "[init]\n\tdefaultBranch = main\n[safe]\n\tdirectory = *\n"
     "[user]\n\tname = Drydock agent\n\temail = agent@drydock.invalid\n",
@@ -82,7 +83,9 @@ def isolation(folder: str) -> list[str]:
     """
     arguments = [
         *("--unshare-user", "--uid", str(INNER_UID), "--gid", str(INNER_UID), "--disable-userns"),
-        *("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--hostname", "sandbox"),
+        # The runner is the first process: nobody inside can end it, and none beside it has descriptors of the host's.
+        *("--unshare-pid", "--as-pid-1"),
+        *("--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--hostname", "sandbox"),
         "--unshare-net",
         *("--new-session", "--cap-drop", "ALL"),
         *("--ro-bind", "/usr", "/usr"),

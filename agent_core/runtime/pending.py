@@ -4,92 +4,191 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from agent_core.errors import SandboxError, SandboxLostError, ToolError
+from agent_core.runtime.answer_checks import Asked, UnexpectedError, without_halves
+from agent_core.runtime.answer_forms import MAX_ERROR, MAX_LIVE, SMALL, AnswerForm, form_of
+from agent_core.runtime.frame_reader import LARGE, in_thread
+from agent_core.runtime.lost_streams import ChannelClosedError, protocol_error
 from agent_core.runtime.sandbox import RunnerReply
 from runtime_images.runner import wire
 
 logger = logging.getLogger(__name__)
 
+MAX_ABANDONED: Final = 4096
+PIECES_AT_ONCE: Final = 10_000
+PIECES_PER_SECOND: Final = 500
+_CODE: Final = re.compile("[a-z_]{1,40}")
 _CALLERS_FAULT = frozenset({"bad_request", "not_found", "not_a_file", "too_large"})
 _OUTCOME_UNKNOWN = frozenset({"interrupted", "forgotten"})
 
 
-class ChannelClosedError(SandboxError):
-    """The stream to the runner has ended; whether the request took effect is unknown.
+class _Answered:
+    """A request, and what may still come of it."""
 
-    Attributes:
-        reason: why, as the end of a sentence.
-        replaced: somebody else has attached to the runner since.
-    """
+    __slots__ = ("answer", "asked", "asked_at", "form", "most_blob", "most_json", "on_output", "pieces")
 
-    def __init__(self, reason: str, *, replaced: bool = False) -> None:
-        super().__init__(f"The stream to the sandbox has ended: {reason}.", code="channel_closed")
-        self.reason = reason
-        self.replaced = replaced
+    def __init__(
+        self,
+        form: AnswerForm,
+        asked: Asked,
+        answer: asyncio.Future[RunnerReply] | None = None,
+        on_output: Callable[[str], None] | None = None,
+    ) -> None:
+        self.form = form
+        self.asked = asked
+        self.answer = answer
+        self.on_output = on_output
+        self.most_json = form.most_json(asked)
+        self.most_blob = form.most_blob(asked)
+        self.asked_at = asyncio.get_running_loop().time()
+        self.pieces = 0
 
+    def abandon(self) -> None:
+        """Nobody waits for it any more; its answer may still be under way."""
+        self.answer = self.on_output = None
+        self.asked = {}
 
-@dataclass(slots=True)
-class _Pending:
-    answer: asyncio.Future[RunnerReply]
-    on_output: Callable[[str], None] | None
+    def count_piece(self) -> None:
+        """Take note of a piece of live output; a runner sends few of them in a second."""
+        self.pieces += 1
+        if self.pieces > PIECES_AT_ONCE + PIECES_PER_SECOND * (asyncio.get_running_loop().time() - self.asked_at):
+            raise protocol_error("more pieces of live output than a command can have")
 
 
 class PendingAnswers:
-    """The requests of one stream that have no answer yet, by their ids."""
+    """The requests of one stream, by their ids, as long as something may come of them.
+
+    What no request has asked for is an error, with which the stream is over.
+    """
 
     def __init__(self) -> None:
-        self._pending: dict[int, _Pending] = {}
+        self._awaited: dict[int, _Answered] = {}
+        self._abandoned: dict[int, _Answered] = {}
 
     def __len__(self) -> int:
-        return len(self._pending)
+        return len(self._awaited)
 
     @contextmanager
-    def expect(self, ident: int, on_output: Callable[[str], None] | None) -> Iterator[asyncio.Future[RunnerReply]]:
+    def expect(
+        self, ident: int, op: str, asked: Asked, on_output: Callable[[str], None] | None
+    ) -> Iterator[asyncio.Future[RunnerReply]]:
         """The answer to a request, for as long as somebody waits for it; see `RunnerChannel.request` for its errors."""
         answer: asyncio.Future[RunnerReply] = asyncio.get_running_loop().create_future()
-        self._pending[ident] = _Pending(answer, on_output)
+        self._awaited[ident] = request = _Answered(form_of(op), asked, answer, on_output)
         try:
             yield answer
         finally:
-            del self._pending[ident]
+            if self._awaited.pop(ident, None) is not None:
+                request.abandon()
+                self._abandon(ident, request)
             if answer.done() and not answer.cancelled():
                 answer.exception()  # seen, also when the sending has failed first
 
-    def dispatch(self, frame: wire.Frame) -> None:
+    def ignore(self, ident: int, op: str, asked: Asked) -> None:
+        """Nobody waits for the answer to this request."""
+        self._abandon(ident, _Answered(form_of(op), asked))
+
+    def _abandon(self, ident: int, request: _Answered) -> None:
+        while len(self._abandoned) >= MAX_ABANDONED:  # some never get an answer: asked again under their key
+            del self._abandoned[next(iter(self._abandoned))]
+        self._abandoned[ident] = request
+
+    def most_json(self) -> int:
+        """Bytes that the JSON of a frame may have now."""
+        every = (*self._awaited.values(), *self._abandoned.values())
+        return max((request.most_json for request in every), default=SMALL)
+
+    def most_blob(self, message: wire.Message, length: int) -> int:
+        """Bytes that may come with this message.
+
+        Raises:
+            SandboxError: ``protocol``, it answers no request, or is longer than the answer to that may be.
+        """
+        if "id" not in message:
+            return _room(length, SMALL, 0)
+        request = self._request_of(message)
+        if "output" in message:
+            return _room(length, SMALL, 0)
+        return _room(length, request.most_json, request.most_blob)
+
+    async def take(self, message: wire.Message, blob: bytes | None, length: int) -> None:
         """Hand what the runner sent to whoever waits for it.
 
         Raises:
             ChannelClosedError: it was the runner's last word.
-            SandboxError: ``protocol``, it has no known form.
+            SandboxError: ``protocol``, it was not asked for, or has no known form.
         """
-        message = frame.message
-        ident = message.get("id")
-        if ident is None and isinstance(message.get("error"), dict):
+        if "id" not in message and isinstance(message.get("error"), dict):
             error = message["error"]
-            raise ChannelClosedError(str(error.get("message", ""))[:500], replaced=error.get("code") == "replaced")
-        pending = self._pending.get(ident) if isinstance(ident, int) else None
-        if pending is None or pending.answer.done():
+            raise ChannelClosedError(_message(error)[:500], replaced=error.get("code") == "replaced")
+        request = self._request_of(message)
+        if "output" in message:
+            self._take_output(request, message["output"])
             return
-        output = message.get("output")
-        if isinstance(output, str):
-            _tell(pending.on_output, output)
-        elif message.get("ok") is True and isinstance(message.get("result"), dict):
-            pending.answer.set_result(RunnerReply(message["result"], frame.blob))
+        if message.get("ok") is True:
+            await self._take_result(message, request, blob, length)
         elif message.get("ok") is False and isinstance(message.get("error"), dict):
-            pending.answer.set_exception(_error(message["error"]))
+            self._over(message["id"], request, _error(message["error"]))
         else:
-            raise SandboxError("The sandbox sent an answer of an unknown form.", code="protocol")
+            raise protocol_error("an answer of an unknown form")
+
+    def _take_output(self, request: _Answered, output: object) -> None:
+        if not isinstance(output, str) or not request.form.is_live:
+            raise protocol_error("live output that nobody has asked for")
+        request.count_piece()
+        if request.on_output is not None:
+            _tell(request.on_output, without_halves(output[:MAX_LIVE]))
+
+    async def _take_result(self, message: wire.Message, request: _Answered, blob: bytes | None, length: int) -> None:
+        if request.answer is None:
+            self._over(message["id"], request, None)
+            return
+        form, asked, result = request.form, request.asked, message.get("result")
+        try:
+            checked = (
+                form.result(result, asked) if length <= LARGE else await in_thread(lambda: form.result(result, asked))
+            )
+        except UnexpectedError as error:
+            problem = protocol_error(f"an answer in which {error}")
+            self._over(message["id"], request, problem)
+            raise problem from error
+        self._over(message["id"], request, RunnerReply(checked, blob))
+
+    def _over(self, ident: int, request: _Answered, outcome: RunnerReply | Exception | None) -> None:
+        """It has its one answer: a second one would be asked for by nobody."""
+        self._awaited.pop(ident, None)
+        self._abandoned.pop(ident, None)
+        if request.answer is None or request.answer.done():
+            return
+        if isinstance(outcome, RunnerReply):
+            request.answer.set_result(outcome)
+        elif outcome is not None:
+            request.answer.set_exception(outcome)
+
+    def _request_of(self, message: wire.Message) -> _Answered:
+        ident = message.get("id")
+        if isinstance(ident, int) and not isinstance(ident, bool):
+            request = self._awaited.get(ident) or self._abandoned.get(ident)
+            if request is not None:
+                return request
+        raise protocol_error("an answer that nobody has asked for")
 
     def fail(self, end: ChannelClosedError) -> None:
         """Nothing more will come: everybody who waits is told so."""
-        for pending in self._pending.values():
-            if not pending.answer.done():
-                pending.answer.set_exception(ChannelClosedError(end.reason, replaced=end.replaced))
+        for request in self._awaited.values():
+            if request.answer is not None and not request.answer.done():
+                request.answer.set_exception(ChannelClosedError(end.reason, replaced=end.replaced))
+
+
+def _room(length: int, most: int, blob: int) -> int:
+    if length > most:
+        raise protocol_error(f"a frame of {length} bytes where at most {most} were asked for")
+    return blob
 
 
 def _tell(on_output: Callable[[str], None] | None, text: str) -> None:
@@ -101,9 +200,15 @@ def _tell(on_output: Callable[[str], None] | None, text: str) -> None:
         logger.exception("a listener to live output failed")
 
 
+def _message(error: Mapping[str, Any]) -> str:
+    text = error.get("message", "")
+    return without_halves(text)[:MAX_ERROR] if isinstance(text, str) else ""
+
+
 def _error(error: Mapping[str, Any]) -> Exception:
-    code = str(error.get("code", "internal"))[:100]
-    text = str(error.get("message", "")) or f"The sandbox answered with the error {code}."
+    code = error.get("code")
+    code = code if isinstance(code, str) and _CODE.fullmatch(code) else "internal"
+    text = _message(error) or f"The sandbox answered with the error {code}."
     if code in _CALLERS_FAULT:
         error_of_caller = ToolError(text)
         error_of_caller.code = code

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent_core.errors import SandboxError
+from agent_core.runtime.answer_checks import without_halves
 from runtime_images.runner import wire
+
+MAX_BOOT = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,7 @@ class RunnerHello:
             SandboxError: ``protocol`` when it is no greeting, ``protocol_version`` when it speaks another version.
         """
         hello = message.get("hello")
-        if not isinstance(hello, dict) or not isinstance(hello.get("boot"), str):
+        if not isinstance(hello, dict) or not isinstance(hello.get("boot"), str) or len(hello["boot"]) > MAX_BOOT:
             raise SandboxError("The sandbox did not begin with a greeting.", code="protocol")
         if hello.get("protocol") != wire.PROTOCOL:
             raise SandboxError(
@@ -43,11 +46,15 @@ class RunnerHello:
                 code="protocol_version",
                 fix="Restart the sandbox.",
             )
-        words = {name: str(hello.get(name, ""))[:500] for name in ("python", "workspace", "user", "hostname")}
+        words = {name: _word(hello.get(name), 500) for name in ("python", "workspace", "user", "hostname")}
         return cls(
             boot=hello["boot"],
-            version=str(hello.get("runner", ""))[:100],
+            version=_word(hello.get("runner"), 100),
             tunnels=hello.get("tunnels") is True,
             programs=hello.get("programs") is True,
             **words,
         )
+
+
+def _word(value: object, limit: int) -> str:
+    return without_halves(value[:limit]) if isinstance(value, str) else ""

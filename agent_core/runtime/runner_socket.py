@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 import stat
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -31,15 +32,18 @@ async def connect(path: Path) -> Opened | None:
     return await _connect(descriptor)
 
 
-async def connect_below(root: int, path: str) -> Opened | None:
-    """The same for an absolute `path` inside the folder `root` (a descriptor); no part of it may be a link."""
+async def connect_below(root: int, path: str, listener: int) -> Opened | None:
+    """The same for an absolute `path` inside the folder `root` (a descriptor); no part of it may be a link.
+
+    `listener`: id of the process that has to be the one that listens; another one is nobody.
+    """
     *folders, name = PurePosixPath(path).parts[1:]
     try:
         with _folder(root, folders) as folder:
             descriptor = os.open(name, _LAST, dir_fd=folder)
     except OSError:
         return None
-    return await _connect(descriptor)
+    return await _connect(descriptor, listener)
 
 
 @contextmanager
@@ -55,10 +59,13 @@ def _folder(root: int, parts: list[str]) -> Iterator[int]:
         os.close(found)
 
 
-async def _connect(descriptor: int) -> Opened | None:
+async def _connect(descriptor: int, listener: int | None = None) -> Opened | None:
     """Connect to the socket behind `descriptor`, which is closed."""
     channel = await _dial(descriptor)
     if channel is None:
+        return None
+    if listener is not None and _listener_of(channel) != listener:
+        channel.close()
         return None
     loop = asyncio.get_running_loop()
     stream = RunnerStream(loop)
@@ -68,6 +75,12 @@ async def _connect(descriptor: int) -> Opened | None:
         channel.close()
         raise
     return stream, transport
+
+
+def _listener_of(channel: socket.socket) -> int:
+    """Id of the process that listens at the other end."""
+    given = channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    return int(struct.unpack("3i", given)[0])
 
 
 async def _dial(descriptor: int) -> socket.socket | None:

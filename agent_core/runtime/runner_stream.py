@@ -8,7 +8,7 @@ from agent_core.runtime.sandbox import Attachment
 
 READ_LIMIT = 256 * 1024
 _OPENING = 5
-_LONGEST_GREETING = 1024 * 1024
+_LONGEST_GREETING = 128 * 1024
 _STRAY_KEPT = 2000
 
 

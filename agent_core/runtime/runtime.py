@@ -2,7 +2,8 @@
 
 Actions run one after another in the order of the log, or several calls of one answer together where the agent allows
 that. Each runs under its idempotency key, so one that was under way when the server died is asked for again, not run
-again. A request to stop reaches the running action at once.
+again. A request to stop reaches the running action at once, and so does a user's input to it; what else a user wants
+waits as long as things move on, and is begun beside an action that takes longer.
 """
 
 from __future__ import annotations
@@ -46,6 +47,9 @@ logger = logging.getLogger(__name__)
 
 SUBSCRIBER = "runtime"
 STOP_SECONDS = 10.0
+USERS_WAIT_SECONDS = 0.5
+"""How long what was begun last may run before a user's next action is begun beside it."""
+MAX_BESIDE = 64
 FIRST_STORE_RETRIES = (0.2, 1.0, 5.0, 15.0)
 
 _ENDING = frozenset(
@@ -105,6 +109,9 @@ class Runtime:
         self._begun: deque[ActionEvent] = deque()
         self._worker: asyncio.Task[None] | None = None
         self._running: dict[int, asyncio.Task[AnyEvent]] = {}
+        self._beside: dict[int, asyncio.Task[None]] = {}
+        self._since: dict[int, float] = {}
+        self._passing: asyncio.TimerHandle | None = None
         self._position = self._dealt_with = -1
         self._progress = asyncio.Event()
 
@@ -211,9 +218,39 @@ class Runtime:
 
     def _enqueue(self, action: ActionEvent) -> None:
         self._queue.append(action)
-        self._fill()
-        if self._worker is None or self._worker.done():
+        self._go_on()
+
+    def _is_for_running(self, action: ActionEvent) -> bool:
+        definition = self._callable.of(action) if action.source == "user" else None
+        return definition is not None and action.action is not None and definition.reaches_running(action.action)
+
+    def _go_on(self) -> None:
+        self._begin_more()
+        if self._begun and (self._worker is None or self._worker.done()):
             self._worker = asyncio.create_task(self._work(), name=f"runtime:{self._stream.conversation_id}")
+
+    def _begin_more(self) -> None:
+        self._fill()
+        self._let_users_pass()
+
+    def _let_users_pass(self) -> None:
+        """Begin what users want beside what runs, in their order: input to it, and the rest where it runs for long."""
+        if self._passing is not None:
+            self._passing.cancel()
+            self._passing = None
+        loop = asyncio.get_running_loop()
+        while len(self._beside) < MAX_BESIDE:
+            action = next((waiting for waiting in self._queue if waiting.source == "user"), None)
+            newest = max((self._since[ident] for ident, task in self._running.items() if not task.done()), default=None)
+            if action is None or (newest is None and not self._is_for_running(action)):
+                return
+            left = 0.0 if newest is None else newest + USERS_WAIT_SECONDS - loop.time()
+            if left > 0 and not self._is_for_running(action):
+                self._passing = loop.call_later(left, self._go_on)
+                return
+            self._queue.remove(action)
+            if action.id in self._unanswered:
+                self._begin_beside(action)
 
     def _fill(self) -> None:
         """Begin what may run now: one action, or several calls of one answer where those may run together."""
@@ -224,16 +261,33 @@ class Runtime:
 
     def _may_begin(self, action: ActionEvent) -> bool:
         if not self._begun:
-            return True
+            return not self._beside
         first, busy = self._begun[0], sum(not task.done() for task in self._running.values())
         together = action.source == first.source == "agent" and action.llm_response_id == first.llm_response_id
         return together and self._concurrency > 1 and busy < self._concurrency
 
     def _begin(self, action: ActionEvent) -> None:
-        task = asyncio.create_task(self._actions.execute(action), name=f"action:{self._key(action)}")
         self._begun.append(action)
+        self._start(action).add_done_callback(lambda _task: self._begin_more())
+
+    def _begin_beside(self, action: ActionEvent) -> None:
+        task = asyncio.create_task(self._do_beside(action, self._start(action)), name=f"beside:{self._key(action)}")
+        self._beside[action.id] = task
+
+    def _start(self, action: ActionEvent) -> asyncio.Task[AnyEvent]:
+        self._since[action.id] = asyncio.get_running_loop().time()
+        task = asyncio.create_task(self._actions.execute(action), name=f"action:{self._key(action)}")
         self._running[action.id] = task
-        task.add_done_callback(lambda _task: self._fill())
+        return task
+
+    async def _do_beside(self, action: ActionEvent, task: asyncio.Task[AnyEvent]) -> None:
+        await self._answer(action, await self._result(action, task))
+        self._done_with(action)
+        del self._beside[action.id]
+        self._go_on()
+
+    def _done_with(self, action: ActionEvent) -> None:
+        del self._running[action.id], self._since[action.id]
 
     async def _work(self) -> None:
         while self._begun:
@@ -241,9 +295,9 @@ class Runtime:
             action = self._begun[0]
             answer = await self._result(action, self._running[action.id])
             await self._answer(action, answer)
-            self._running.pop(action.id, None)
+            self._done_with(action)
             self._begun.popleft()
-            self._fill()
+            self._go_on()
 
     async def _result(self, action: ActionEvent, task: asyncio.Task[AnyEvent]) -> AnyEvent:
         try:
@@ -298,15 +352,16 @@ class Runtime:
             for task in running:
                 task.cancel()
             await asyncio.wait(running)
-            if self._worker is not None:  # it answers them, unless the store keeps it
-                await asyncio.wait([self._worker], timeout=STOP_SECONDS)
+            answering = [*self._beside.values(), *([self._worker] if self._worker is not None else [])]
+            await asyncio.wait(answering, timeout=STOP_SECONDS)  # unless the store keeps them
         for action in waiting:
             await self._answer(action, interrupted(action, "Stopped by the user before it ran."))
 
     async def _abandon(self) -> None:
         """Let go of what runs: it goes on in the sandbox, and the next owner takes its result over."""
         self._queue.clear()
-        for task in (self._worker, *self._running.values()):
+        self._begun.clear()
+        for task in (self._worker, *self._beside.values(), *self._running.values()):
             if task is not None and not task.done():
                 task.cancel()
                 await asyncio.wait([task])

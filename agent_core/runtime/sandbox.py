@@ -9,13 +9,23 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 SandboxState = Mapping[str, str]
 """A few strings from which another process can find the sandbox again; JSON."""
 
 Progress = Callable[[str, str], None]
 """``(status id of wire-protocol section 5, text for people)``; called while a sandbox starts."""
+
+
+NetworkWish = Literal["none", "internal", "full", "host-access"]
+"""``none``; ``internal``: without a way out, nor to other sandboxes; ``full``: the internet, but neither this host nor
+what its cloud tells it (link-local and metadata addresses); ``host-access``: ``full``, and these too."""
+
+WITH_A_WAY_OUT: Final = ("full", "host-access")
+
+
+_DISK_SLACK = 16 * 1024**2
 
 
 class SandboxStatus(StrEnum):
@@ -29,14 +39,28 @@ class SandboxStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SandboxLimits:
-    """Bounds on what one sandbox may use. Memory and sizes are in bytes."""
+    """Bounds on what one sandbox may use. Memory and sizes are in bytes.
+
+    Attributes:
+        disk: what its files may take, other than those in memory; 0: any amount.
+        inodes: how many files, folders and links; 0: any number.
+        read_only: whether the root file system of a container cannot be written.
+    """
 
     memory: int = 4 * 1024**3
     cpus: float = 2.0
     processes: int = 512
     tmp_size: int = 1024**3
+    disk: int = 10 * 1024**3
+    inodes: int = 1_000_000
+    read_only: bool = True
     start_seconds: float = 60.0
     stop_seconds: float = 5.0
+
+    @property
+    def disk_bound(self) -> int:
+        """What can be tolerated for a moment: `disk` and a little more, in which what runs is ended; 0: anything."""
+        return self.disk + self.disk // 20 + _DISK_SLACK if self.disk else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +70,7 @@ class SandboxSpec:
     Attributes:
         instance_id: the server's own stable id; every object made is labelled with it.
         image: image reference, for providers that use images.
-        network: ``none``; ``internal`` (a network without a way out, nor a way to other sandboxes); ``full``.
+        network: see `NetworkWish`.
         environment: variables of every process in the sandbox.
         data_dir: folder on the host under which a provider may keep what it needs.
         workspace: for providers without images, an absolute folder of this host to work in, seen inside under its own
@@ -59,7 +83,7 @@ class SandboxSpec:
     instance_id: str
     image: str
     data_dir: str
-    network: Literal["none", "internal", "full"] = "full"
+    network: NetworkWish = "full"
     limits: SandboxLimits = field(default_factory=SandboxLimits)
     environment: Mapping[str, str] = field(default_factory=dict)
     workspace: str = ""
@@ -79,6 +103,14 @@ class Availability(NamedTuple):
     ok: bool
     reason: str
     fix: str = ""
+
+
+class DiskUsage(NamedTuple):
+    """Bytes that are allocated on the disk, and how many files, folders and links; ``whole``: there are no more."""
+
+    bytes: int
+    entries: int
+    whole: bool = True
 
 
 class Sandbox(Protocol):
@@ -147,6 +179,13 @@ class Sandbox(Protocol):
         """Keep the present workspace; returns a name for it."""
         ...
 
+    async def usage(self) -> DiskUsage | None:
+        """What its files take on the disk, seen from outside of it; None where that cannot be seen.
+
+        May be asked often: it is looked at anew only when it can have become too much since.
+        """
+        ...
+
 
 class SandboxProvider(Protocol):
     """A way of making sandboxes."""
@@ -167,6 +206,10 @@ class SandboxProvider(Protocol):
 
     async def reap(self, instance_id: str, keep: Collection[str]) -> list[str]:
         """Destroy all objects labelled with this instance whose conversation is not in `keep`; returns those ids."""
+        ...
+
+    async def prepare(self, spec: SandboxSpec) -> None:
+        """Do ahead of time what sandboxes of this kind wait for at their start; a failure is told there."""
         ...
 
     async def close(self) -> None:

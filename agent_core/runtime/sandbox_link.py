@@ -10,6 +10,7 @@ from typing import Any
 
 from agent_core.errors import SandboxClosedError, SandboxError, SandboxLostError
 from agent_core.runtime.channel import ChannelLimits, RunnerChannel
+from agent_core.runtime.disk_watch import DiskWatch
 from agent_core.runtime.sandbox import Progress, Sandbox, SandboxStatus
 
 logger = logging.getLogger(__name__)
@@ -53,6 +54,7 @@ class SandboxLink:
         self._channel: RunnerChannel | None = None
         self._bringing_up: asyncio.Task[RunnerChannel] | None = None
         self._attached_before = False
+        self._watch = DiskWatch(sandbox, self.usable, self._stop_full, self.tell)
 
     @property
     def channel(self) -> RunnerChannel | None:
@@ -138,6 +140,7 @@ class SandboxLink:
         channel = await RunnerChannel.open(await self._sandbox.attach(), self._limits.channel)
         self._channel = channel
         self._attached_before = True
+        self._watch.begin()
         return channel
 
     async def _reattach(self) -> RunnerChannel:
@@ -167,6 +170,10 @@ class SandboxLink:
                 await self._stop_silent()
             raise SandboxLostError(f"The sandbox could not be reached again: {reason}") from None
 
+    async def _stop_full(self, reason: str) -> None:
+        await self.let_go(reason)
+        await self._sandbox.stop()
+
     async def _stop_silent(self) -> None:
         try:
             await self._sandbox.stop()
@@ -176,6 +183,7 @@ class SandboxLink:
     async def let_go(self, reason: str) -> None:
         self._attached_before = False
         self.paused = False
+        await self._watch.end()
         task, self._bringing_up = self._bringing_up, None
         if task is not None:
             task.cancel()

@@ -19,7 +19,7 @@ from agent_core.runtime.connection import SandboxConnection
 from agent_core.runtime.local import LocalProvider
 from agent_core.runtime.local_folder import remove_tree
 from agent_core.runtime.loop_thread import library_loop
-from agent_core.runtime.sandbox import SandboxSpec
+from agent_core.runtime.sandbox import NetworkWish, SandboxSpec
 from agent_core.tools.clients import Clients
 from agent_core.tools.spec import DraftModel, ToolContext
 from agent_core.tools.subagents import SubAgents
@@ -31,7 +31,13 @@ _SYSTEM_FOLDERS = ("/", "/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/pro
 
 
 def folder_spec(
-    folder: str | Path, *, conversation_id: str, instance_id: str, data_dir: str, ends_with_owner: bool
+    folder: str | Path,
+    *,
+    conversation_id: str,
+    instance_id: str,
+    data_dir: str,
+    ends_with_owner: bool,
+    network: NetworkWish = "full",
 ) -> SandboxSpec:
     """What is wanted for a sandbox that works in that folder, which is made if it is not there.
 
@@ -51,6 +57,7 @@ def folder_spec(
         image="",
         data_dir=data_dir,
         workspace=str(path),
+        network=network,
         ends_with_owner=ends_with_owner,
     )
 
@@ -124,6 +131,7 @@ class AloneContext:
     action_id = -1
     hard_timeout: float | None = None
     hidden: bool = False
+    at_once: bool = False
     idempotency_key = ""
     latest: Observation | None = None
     subagents: SubAgents | None = None

@@ -14,6 +14,8 @@ from agent_core.tools.spec import SandboxAccess
 PART = 2 * 1024 * 1024
 PART_SECONDS = 60.0
 DROP_SECONDS = 10.0
+EMPTY_SECONDS = 0.05
+STALLED_SECONDS = 300.0
 
 _dropping: set[asyncio.Task[None]] = set()
 """What was broken off and is let go in the sandbox; each ends within `DROP_SECONDS`."""
@@ -24,7 +26,7 @@ class Outgoing:
     """A file as it was when it was opened, or a folder as a ZIP file.
 
     Attributes:
-        name: its last name; empty for the workspace itself.
+        name: its last name, as it was asked for; empty for the workspace itself.
         size: bytes; None for a folder, whose archive is made while it is read.
         modified: time of its last change, in nanoseconds since 1970.
         tag: differs whenever the file does.
@@ -41,19 +43,30 @@ class Outgoing:
     async def parts(self, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
         """The bytes from `start` to before `end`; a file that has shrunk meanwhile ends early. Once only.
 
-        The next part is asked for while the one before is taken.
+        There are never more than that, nor more than the size of a file. The next part is asked for while the one
+        before is taken.
 
         Raises:
             SandboxError, ToolError: it cannot be read on.
         """
-        ahead: asyncio.Task[tuple[bytes, bool]] | None = self._ask(start, end)
+        if self.size is not None:
+            end = self.size if end is None else min(end, self.size)
+        clock = asyncio.get_running_loop().time
+        last = clock()
+        ahead: asyncio.Task[tuple[bytes, bool]] | None = self._ask(start, end) if start != end else None
         try:
             while ahead is not None:
                 data, is_last = await ahead
                 start += len(data)
+                if not data and not is_last:
+                    if clock() - last > STALLED_SECONDS:
+                        raise SandboxError(f"The archive has not gone on for {STALLED_SECONDS:g} s.", code="stalled")
+                    await asyncio.sleep(EMPTY_SECONDS)
                 ahead = None if is_last or start == end else self._ask(start, end)
                 if data:
+                    last = clock()
                     yield data
+                    last = clock()
         finally:
             if ahead is not None:
                 ahead.cancel()
@@ -67,8 +80,10 @@ class Outgoing:
         args = {"id": self._id, "offset": start, "limit": limit}
         reply = await self._sandbox.request("transfer.next", args, limit_seconds=PART_SECONDS)
         data = reply.blob or b""
+        if len(data) > limit:
+            raise SandboxError(f"{len(data)} bytes came where {limit} were asked for.", code="protocol")
         # Of an archive an empty part only says that it takes long.
-        return data, bool(reply.result.get("eof")) or (not data and self.size is not None)
+        return data, bool(reply.result["eof"]) or (not data and self.size is not None)
 
 
 @asynccontextmanager
@@ -79,20 +94,20 @@ async def reading(sandbox: SandboxAccess, path: str) -> AsyncIterator[Outgoing]:
         ToolError: there is no such file, or it is none (`code` says what).
         SandboxError: ``forbidden``, it leads out of the workspace or may not be read; ``busy``; or the sandbox failed.
     """
+    name = _last_name(path, sandbox.working_dir)
     reply = await sandbox.request("transfer.read", {"path": path}, limit_seconds=PART_SECONDS)
     found = reply.result
     try:
-        yield Outgoing(
-            "folder" if found["kind"] == "folder" else "file",
-            str(found["name"]),
-            found["size"],
-            int(found["modified"]),
-            str(found["tag"]),
-            sandbox,
-            str(found["id"]),
-        )
+        yield Outgoing(found["kind"], name, found["size"], int(found["modified"]), found["tag"], sandbox, found["id"])
     finally:
-        _let_go(sandbox, str(found["id"]))
+        _let_go(sandbox, found["id"])
+
+
+def _last_name(path: str, root: str) -> str:
+    """What the file is called by whoever asks for it: the sandbox has no say in where it is stored."""
+    is_inside = path == root or path.startswith(f"{root.rstrip('/')}/")
+    names = [one for one in (path[len(root) :] if is_inside else path).split("/") if one not in ("", ".")]
+    return names[-1] if names and names[-1] != ".." and "\0" not in names[-1] else ""
 
 
 class Incoming:
@@ -145,7 +160,7 @@ async def writing(sandbox: SandboxAccess, path: str) -> Incoming:
         SandboxError: ``forbidden``, it leads out of the workspace; ``busy``; or the sandbox failed.
     """
     reply = await sandbox.request("transfer.write", {"path": path}, limit_seconds=PART_SECONDS)
-    return Incoming(sandbox, str(reply.result["id"]))
+    return Incoming(sandbox, reply.result["id"])
 
 
 async def list_folder(

@@ -14,12 +14,17 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from agent_core.errors import SandboxError
+from agent_core.runtime.answer_checks import without_halves
+from agent_core.runtime.answer_forms import SMALL
+from agent_core.runtime.lost_streams import protocol_error
 from agent_core.tools.spec import SandboxAccess
 from runtime_images.runner import wire
 
 MAX_TUNNELS = 240
 OPEN_SECONDS = 10.0
 MAX_WORDS = 2_000
+MAX_GONE = 1024
+MAX_LATE = 64
 
 
 class PortError(SandboxError):
@@ -104,7 +109,7 @@ class PortConnection:
             self._error = PortError("The connection to the port was closed.", code="reset")
             if not (self._at_end and self._said_end):
                 self._tunnels.post(self._number, {"reset": True})
-        self._tunnels.forget(self._number)
+        self._tunnels.forget(self._number, self._granted)
         self._received.clear()
         self._changed.set()
 
@@ -116,34 +121,48 @@ class PortConnection:
             await self._change()
 
     def take(self, message: Mapping[str, Any], blob: bytes | None) -> None:
-        """Take in what the runner sent. The runner is in the sandbox, so that it is not believed anything."""
+        """Take in what the runner sent. The runner is in the sandbox, so that it is not believed anything.
+
+        Raises:
+            SandboxError: ``protocol``, no runner of ours sends that.
+        """
         error, credit = message.get("error"), message.get("credit")
         if blob is not None:
-            self._granted -= len(blob)
-            if self._granted < 0 or self._at_end:
-                self.close()
-                self._error = PortError("The sandbox sent more than it was granted.", code="reset")
-            elif blob:
-                self._received.append(blob)
+            self._take_data(blob)
         elif isinstance(error, dict):
-            code = str(error.get("code", "reset"))[:100]
-            text = str(error.get("message", ""))[:500] or "it broke off"
-            self.fail(PortError(f"The connection to the sandbox failed: {text}.", code=code))
-        elif message.get("opened") is True:
+            code, text = error.get("code"), error.get("message")
+            code = code[:100] if isinstance(code, str) else "reset"
+            words = without_halves(text[:500]) if isinstance(text, str) and text else "it broke off"
+            self.fail(PortError(f"The connection to the sandbox failed: {words}.", code=code))
+            self._tunnels.ended(self._number)
+        elif message.get("opened") is True and not self._is_open:
             self._is_open = True
-        elif message.get("end") is True:
+        elif message.get("end") is True and not self._at_end:
             self._at_end = True
-            self.last_words = str(message.get("last_words", ""))[:MAX_WORDS]
+            words = message.get("last_words", "")
+            self.last_words = without_halves(words[:MAX_WORDS]) if isinstance(words, str) else ""
             self._forget_if_over()
-        elif isinstance(credit, int) and 0 < credit <= wire.TUNNEL_WINDOW:
-            self._credit = min(wire.TUNNEL_WINDOW, self._credit + credit)
+        elif isinstance(credit, int) and 0 < credit <= wire.TUNNEL_WINDOW - self._credit:
+            self._credit += credit
+        else:
+            raise protocol_error("a frame of a connection that has no known form")
         self._changed.set()
+
+    def _take_data(self, data: bytes) -> None:
+        if not data:
+            raise protocol_error("a frame of a connection without data")
+        self._granted -= len(data)
+        if self._granted < 0 or self._at_end:
+            self.close()
+            self._error = PortError("The sandbox sent more than it was granted.", code="reset")
+        else:
+            self._received.append(data)
 
     def fail(self, error: SandboxError) -> None:
         """It is over; what has come can still be read."""
         if self._error is None:
             self._error = error
-        self._tunnels.forget(self._number)
+        self._tunnels.forget(self._number, self._granted)
         self._changed.set()
 
     async def _change(self) -> None:
@@ -152,7 +171,28 @@ class PortConnection:
 
     def _forget_if_over(self) -> None:
         if self._at_end and self._said_end:
-            self._tunnels.forget(self._number)
+            self._tunnels.forget(self._number, self._granted)
+
+
+class _Late:
+    """What may still come for a connection that is over here."""
+
+    __slots__ = ("_frames", "_granted")
+
+    def __init__(self, granted: int) -> None:
+        self._granted = granted
+        self._frames = MAX_LATE
+
+    def take(self, blob: bytes | None) -> None:
+        """Pass a frame over.
+
+        Raises:
+            SandboxError: ``protocol``, so much cannot have been under way.
+        """
+        self._granted -= len(blob or b"")
+        self._frames -= not blob
+        if self._granted < 0 or self._frames < 0:
+            raise protocol_error("more of a connection that is over than can have been under way")
 
 
 class Tunnels:
@@ -168,6 +208,7 @@ class Tunnels:
         self._drain = drain
         self._numbers = itertools.count(1)
         self._open: dict[int, PortConnection] = {}
+        self._gone: dict[int, _Late] = {}
         self._turn = asyncio.Lock()
 
     async def open(self, port: int, *, limit_seconds: float = OPEN_SECONDS) -> PortConnection:
@@ -207,21 +248,48 @@ class Tunnels:
             raise
         return connection
 
+    def most_blob(self, length: int) -> int:
+        """Bytes that may come with a frame whose JSON has this length.
+
+        Raises:
+            SandboxError: ``protocol``, none has.
+        """
+        if length > SMALL:
+            raise protocol_error(f"a frame of {length} bytes for a connection")
+        return wire.TUNNEL_WINDOW
+
     def dispatch(self, frame: wire.Frame) -> None:
-        """Hand a frame to its connection; one for a connection that is gone is left alone."""
+        """Hand a frame to its connection. For one that was let go of a few may be under way.
+
+        Raises:
+            SandboxError: ``protocol``, it was not asked for, or no runner of ours sends it.
+        """
         number = frame.message["stream"]
-        connection = self._open.get(number) if isinstance(number, int) else None
-        if connection is not None:
-            connection.take(frame.message, frame.blob)
+        is_number = isinstance(number, int) and not isinstance(number, bool)
+        if is_number and number in self._open:
+            self._open[number].take(frame.message, frame.blob)
+        elif is_number and number in self._gone:
+            self._gone[number].take(frame.blob)
+            if "error" in frame.message:
+                self.ended(number)
+        else:
+            raise protocol_error("a frame of a connection that nobody has asked for")
 
     def fail(self, error: SandboxError) -> None:
         """The stream has ended, and all connections with it."""
         for connection in list(self._open.values()):
             connection.fail(error)
 
-    def forget(self, number: int) -> None:
-        """This connection is over."""
-        self._open.pop(number, None)
+    def forget(self, number: int, granted: int) -> None:
+        """This connection is over here; what is under way for it, at most so many bytes, is to be left alone."""
+        if self._open.pop(number, None) is not None:
+            while len(self._gone) >= MAX_GONE:
+                del self._gone[next(iter(self._gone))]
+            self._gone[number] = _Late(granted)
+
+    def ended(self, number: int) -> None:
+        """The sandbox has said its last word about this connection."""
+        self._gone.pop(number, None)
 
     def post(self, number: int, message: Mapping[str, Any]) -> None:
         """Send a frame without data."""

@@ -11,7 +11,6 @@ from agent_core.events.llm_events import ActionEvent
 from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.risk import SecurityRisk
 from agent_core.security.shell.judge import Judgement
-from agent_core.security.shell.programs.damaging import RECURSIVE_FORCED_DELETE
 from agent_core.security.shell_rules import judgement_of
 
 MAX_CORPUS: Final = 30_000
@@ -141,6 +140,6 @@ def _found(patterns: tuple[re.Pattern[str], ...], *texts: str) -> bool:
 
 def _deletes_nested(judgement: Judgement) -> bool:
     return any(
-        finding.rule in {RECURSIVE_FORCED_DELETE, "catastrophic-delete", "root-delete", "remote-code", "hidden-code"}
+        finding.rule in {"recursive-forced-delete", "catastrophic-delete", "root-delete", "remote-code", "hidden-code"}
         for finding in judgement.findings
     )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from agent_core.security.analyzer import EnsembleSecurityAnalyzer, LLMSecurityAnalyzer, SecurityAnalyzer
+from agent_core.security.confirmation import AlwaysConfirm, ConfirmationPolicy, ConfirmRisky
 from agent_core.security.shell_rules import ShellRuleAnalyzer
 
 
@@ -21,9 +22,18 @@ def get_default_analyzer() -> SecurityAnalyzer:
 ANALYZERS: Final[Mapping[str, Callable[[], SecurityAnalyzer]]] = {
     "llm": LLMSecurityAnalyzer,
     "rules": ShellRuleAnalyzer,
+    "rules+llm": get_default_analyzer,
 }
 
 
 def analyzer_named(name: str | None) -> SecurityAnalyzer:
     """The analyzer of this name; the default one for no name, and for one that is not known here."""
     return ANALYZERS.get(name or "", get_default_analyzer)()
+
+
+def policy_with(name: str | None) -> ConfirmationPolicy:
+    """What waits for a user who wants to be asked and has chosen this analyzer: what it calls risky, or cannot tell.
+
+    Where none is chosen, or one that is not known here, nobody else is to decide: every action waits.
+    """
+    return ConfirmRisky() if name in ANALYZERS else AlwaysConfirm()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
-import tempfile
+import secrets
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,8 @@ from agent_core.runtime.transfers import PART, reading, writing
 from agent_core.session.conversation_loop import ConversationLoop
 
 T = TypeVar("T")
+
+MAX_DOWNLOAD = 16 * 1024**3
 
 _disk = ThreadPoolExecutor(max_workers=2, thread_name_prefix="carrying")
 
@@ -38,16 +41,19 @@ class Carrying(ABC):
         """
         return self._do(_upload(self._work, Path(source), to))
 
-    def download(self, path: str, target: str | Path) -> Path:
+    def download(self, path: str, target: str | Path, *, max_bytes: int = MAX_DOWNLOAD) -> Path:
         """Save a file of the workspace, or a folder as a ZIP file; returns where it is.
 
-        `target` is the name that it gets, or a folder for it, under its own name. It is there whole or not at all.
+        `target` is the name that it gets, or a folder for it, under the last name of `path`: nothing that the sandbox
+        says has a part in where it is written. It is there whole or not at all, in place of what was there; a link
+        there is replaced, not followed. Only its owner may read it.
 
         Raises:
             OSError: it cannot be written.
-            ToolError, SandboxError: there is no such file in the workspace, or it changed while it was read.
+            ToolError, SandboxError: there is no such file in the workspace, it changed while it was read, or it has
+                more than `max_bytes` (``too_large``).
         """
-        return self._do(_download(self._work, path, Path(target)))
+        return self._do(_download(self._work, path, Path(target), max_bytes))
 
     @abstractmethod
     def _do(self, work: Coroutine[Any, Any, T]) -> T: ...
@@ -93,41 +99,68 @@ def _files(source: Path) -> Iterator[tuple[Path, str]]:
                 yield place, f"{root.name}/{place.relative_to(root).as_posix()}"
 
 
-async def _download(work: ConversationLoop, path: str, target: Path) -> Path:
+async def _download(work: ConversationLoop, path: str, target: Path, max_bytes: int) -> Path:
     async with work.sessions.sandbox_access() as sandbox, reading(sandbox, path) as found:
+        too_large = SandboxError(
+            f"{path or 'The workspace'} has more than {max_bytes} bytes.", code="too_large", fix="Raise max_bytes."
+        )
+        if found.size is not None and found.size > max_bytes:
+            raise too_large
         name = found.name if found.size is not None else f"{found.name or 'workspace'}.zip"
         saving = await _in_thread(lambda: _Saving(target, name))
         size = 0
         try:
             async for part in found.parts():
                 size += len(part)
+                if size > max_bytes:
+                    raise too_large
                 await _in_thread(partial(saving.write, part))
             if found.size is not None and size != found.size:
                 raise SandboxError(f"{path} became shorter while it was read.", code="changed", fix="Try again.")
             return await _in_thread(saving.keep)
         finally:
-            saving.drop()
+            await _in_thread(saving.drop)
 
 
 class _Saving:
-    """A file of this host that is there under its name once it is whole. Blocking."""
+    """A file of this host that is there under its name once it is whole. Blocking.
+
+    The folder is opened once, and everything is done in that one: whoever exchanges what leads there meanwhile, or has
+    put a link in the way, gains nothing.
+    """
 
     def __init__(self, target: Path, name: str) -> None:
-        self._place = target / name if target.is_dir() else target
-        descriptor, self._scratch = tempfile.mkstemp(prefix=f".{self._place.name[:60]}.", dir=self._place.parent)
+        folder, self._name = (target, name) if target.is_dir() else (target.parent, target.name)
+        if self._name in ("", ".", "..") or "/" in self._name or "\0" in self._name:
+            raise IsADirectoryError(errno.EISDIR, "there is no name for it: name a file, not a folder", str(target))
+        self._place = folder / self._name
+        self._scratch = f".{secrets.token_hex(8)}.part"
+        self._folder = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            descriptor = os.open(self._scratch, flags, 0o600, dir_fd=self._folder)
+        except BaseException:
+            os.close(self._folder)
+            raise
         self._file = open(descriptor, "wb")  # noqa: SIM115 - closed by `drop`
+        self._is_kept = False
 
     def write(self, part: bytes) -> None:
         self._file.write(part)
 
     def keep(self) -> Path:
         self._file.close()
-        os.replace(self._scratch, self._place)
+        os.replace(self._scratch, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+        self._is_kept = True
         return self._place
 
     def drop(self) -> None:
-        self._file.close()
-        Path(self._scratch).unlink(missing_ok=True)
+        try:
+            self._file.close()
+            if not self._is_kept:
+                os.unlink(self._scratch, dir_fd=self._folder)
+        finally:
+            os.close(self._folder)
 
 
 async def _in_thread(work: Callable[[], T]) -> T:

@@ -95,7 +95,7 @@ class ConversationView:
     @property
     def security_analyzer(self) -> SecurityAnalyzer | None:
         """Who judges the risk of actions."""
-        return self._work.settings.effective_analyzer
+        return self._work.settings.analyzer
 
     @property
     def hook_config(self) -> HookConfig:

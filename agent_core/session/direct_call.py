@@ -22,6 +22,7 @@ class DirectContext:
     action_id = -1
     hard_timeout: float | None = None
     hidden: bool = False
+    at_once: bool = False
     subagents: SubAgents | None = None
     vision: Vision | None = None
     clients: Clients | None = None

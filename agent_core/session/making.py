@@ -61,7 +61,7 @@ async def make_agent(settings: SessionSettings) -> AgentBase:
         llm=settings.llm,
         condenser=settings.condenser,
         system_prompt_kwargs={
-            "llm_security_analyzer": settings.effective_analyzer is not None,
+            "llm_security_analyzer": settings.analyzer is not None,
             "cli_mode": bool(settings.agent_options.cli_mode),
         },
         agent_context=await _completed(settings.agent_context),

@@ -113,7 +113,7 @@ class OpenSession:
     async def set_analyzer(self, analyzer: SecurityAnalyzer | None) -> None:
         """Have this analyzer judge what comes."""
         async with self._changing:
-            self.settings = replace(self.settings, analyzer=analyzer, confirmation_mode=False)
+            self.settings = replace(self.settings, analyzer=analyzer)
             if self._session is not None:
                 self._session.set_security_analyzer(analyzer)
 

@@ -65,6 +65,11 @@ class SessionFacts:
         return self._report.status
 
     @property
+    def runtime_warning(self) -> str:
+        """What is wrong with the network of the sandbox, for people; empty if nothing is."""
+        return self._report.warning
+
+    @property
     def agent_state(self) -> AgentState:
         """What the agent is doing, as far as the log was read; loading before the session is ready."""
         return self._state.agent_state if self._state is not None else AgentState.LOADING

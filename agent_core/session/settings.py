@@ -16,15 +16,8 @@ from agent_core.mcp.own_tool import OwnTool
 from agent_core.mcp.servers import McpRules
 from agent_core.memory.condenser import Condenser
 from agent_core.security.analyzer import SecurityAnalyzer
-from agent_core.security.confirmation import (
-    ConfirmationGate,
-    ConfirmationPolicy,
-    ConfirmRisky,
-    NeverConfirm,
-    policy_in_force,
-)
+from agent_core.security.confirmation import ConfirmationGate, ConfirmationPolicy, NeverConfirm, policy_in_force
 from agent_core.security.hooks import HookConfig
-from agent_core.security.presets import get_default_analyzer
 from agent_core.security.secrets import GivenSecret
 from agent_core.session.agent_options import AgentOptions
 from agent_core.session.repository import GitSetup
@@ -44,9 +37,7 @@ class SessionSettings:
         max_iterations: answers of the model until the agent waits for its user.
         max_budget: US dollars until the agent waits for its user; None for no limit.
         limits_per_run: whether each run may take `max_iterations` answers; else only a limit that was hit is extended.
-        confirmation_mode: whether risky actions wait for the user's word: short for the policy `ConfirmRisky`, with the
-            default analyzer where none is given.
-        policy: which actions wait for the user's word, whatever `confirmation_mode` says.
+        policy: which actions wait for the user's word, as long as nobody has chosen another one.
         analyzer: judges the risk of actions; None leaves all risks unknown, whatever the model says of them.
         conversation_instructions: told to the agent with the facts of the workspace.
         sandbox_remarks: what the agent is told of its sandbox besides the facts of the workspace.
@@ -79,8 +70,7 @@ class SessionSettings:
     max_iterations: int = 500
     max_budget: float | None = None
     limits_per_run: bool = False
-    confirmation_mode: bool = False
-    policy: ConfirmationPolicy | None = None
+    policy: ConfirmationPolicy = field(default_factory=NeverConfirm)
     analyzer: SecurityAnalyzer | None = None
     conversation_instructions: str = ""
     sandbox_remarks: str = ""
@@ -105,20 +95,10 @@ class SessionSettings:
     git: GitSetup = field(default_factory=GitSetup)
     confirm_subagents: ConfirmSubagents | None = None
 
-    @property
-    def effective_analyzer(self) -> SecurityAnalyzer | None:
-        """The analyzer that is used."""
-        return get_default_analyzer() if self.analyzer is None and self.confirmation_mode else self.analyzer
-
-    @property
-    def configured_policy(self) -> ConfirmationPolicy:
-        """The policy of a conversation in which nobody has chosen another one."""
-        return self.policy or (ConfirmRisky() if self.confirmation_mode else NeverConfirm())
-
     def policy_after(self, stored: Mapping[str, Any] | None) -> ConfirmationPolicy:
         """The policy in force where the log has this one, as data (None: none)."""
-        return policy_in_force(stored, self.configured_policy)
+        return policy_in_force(stored, self.policy)
 
     def gate(self, tools: Mapping[str, ToolDefinition]) -> ConfirmationGate:
         """What decides for an agent with these tools which actions wait for the user."""
-        return ConfirmationGate.for_tools(self.configured_policy, self.effective_analyzer, tools)
+        return ConfirmationGate.for_tools(self.policy, self.analyzer, tools)

@@ -10,6 +10,8 @@ from agent_core.errors import EventStoreError, StreamClosedError
 from agent_core.events.control import AgentState, AgentStateChanged, ConversationError
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
+from agent_core.events.underway import NETWORK_WARNING
+from agent_core.runtime.disk_watch import DISK_LIMIT
 
 logger = logging.getLogger(__name__)
 
@@ -22,11 +24,13 @@ class StatusReport:
     """Knows the state of one session's sandbox by its public name (`status`), and tells of it.
 
     Attributes:
+        warning: what is wrong with the network of a sandbox that runs, for people; empty if nothing is.
         is_broken: whether a part of the session has failed for good.
     """
 
     def __init__(self, on_status: Callable[[str], None] | None) -> None:
         self.status: str = STARTING
+        self.warning = ""
         self.is_broken = False
         self._on_status = on_status
         self._stream: EventStream | None = None
@@ -39,7 +43,7 @@ class StatusReport:
         """A step of the start was taken."""
         if status_id == FAILED:
             return  # the error that follows says it, once and for all
-        self._set(status_id if status_id != READY else self.status)
+        self._note(status_id if status_id != READY else self.status, text)
         self._publish(StatusNotice(status_id, text))
 
     def step(self, status_id: str, text: str) -> None:
@@ -53,7 +57,8 @@ class StatusReport:
     def changed(self, status_id: str, text: str) -> None:
         """Tell of a sandbox that is lost, and of its next start."""
         if self._stream is not None and not self._stream.closed:
-            self._set(status_id)
+            if status_id != DISK_LIMIT:  # it is as it was, or its stop is told as well
+                self._note(status_id, text)
             level: Literal["info", "error"] = "error" if status_id.startswith(FAILED) else "info"
             self._publish(StatusNotice(status_id, text, level))
 
@@ -82,6 +87,15 @@ class StatusReport:
     def _publish(self, notice: StatusNotice) -> None:
         if self._stream is not None:
             self._stream.publish(notice)
+
+    def _note(self, status_id: str, text: str) -> None:
+        """A warning is no state: the sandbox's own one goes on beside it."""
+        if status_id == NETWORK_WARNING:
+            self.warning = text
+            return
+        if status_id == STARTING:
+            self.warning = ""
+        self._set(status_id)
 
     def _set(self, status_id: str) -> None:
         self.status = status_id

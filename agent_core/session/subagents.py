@@ -161,12 +161,10 @@ class SessionHousehold:
             shared.settings,
             agent=agent,
             agent_context=None,
-            confirmation_mode=False,
             client_tools=(),  # clients follow this log only
             own_tools=(),  # they belong to the user's conversation
             git=GitSetup(),  # their sandbox has it already
             limits_per_run=True,  # each task is a run
-            analyzer=shared.settings.effective_analyzer,
             policy=_policy(own, self._policy),
             hooks=_hooks(own, shared.settings.hooks),
             **limits,

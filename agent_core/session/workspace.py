@@ -6,7 +6,6 @@ import tempfile
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
 
 from agent_core.errors import SandboxError
 from agent_core.runtime.docker_provider import DockerProvider
@@ -14,7 +13,7 @@ from agent_core.runtime.images import DEFAULT_IMAGE
 from agent_core.runtime.local import LocalProvider
 from agent_core.runtime.local_folder import remove_tree
 from agent_core.runtime.naming import WORKSPACE
-from agent_core.runtime.sandbox import Sandbox, SandboxProvider, SandboxSpec
+from agent_core.runtime.sandbox import NetworkWish, Sandbox, SandboxProvider, SandboxSpec
 from agent_core.runtime.standalone import folder_spec, require_isolation
 
 
@@ -67,14 +66,21 @@ class Workspace(ABC):
 class LocalWorkspace(Workspace):
     """A folder of this host, made where it is missing; commands see it under its own path and nothing beside it.
 
-    `confined` False runs commands as this user with all that it may do: only by explicit wish.
+    `confined` False runs commands as this user with all that it may do: only by explicit wish. `network` is ``none``,
+    ``full`` or ``host-access`` (`NetworkWish`).
     """
 
     folder: str | Path
     confined: bool
+    network: NetworkWish
 
     def __init__(
-        self, folder: str | Path | None = None, confined: bool = True, *, working_dir: str | Path | None = None
+        self,
+        folder: str | Path | None = None,
+        confined: bool = True,
+        network: NetworkWish = "full",
+        *,
+        working_dir: str | Path | None = None,
     ) -> None:
         """`working_dir` is another name of `folder`."""
         place = working_dir if folder is None else folder
@@ -82,6 +88,7 @@ class LocalWorkspace(Workspace):
             raise TypeError("folder is missing: give the path of a folder of this host")
         object.__setattr__(self, "folder", place)
         object.__setattr__(self, "confined", confined)
+        object.__setattr__(self, "network", network)
 
     def for_fork(self, conversation_id: str) -> Workspace:
         """A folder beside this one, named after both."""
@@ -101,6 +108,7 @@ class LocalWorkspace(Workspace):
             instance_id=instance_id,
             data_dir=data_dir or scratch,
             ends_with_owner=bool(scratch),
+            network=self.network,
         )
         provider = LocalProvider(spec.data_dir, confined=self.confined)
         return OpenWorkspace(provider.create(spec), provider, scratch)
@@ -112,13 +120,13 @@ class DockerWorkspace(Workspace):
 
     Attributes:
         image: any image with Python 3.8 or newer.
-        network: ``none``, ``internal`` or ``full``.
+        network: ``none``, ``internal``, ``full`` or ``host-access`` (`NetworkWish`).
         host: address of the engine; the usual one if None.
         environment: variables of all commands.
     """
 
     image: str = DEFAULT_IMAGE
-    network: Literal["none", "internal", "full"] = "full"
+    network: NetworkWish = "full"
     host: str | None = None
     environment: dict[str, str] = field(default_factory=dict)
 

@@ -70,6 +70,7 @@ class FakeCall:
     action_id: int = 3
     hard_timeout: float | None = None
     hidden: bool = False
+    at_once: bool = False
     idempotency_key: str = "c:3"
     latest: Observation | None = None
     subagents: SubAgents | None = None

@@ -11,9 +11,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from agent_core.errors import SandboxError, SandboxLostError
+from agent_core.events.underway import NETWORK_WARNING
 from agent_core.runtime.sandbox import (
     Attachment,
     Availability,
+    DiskUsage,
     Progress,
     Sandbox,
     SandboxSpec,
@@ -34,6 +36,7 @@ class FakeBehaviour:
         attach_seconds: how long attaching takes.
         drop_after: the stream drops whenever this many operations have begun on it (lossy); 0 never.
         mute: the runner greets and never answers.
+        network_warning: what its start tells about its network; empty: nothing.
     """
 
     start_seconds: float = 0.0
@@ -42,6 +45,7 @@ class FakeBehaviour:
     attach_seconds: float = 0.0
     drop_after: int = 0
     mute: bool = False
+    network_warning: str = ""
 
 
 SLOW = FakeBehaviour(start_seconds=0.3)
@@ -51,7 +55,7 @@ LOSSY = FakeBehaviour(drop_after=1)
 
 
 class FakeSandbox:
-    """A `Sandbox` without processes; `runner` is what is attached to."""
+    """A `Sandbox` without processes; `runner` is what is attached to, `files` what is seen of its disk."""
 
     provider = "fake"
 
@@ -63,6 +67,7 @@ class FakeSandbox:
         self.runner = FakeRunner(handlers={name: self._lossy(handler) for name, handler in handlers.items()})
         self.status = SandboxStatus.ABSENT
         self.survived = False
+        self.files: DiskUsage | None = None
         self.starts = 0
         self.attaches = 0
         self._begun = 0
@@ -92,6 +97,8 @@ class FakeSandbox:
             await self.runner.restart(keep_journal=self.status is SandboxStatus.STOPPED)
         self.runner.mute = self.behaviour.mute
         self.status = SandboxStatus.RUNNING
+        if self.behaviour.network_warning:
+            progress(NETWORK_WARNING, self.behaviour.network_warning)
         progress("STATUS$RUNTIME_STARTED", "The sandbox runs")
 
     async def attach(self) -> Attachment:
@@ -123,6 +130,9 @@ class FakeSandbox:
 
     async def snapshot(self) -> str:
         return f"snapshot-of-{self.spec.conversation_id}"
+
+    async def usage(self) -> DiskUsage | None:
+        return self.files
 
     async def kill(self, left: SandboxStatus = SandboxStatus.STOPPED) -> None:
         """End it as somebody outside does."""
@@ -171,6 +181,9 @@ class FakeProvider:
         for key in gone:
             await self.sandboxes.pop(key).destroy()
         return sorted(conversation for _, conversation in gone)
+
+    async def prepare(self, spec: SandboxSpec) -> None:
+        pass
 
     async def close(self) -> None:
         for sandbox in self.sandboxes.values():

@@ -84,6 +84,9 @@ class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolC
     remembers: ClassVar[bool] = False
     """Whether a call is told the tool's newest result in the log (`ToolContext.latest`): the state of a tool whose
     result says all of it."""
+    tells_when_busy: ClassVar[bool] = False
+    """Whether a call whose caller does not wait (`ToolContext.at_once`) is refused by the tool itself where what it
+    touches is in use; others wait in line for that."""
     resources: ClassVar[tuple[str, ...] | None] = None
     """What every call touches, whatever its arguments; None where that is unknown (see `declared_resources`)."""
 
@@ -135,6 +138,10 @@ class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolC
     def is_usable(cls) -> bool:
         """Whether what the tool needs is there on this host."""
         return True
+
+    def reaches_running(self, action: Action) -> bool:
+        """Whether this is meant for a call of the tool that runs, as input is, and must not wait for its end."""
+        return False
 
     @property
     def waits_for_client(self) -> bool:

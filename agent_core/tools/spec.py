@@ -168,6 +168,8 @@ class ToolContext(Protocol):
     hard_timeout: float | None
     hidden: bool
     """Whether the call is for its caller only, not for the agent: then what it returns is not cut for a model."""
+    at_once: bool
+    """Whether its caller does not wait for others: a terminal that is busy says so, and input is answered soon."""
 
     @property
     def latest(self) -> Observation | None:

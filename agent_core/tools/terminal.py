@@ -19,6 +19,8 @@ SOFT_TIMEOUT_SECONDS = 30.0
 MAX_OUTPUT_CHARS = 30_000
 MAX_HIDDEN_CHARS = 2 * 1024 * 1024
 FRESH_SECONDS = 120.0
+INPUT_SECONDS = 2.0
+"""How long a user who gives input waits for what the command prints then, where nobody else waits for it."""
 OUTER_MARGIN_SECONDS = 30.0
 RESET_SHOWN_AS = "[RESET]"
 DEFAULT_TERMINAL = "default"
@@ -153,6 +155,9 @@ class TerminalExecutor(SandboxExecutor[TerminalAction, TerminalObservation]):
             "reset": action.reset,
             "max_output": MAX_HIDDEN_CHARS if context.hidden else MAX_OUTPUT_CHARS,
         }
+        if context.at_once:
+            arguments["at_once"] = True
+            arguments["soft_timeout"] = INPUT_SECONDS if action.is_input else self._soft_timeout
         if not action.is_input and (secrets := await context.secrets_for(action.command)):
             arguments["env"] = secrets
         reply = await context.sandbox.request(
@@ -234,6 +239,7 @@ class TerminalTool(ToolDefinition[TerminalAction, TerminalObservation]):
 
     journaled: ClassVar[bool] = True
     tool_name: ClassVar[str] = "terminal"
+    tells_when_busy: ClassVar[bool] = True
     resources: ClassVar[tuple[str, ...] | None] = ("terminal:session",)
     description: str = _DESCRIPTION
     annotations: ToolAnnotations = ToolAnnotations(title="Terminal")
@@ -252,6 +258,9 @@ class TerminalTool(ToolDefinition[TerminalAction, TerminalObservation]):
         if isinstance(action, NamedTerminalAction) and action.terminal != DEFAULT_TERMINAL:
             return DeclaredResources(keys=(f"terminal:{action.terminal}",), declared=True)
         return super().declared_resources(action)
+
+    def reaches_running(self, action: Action) -> bool:
+        return isinstance(action, TerminalAction) and (action.is_input or action.reset)
 
     @classmethod
     def make_executor(cls, *, soft_timeout: float = SOFT_TIMEOUT_SECONDS) -> TerminalExecutor:

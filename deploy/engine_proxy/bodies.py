@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import re
+import hashlib
 from typing import Final
 
 from deploy.engine_proxy.errors import RefusedError
 from deploy.engine_proxy.rules import (
-    OWN_NAME,
     Rule,
     absolute_path,
     anything,
     flag,
+    image_name,
     is_empty,
+    like,
     list_of,
     map_of,
     natural,
@@ -21,24 +22,38 @@ from deploy.engine_proxy.rules import (
     object_of,
     one_of,
     only_null,
+    own_label,
     own_name,
+    own_reference,
     text,
 )
 
 _NO_NEW_PRIVILEGES: Final = ("no-new-privileges", "no-new-privileges:true", "no-new-privileges=true")
-_BIND: Final = re.compile(r"(?P<source>[^:]+):/[^:]*(:(rw|ro|nocopy)(,(rw|ro|nocopy))*)?")
+_SECCOMP: Final = "seccomp="
+SECCOMP_DIGEST: Final = "dd34838324544c6e8ea0af3754140013a33c8e450acc9513228425227c236199"
+"""SHA-256 of the one filter of system calls that containers may have in the place of the engine's own: the server's.
+
+The two belong to one release; `tests/unit/deploy` sees to it."""
+
+
+_labels: Final = map_of(own_label, text)
+
+# Bytes, and nothing else that a driver may be told: of its other options some name a folder of the host.
+_size: Final = map_of(one_of("size"), like(r"[1-9][0-9]{0,17}", "a number of bytes"))
 
 
 def _network(value: object, key: str) -> None:
-    if value not in ("none", "bridge", "default"):
+    """None at all, or one of ours; the engine's default bridge is shared with the containers of others."""
+    if value != "none":
         own_name(value, key)
 
 
-def _bind(value: object, key: str) -> None:
-    """Only a named volume of ours; a path of the host would begin with a slash."""
-    matched = _BIND.fullmatch(value) if isinstance(value, str) else None
-    if matched is None or not OWN_NAME.fullmatch(matched["source"]):
-        raise RefusedError(f"{key} may only name volumes that begin with drydock-")
+def _security_option(value: object, key: str) -> None:
+    if isinstance(value, str) and value.startswith(_SECCOMP):
+        if hashlib.sha256(value.removeprefix(_SECCOMP).encode("utf-8", "replace")).hexdigest() != SECCOMP_DIGEST:
+            raise RefusedError(f"{key} may name no filter of system calls but the server's of the same release")
+    elif value not in _NO_NEW_PRIVILEGES:
+        raise RefusedError(f"{key} may only be {_NO_NEW_PRIVILEGES[0]} and the server's filter of system calls")
 
 
 _mount_keys: Final = object_of(
@@ -47,7 +62,14 @@ _mount_keys: Final = object_of(
         "Source": own_name,
         "Target": absolute_path,
         "ReadOnly": flag,
-        "VolumeOptions": object_of({"NoCopy": flag, "Labels": map_of(anything, text)}, "DriverConfig Subpath"),
+        "VolumeOptions": object_of(
+            {
+                "NoCopy": flag,
+                "Labels": _labels,
+                "DriverConfig": object_of({"Name": one_of("local"), "Options": _size}),
+            },
+            "Subpath",
+        ),
         "TmpfsOptions": object_of({"SizeBytes": number, "Mode": number}, "Options"),
     },
     "Consistency BindOptions ClusterOptions ImageOptions",
@@ -65,7 +87,6 @@ def _mount(value: object, key: str) -> None:
 _host_config_keys: Final = object_of(
     {
         "AutoRemove": flag,
-        "Binds": list_of(_bind),
         "BlkioWeight": number,
         "CapDrop": list_of(text),
         "CgroupnsMode": one_of("private"),
@@ -98,14 +119,14 @@ _host_config_keys: Final = object_of(
         "ReadonlyRootfs": flag,
         "RestartPolicy": object_of({"Name": one_of("no", "on-failure"), "MaximumRetryCount": number}),
         "Runtime": one_of("runc", "runsc"),
-        "SecurityOpt": list_of(one_of(*_NO_NEW_PRIVILEGES)),
+        "SecurityOpt": list_of(_security_option),
         "ShmSize": number,
-        "StorageOpt": map_of(one_of("size"), text),
+        "StorageOpt": _size,
         "Tmpfs": map_of(absolute_path, text),
         "Ulimits": list_of(object_of({"Name": text, "Soft": number, "Hard": number})),
     },
     """
-    Annotations BlkioDeviceReadBps BlkioDeviceReadIOps BlkioDeviceWriteBps BlkioDeviceWriteIOps BlkioWeightDevice
+    Annotations Binds BlkioDeviceReadBps BlkioDeviceReadIOps BlkioDeviceWriteBps BlkioDeviceWriteIOps BlkioWeightDevice
     CapAdd Cgroup CgroupParent ContainerIDFile CpuCount CpuPercent CpuRealtimePeriod CpuRealtimeRuntime CpusetCpus
     CpusetMems DeviceCgroupRules DeviceRequests Devices ExtraHosts GroupAdd IOMaximumBandwidth IOMaximumIOps Isolation
     KernelMemory KernelMemoryTCP Links OomKillDisable PidMode PortBindings Privileged PublishAllPorts Sysctls UTSMode
@@ -120,6 +141,8 @@ def _host_config(value: object, key: str) -> None:
         raise RefusedError("CapDrop must contain ALL")
     if not set(value.get("SecurityOpt") or []) & set(_NO_NEW_PRIVILEGES):
         raise RefusedError("SecurityOpt must contain no-new-privileges")
+    if is_empty(value.get("NetworkMode")):
+        raise RefusedError("NetworkMode must be none or name a network that begins with drydock-")
 
 
 def _plain_endpoint(value: object, key: str) -> None:
@@ -141,10 +164,9 @@ _container_keys: Final = object_of(
         "Healthcheck": anything,
         "HostConfig": _host_config,
         "Hostname": text,
-        "Image": text,
-        "Labels": map_of(text, text),
+        "Image": image_name,
+        "Labels": _labels,
         "NetworkDisabled": flag,
-        "NetworkingConfig": object_of({"EndpointsConfig": map_of(_network, _plain_endpoint)}),
         "OpenStdin": flag,
         "Shell": anything,
         "StdinOnce": flag,
@@ -155,7 +177,7 @@ _container_keys: Final = object_of(
         "Volumes": map_of(absolute_path, never),
         "WorkingDir": text,
     },
-    "ArgsEscaped MacAddress OnBuild Runtime",
+    "ArgsEscaped MacAddress NetworkingConfig OnBuild Runtime",
 )
 
 
@@ -189,11 +211,18 @@ exec_in_container: Final[Rule] = object_of(
 exec_start: Final[Rule] = object_of({"Detach": flag, "Tty": flag, "ConsoleSize": anything})
 
 _volume_keys: Final = object_of(
-    {"Driver": one_of("local"), "Labels": map_of(text, text), "Name": own_name}, "DriverOpts ClusterVolumeSpec"
+    {"Driver": one_of("local"), "DriverOpts": _size, "Labels": _labels, "Name": own_name}, "ClusterVolumeSpec"
 )
 
-# Both only make a network more private: containers that cannot reach one another, nor the host.
-_BRIDGE_OPTIONS: Final = ("com.docker.network.bridge.enable_icc", "com.docker.network.bridge.inhibit_ipv4")
+# All only make a network more private: containers that cannot reach one another, nor the host. By the device's name the
+# rules of the host's packet filter know whom to keep off; it can be no other device's.
+_BRIDGE_OPTIONS: Final = object_of(
+    {
+        "com.docker.network.bridge.enable_icc": text,
+        "com.docker.network.bridge.inhibit_ipv4": text,
+        "com.docker.network.bridge.name": like(r"drydock-[0-9a-f]{7}", "drydock- and seven hexadecimal digits"),
+    }
+)
 
 _network_keys: Final = object_of(
     {
@@ -202,11 +231,9 @@ _network_keys: Final = object_of(
         "EnableIPv4": flag,
         "IPAM": object_of({"Driver": one_of("default")}, "Config Options"),
         "Internal": flag,
-        "Labels": map_of(text, text),
+        "Labels": _labels,
         "Name": own_name,
-        "Options": map_of(
-            one_of("com.docker.network.bridge.enable_icc", "com.docker.network.bridge.inhibit_ipv4"), text
-        ),
+        "Options": _BRIDGE_OPTIONS,
     },
     "Attachable ConfigFrom ConfigOnly EnableIPv6 Ingress Scope",
 )
@@ -226,8 +253,6 @@ network: Final[Rule] = _named(_network_keys)
 
 
 def _of_container(rule: Rule) -> Rule:
-    """By name only: whose container an id is would have to be asked first."""
-
     def check(value: object, key: str) -> None:
         rule(value, key)
         if not isinstance(value, dict) or is_empty(value.get("Container")):
@@ -236,5 +261,5 @@ def _of_container(rule: Rule) -> Rule:
     return check
 
 
-connect: Final[Rule] = _of_container(object_of({"Container": own_name, "EndpointConfig": _plain_endpoint}))
-disconnect: Final[Rule] = _of_container(object_of({"Container": own_name, "Force": flag}))
+connect: Final[Rule] = _of_container(object_of({"Container": own_reference, "EndpointConfig": _plain_endpoint}))
+disconnect: Final[Rule] = _of_container(object_of({"Container": own_reference, "Force": flag}))

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final, Literal
 from urllib.parse import parse_qsl, quote, urlencode
 
 from deploy.engine_proxy import bodies
 from deploy.engine_proxy.errors import RefusedError
-from deploy.engine_proxy.rules import OWN_NAME, Rule
+from deploy.engine_proxy.rules import ID, IMAGE, OWN_NAME, Rule, read_json
 
-Owner = Literal["containers", "networks"]
+Kind = Literal["container", "exec", "network", "volume"]
+Step = Literal["connect", "create", "list", "pull", "start", "use"]
 
 _VERSION: Final = re.compile(r"(/v1\.(?:2[4-9]|[3-9][0-9]))?(/.*)")
 _OWN: Final = r"(?P<own>[A-Za-z0-9][A-Za-z0-9.-]{0,220})"
-_EXEC: Final = r"[0-9a-f]{64}"
-_IMAGE: Final = r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,300}"
-_ID: Final = re.compile(r"[0-9a-f]{12,64}")
+_EXEC: Final = r"(?P<own>[0-9a-f]{64})"
+_FILTERS: Final = ("dangling", "id", "label", "name", "status")
+_NEVER: Final = ("link",)
+"""Parameters that may be there, as Docker's client sends them always, but must say no."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +30,12 @@ class Route:
 
     Attributes:
         path: what the path without the API version must match as a whole; its group ``own`` is a reference to a thing
-            that must be Drydock's.
-        query: names of parameters, each with a pattern for its value.
+            that must be this Drydock's.
+        query: names of parameters that may be there.
         needs: parameters that must be there.
         body: rule for a JSON body; ``stream`` for bytes passed on as they come; None for no body.
-        owner: the kind of thing that ``own`` refers to, where it may be an id.
+        kind: what kind of thing the call is about.
+        step: what it does with it, as far as that matters to whom the thing belongs; None where there is no thing.
         upgrade: whether the connection may become a byte stream.
     """
 
@@ -39,7 +44,8 @@ class Route:
     query: str = ""
     needs: str = ""
     body: Rule | Literal["stream"] | None = None
-    owner: Owner | None = None
+    kind: Kind | None = None
+    step: Step | None = None
     upgrade: bool = False
 
 
@@ -47,39 +53,40 @@ ROUTES: Final = (
     # What the engine is, and what there is on it.
     Route("GET HEAD", r"/_ping"),
     Route("GET", r"/(version|info)"),
-    Route("GET", r"/containers/json", "all limit size filters since before trunc_cmd"),
-    Route("GET", r"/images/json", "all filters digests shared-size manifests only_ids filter"),
-    Route("GET", r"/volumes", "filters"),
-    Route("GET", r"/networks", "filters"),
-    Route("GET", rf"/images/{_IMAGE}/json", "manifests platform"),
-    Route("GET", rf"/distribution/{_IMAGE}/json"),
-    # Pulling an image. Importing one is the same call without fromImage.
-    Route("POST", r"/images/create", "fromImage tag platform", needs="fromImage"),
+    Route("GET", r"/containers/json", "all limit size filters trunc_cmd", kind="container", step="list"),
+    Route("GET", r"/volumes", "filters", kind="volume", step="list"),
+    Route("GET", r"/networks", "filters", kind="network", step="list"),
+    Route("GET", rf"/images/{IMAGE}/json", "manifests platform"),
+    Route("GET", rf"/distribution/{IMAGE}/json"),
+    # Pulling an image. Importing one is the same call without fromImage; without a tag, all of them are pulled.
+    Route("POST", r"/images/create", "fromImage tag platform", needs="fromImage tag", step="pull"),
     # Containers of ours.
-    Route("POST", r"/containers/create", "name platform", needs="name", body=bodies.container),
-    Route("GET", rf"/containers/{_OWN}/json", "size", owner="containers"),
+    Route("POST", r"/containers/create", "name platform", needs="name", body=bodies.container, kind="container",
+          step="create"),
+    Route("GET", rf"/containers/{_OWN}/json", "size", kind="container", step="use"),
     Route("GET", rf"/containers/{_OWN}/logs", "stdout stderr tail timestamps since until follow details",
-          owner="containers"),
-    Route("POST", rf"/containers/{_OWN}/(start|pause|unpause)", owner="containers"),
-    Route("POST", rf"/containers/{_OWN}/(stop|kill|wait)", "t signal condition", owner="containers"),
-    Route("DELETE", rf"/containers/{_OWN}", "v force link", owner="containers"),
-    Route("GET HEAD", rf"/containers/{_OWN}/archive", "path", needs="path", owner="containers"),
+          kind="container", step="use"),
+    Route("POST", rf"/containers/{_OWN}/start", kind="container", step="start"),
+    Route("POST", rf"/containers/{_OWN}/(pause|unpause)", kind="container", step="use"),
+    Route("POST", rf"/containers/{_OWN}/(stop|kill|wait)", "t signal condition", kind="container", step="use"),
+    Route("DELETE", rf"/containers/{_OWN}", "v force link", kind="container", step="use"),
+    Route("GET HEAD", rf"/containers/{_OWN}/archive", "path", needs="path", kind="container", step="use"),
     Route("PUT", rf"/containers/{_OWN}/archive", "path noOverwriteDirNonDir copyUIDGID", needs="path", body="stream",
-          owner="containers"),
-    # Execs. Only who made an exec knows its id, and it can be made only in a container of ours.
-    Route("POST", rf"/containers/{_OWN}/exec", body=bodies.exec_in_container, owner="containers"),
-    Route("POST", rf"/exec/{_EXEC}/start", body=bodies.exec_start, upgrade=True),
-    Route("POST", rf"/exec/{_EXEC}/resize", "h w"),
-    Route("GET", rf"/exec/{_EXEC}/json"),
+          kind="container", step="use"),
+    # Execs in containers of ours.
+    Route("POST", rf"/containers/{_OWN}/exec", body=bodies.exec_in_container, kind="container", step="use"),
+    Route("POST", rf"/exec/{_EXEC}/start", body=bodies.exec_start, kind="exec", step="use", upgrade=True),
+    Route("POST", rf"/exec/{_EXEC}/resize", "h w", kind="exec", step="use"),
+    Route("GET", rf"/exec/{_EXEC}/json", kind="exec", step="use"),
     # Volumes and networks of ours.
-    Route("POST", r"/volumes/create", body=bodies.volume),
-    Route("GET", rf"/volumes/{_OWN}"),
-    Route("DELETE", rf"/volumes/{_OWN}", "force"),
-    Route("POST", r"/networks/create", body=bodies.network),
-    Route("GET", rf"/networks/{_OWN}", "verbose scope", owner="networks"),
-    Route("DELETE", rf"/networks/{_OWN}", owner="networks"),
-    Route("POST", rf"/networks/{_OWN}/connect", body=bodies.connect, owner="networks"),
-    Route("POST", rf"/networks/{_OWN}/disconnect", body=bodies.disconnect, owner="networks"),
+    Route("POST", r"/volumes/create", body=bodies.volume, kind="volume", step="create"),
+    Route("GET", rf"/volumes/{_OWN}", kind="volume", step="use"),
+    Route("DELETE", rf"/volumes/{_OWN}", "force", kind="volume", step="use"),
+    Route("POST", r"/networks/create", body=bodies.network, kind="network", step="create"),
+    Route("GET", rf"/networks/{_OWN}", "verbose scope", kind="network", step="use"),
+    Route("DELETE", rf"/networks/{_OWN}", kind="network", step="use"),
+    Route("POST", rf"/networks/{_OWN}/connect", body=bodies.connect, kind="network", step="connect"),
+    Route("POST", rf"/networks/{_OWN}/disconnect", body=bodies.disconnect, kind="network", step="connect"),
 )  # fmt: skip
 
 
@@ -88,15 +95,25 @@ class Call:
     """A call that passes as far as its path and query tell.
 
     Attributes:
-        target: path and query, written anew.
-        unproven: an id in the path whose thing has yet to be shown to be Drydock's.
+        own: the reference in its path to what must be this Drydock's; empty when there is none.
+        query: its parameters, each given once.
+        filters: what a list is to be narrowed down to.
     """
 
     route: Route
     method: str
-    target: str
     version: str
-    unproven: str | None = None
+    own: str = ""
+    query: Mapping[str, str] = field(default_factory=dict)
+    filters: Mapping[str, list[str]] = field(default_factory=dict)
+    _before: str = ""
+    _after: str = ""
+
+    def target(self, own: str = "") -> str:
+        """Path and query, written anew; `own` stands in the place of the reference."""
+        query = {**self.query, **({"filters": json.dumps(self.filters)} if self.filters else {})}
+        path = f"{self.version}{quote(self._before, safe='/:@')}{quote(own or self.own, safe='')}{self._after}"
+        return path + (f"?{urlencode(query)}" if query else "")
 
 
 def find_call(method: str, target: str) -> Call:
@@ -116,33 +133,49 @@ def find_call(method: str, target: str) -> Call:
         if matched is None or method not in route.methods.split():
             continue
         query = _checked_query(route, raw_query)
-        own = matched.groupdict().get("own")
-        unproven = None
-        if own is not None and OWN_NAME.fullmatch(own) is None:
-            if route.owner is None or _ID.fullmatch(own) is None:
-                raise RefusedError("only things whose names begin with drydock- can be touched")
-            unproven = own
-        rewritten = version + quote(call_path, safe="/:@") + (f"?{query}" if query else "")
-        return Call(route, method, rewritten, version, unproven)
+        filters = _checked_filters(query.pop("filters", ""))
+        if "own" not in matched.re.groupindex:
+            return Call(route, method, version, query=query, filters=filters, _before=call_path)
+        own, (start, end) = matched["own"], matched.span("own")
+        if (route.kind == "volume" or ID.fullmatch(own) is None) and OWN_NAME.fullmatch(own) is None:
+            raise RefusedError("only things whose names begin with drydock- can be touched")
+        return Call(route, method, version, own, query, filters, call_path[:start], call_path[end:])
     raise RefusedError(f"{method} {call_path} is not allowed")
 
 
-def _checked_query(route: Route, raw_query: str) -> str:
+def _checked_query(route: Route, raw_query: str) -> dict[str, str]:
     try:
         pairs = parse_qsl(raw_query, keep_blank_values=True, strict_parsing=bool(raw_query), errors="strict")
     except ValueError:
         raise RefusedError("the query is malformed") from None
     values = dict(pairs)
-    if len(values) != len(pairs):
+    if len({name.casefold() for name in values}) != len(pairs):
         raise RefusedError("a query parameter is given twice")
     for name, value in values.items():
         if name not in route.query.split():
             raise RefusedError(f"the query parameter {name} is not allowed")
+        if name in _NEVER and value.lower() not in ("", "0", "false"):
+            raise RefusedError(f"the query parameter {name} is not allowed to be anything but false")
         if name == "name" and OWN_NAME.fullmatch(value) is None:
             raise RefusedError("name must begin with drydock-")
-        if name == "fromImage" and re.fullmatch(_IMAGE, value) is None:
+        if name == "fromImage" and re.fullmatch(IMAGE, value) is None:
             raise RefusedError("fromImage is not the name of an image")
+        if name == "tag" and re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,200}", value) is None:
+            raise RefusedError("tag is neither a tag nor a digest")
     for name in route.needs.split():
         if not values.get(name):
             raise RefusedError(f"the query parameter {name} is missing")
-    return urlencode(pairs)
+    return values
+
+
+def _checked_filters(text: str) -> dict[str, list[str]]:
+    """What a list is narrowed down to, in the one of its two forms that engines of all ages read."""
+    if not text:
+        return {}
+    filters: dict[str, list[str]] = {}
+    for name, values in read_json(text.encode("utf-8")).items():
+        given = list(values) if isinstance(values, list | dict) else None
+        if name not in _FILTERS or given is None or not all(isinstance(value, str) for value in given):
+            raise RefusedError(f"the filter {name} is not allowed")
+        filters[name] = given
+    return filters

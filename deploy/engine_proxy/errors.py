@@ -9,3 +9,15 @@ class RefusedError(Exception):
 
 class MalformedError(Exception):
     """The request is not HTTP as this proxy reads it; answered with 400."""
+
+
+class EngineAnswerError(Exception):
+    """The engine itself has answered a question about the call with an error, which becomes the call's answer.
+
+    Attributes:
+        status: its HTTP status.
+    """
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status

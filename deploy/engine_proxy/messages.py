@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Final
 
 from deploy.engine_proxy.errors import MalformedError
@@ -13,7 +14,6 @@ from deploy.engine_proxy.errors import MalformedError
 HEAD_LIMIT: Final = 32 * 1024
 _REQUEST_LINE: Final = re.compile(r"([A-Z]{1,10}) (/[!-~]{0,8000}) HTTP/1\.[01]")
 _HEADER_LINE: Final = re.compile(r"([A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}):[ \t]*([\t -~\x80-\xff]*?)[ \t]*")
-_REASONS: Final = {400: "Bad Request", 403: "Forbidden", 408: "Request Timeout", 502: "Bad Gateway", 503: "Unavailable"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +86,16 @@ async def read_head(reader: asyncio.StreamReader) -> RequestHead | None:
         raise MalformedError("the request's head is too long") from None
 
 
-def answer(status: int, message: str) -> bytes:
-    """A whole answer in the form of the engine's own errors, so that Docker's clients show its message."""
-    body = json.dumps({"message": message}).encode()
+def answer(status: int, content: bytes) -> bytes:
+    """A whole answer with a JSON document."""
+    known = status in HTTPStatus.__members__.values()
     head = (
-        f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: application/json\r\n"
-        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase if known else 'Answer'}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(content)}\r\nConnection: close\r\n\r\n"
     )
-    return head.encode("ascii") + body
+    return head.encode("ascii") + content
+
+
+def error_answer(status: int, message: str) -> bytes:
+    """An answer in the form of the engine's own errors, so that Docker's clients show its message."""
+    return answer(status, json.dumps({"message": message}).encode("ascii"))

@@ -11,16 +11,20 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from deploy.engine_proxy.calls import Call, find_call
-from deploy.engine_proxy.errors import MalformedError, RefusedError
-from deploy.engine_proxy.messages import HEAD_LIMIT, RequestHead, answer, read_head
-from deploy.engine_proxy.rules import OWN_NAME, read_json
+from deploy.engine_proxy.engine import Engine
+from deploy.engine_proxy.errors import EngineAnswerError, MalformedError, RefusedError
+from deploy.engine_proxy.instance import ServedInstance
+from deploy.engine_proxy.messages import HEAD_LIMIT, RequestHead, answer, error_answer, read_head
+from deploy.engine_proxy.ownership import Ownership, full_id
+from deploy.engine_proxy.rules import read_json
 
 log: Final = logging.getLogger("engine_proxy")
 
 CHUNK: Final = 64 * 1024
 BODY_LIMIT: Final = 256 * 1024
 HEAD_SECONDS: Final = 30.0
-ENGINE_SECONDS: Final = 10.0
+ENGINE_SECONDS: Final = 60.0
+IDLE_SECONDS: Final = 60.0
 _PASSED_HEADERS: Final = ("content-type", "x-registry-auth", "user-agent", "accept")
 _STATUS_LINE: Final = re.compile(rb"HTTP/1\.[01] ([0-9]{3}) ")
 _STREAM_SWITCH: Final = 101
@@ -31,11 +35,13 @@ class EngineProxy:
 
     Args:
         engine_socket: path of the engine's unix socket.
+        instance: whose things are let through.
         max_connections: how many clients are served at once; more wait.
     """
 
-    def __init__(self, engine_socket: str, max_connections: int = 1024) -> None:
-        self._engine_socket = engine_socket
+    def __init__(self, engine_socket: str, instance: ServedInstance, max_connections: int = 1024) -> None:
+        self._engine = Engine(engine_socket)
+        self._ownership = Ownership(self._engine, instance)
         self._places = asyncio.Semaphore(max_connections)
         self._clients: set[asyncio.Task[None]] = set()
 
@@ -67,12 +73,14 @@ class EngineProxy:
                     await self._pass_on(head, reader, writer)
             except RefusedError as refusal:
                 log.warning("refused %s: %s", request, refusal)
-                writer.write(answer(403, f"refused by the engine proxy of Drydock: {refusal}"))
+                writer.write(error_answer(403, f"refused by the engine proxy of Drydock: {refusal}"))
             except MalformedError as problem:
                 log.warning("malformed %s: %s", request, problem)
-                writer.write(answer(400, f"not understood by the engine proxy of Drydock: {problem}"))
+                writer.write(error_answer(400, f"not understood by the engine proxy of Drydock: {problem}"))
+            except EngineAnswerError as error:
+                writer.write(error_answer(error.status, str(error)))
             except TimeoutError:
-                writer.write(answer(408, "the engine proxy of Drydock waited too long"))
+                writer.write(error_answer(408, "the engine proxy of Drydock waited too long"))
             except OSError as error:
                 log.debug("connection lost during %s: %s", request, error)
             finally:
@@ -85,16 +93,25 @@ class EngineProxy:
         body = await _checked_body(call, head, reader)
         try:
             async with asyncio.timeout(ENGINE_SECONDS):
-                if call.unproven is not None:
-                    await self._prove_ours(call, call.unproven)
-                engine_reader, engine_writer = await asyncio.open_unix_connection(self._engine_socket, limit=HEAD_LIMIT)
+                if call.route.step in ("create", "list"):
+                    writer.write(await self._made_or_listed(call, body or {}))
+                    return
+                if call.route.step == "pull" and await self._ownership.is_here(
+                    call.query["fromImage"], call.query["tag"], call.version
+                ):
+                    writer.write(answer(200, b'{"status": "The image is here already"}\r\n'))
+                    return
+                target = await self._proven(call, body)
+                engine_reader, engine_writer = await asyncio.open_unix_connection(
+                    self._engine.socket_path, limit=HEAD_LIMIT
+                )
         except (OSError, TimeoutError) as error:
             log.warning("the engine does not answer: %s", error)
-            writer.write(answer(503, "the Docker engine does not answer the engine proxy of Drydock"))
+            writer.write(error_answer(503, "the Docker engine does not answer the engine proxy of Drydock"))
             return
         try:
             upgrade = call.route.upgrade and head.wants_upgrade
-            engine_writer.write(_request(call, head, body, upgrade))
+            engine_writer.write(_request(call, target, head, body, upgrade))
             if call.route.body == "stream":
                 await _copy_body(head, reader, engine_writer)
             await engine_writer.drain()
@@ -107,40 +124,62 @@ class EngineProxy:
             with contextlib.suppress(OSError):
                 await engine_writer.wait_closed()
 
-    async def _prove_ours(self, call: Call, reference: str) -> None:
-        """Ask the engine for the name behind an id.
+    async def _proven(self, call: Call, body: dict[str, object] | None) -> str:
+        """Path and query to ask the engine for, once everything in the call is shown to be ours.
 
-        Raises:
-            RefusedError: it is not one of ours, or unknown.
+        Ids take the place of names, so that what was checked is what is used, whatever happens in between. Volumes
+        have nothing but names.
         """
-        owner = call.route.owner
-        path = f"/containers/{reference}/json" if owner == "containers" else f"/networks/{reference}"
-        reader, writer = await asyncio.open_unix_connection(self._engine_socket)
-        try:
-            writer.write(f"GET {call.version}{path} HTTP/1.0\r\nHost: docker\r\n\r\n".encode("ascii"))
-            answered = await reader.read(-1)
-        finally:
-            writer.close()
-            with contextlib.suppress(OSError):
-                await writer.wait_closed()
-        head, _, body = answered.partition(b"\r\n\r\n")
-        name = ""
-        if head.startswith((b"HTTP/1.0 200", b"HTTP/1.1 200")):
-            with contextlib.suppress(ValueError):
-                name = str(json.loads(body).get("Name", ""))
-        if OWN_NAME.fullmatch(name.removeprefix("/")) is None:
-            raise RefusedError("only things whose names begin with drydock- can be touched")
+        version, own, kind = call.version, call.own, call.route.kind
+        if kind == "container":
+            found = await self._ownership.container(own, version)
+            if call.route.step == "start":
+                await self._ownership.check_start(found, version)
+            own = full_id(found)
+            if body is not None:
+                body.pop("Container", None)  # as Docker's own client repeats it for an exec
+        elif kind == "network":
+            own = await self._ownership.network(own, version)
+            if call.route.step == "connect" and body is not None:
+                body["Container"] = full_id(await self._ownership.container(str(body["Container"]), version))
+        elif kind == "volume":
+            await self._ownership.volume(own, version)
+        elif kind == "exec":
+            await self._ownership.exec_in_ours(own, version)
+        return call.target(own)
+
+    async def _made_or_listed(self, call: Call, body: dict[str, object]) -> bytes:
+        """The engine's answer to a call whose outcome has to be looked at before it is given."""
+        ownership, kind = self._ownership, call.route.kind
+        if call.route.step == "list":
+            ownership.claim_filters(call.filters)
+            listed = await self._engine.ask("GET", call.target())
+            if not listed.succeeded:
+                return answer(listed.status, listed.content)
+            return answer(listed.status, json.dumps(ownership.only_ours(listed.parsed(), kind)).encode("ascii"))
+        if kind == "container":
+            await ownership.fit_container(body, call.version)
+        elif kind == "volume":
+            ownership.fit_volume(body)
+        else:
+            ownership.fit_network(body)
+        made = await self._engine.ask("POST", call.target(), body)
+        if made.succeeded and kind == "container":
+            await ownership.settle_container(body, made, call.version)
+        elif made.succeeded and kind == "volume":
+            ownership.settle_volume(made)
+        return answer(made.status, made.content)
 
 
-async def _checked_body(call: Call, head: RequestHead, reader: asyncio.StreamReader) -> bytes:
-    """The JSON body to pass on, written anew; empty where the call has none or streams it."""
+async def _checked_body(call: Call, head: RequestHead, reader: asyncio.StreamReader) -> dict[str, object] | None:
+    """The JSON body of a call; None where it has none or streams it."""
     rule = call.route.body
     if rule == "stream":
-        return b""
+        return None
     if head.is_chunked or head.content_length > BODY_LIMIT:
         raise RefusedError(f"the body must have a length of at most {BODY_LIMIT} bytes")
     if head.content_length == 0 and not callable(rule):
-        return b""
+        return None
     try:
         async with asyncio.timeout(HEAD_SECONDS):
             body = await reader.readexactly(head.content_length)
@@ -148,27 +187,28 @@ async def _checked_body(call: Call, head: RequestHead, reader: asyncio.StreamRea
         raise MalformedError("the body breaks off") from None
     if not callable(rule):
         if body.strip() in (b"", b"null", b"{}"):
-            return b""
+            return None
         raise RefusedError("this call takes no body")
     if head.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise RefusedError("the body must be application/json")
     value = read_json(body)
     rule(value, "body")
-    return json.dumps(value).encode("ascii")
+    return value
 
 
-def _request(call: Call, head: RequestHead, body: bytes, upgrade: bool) -> bytes:
+def _request(call: Call, target: str, head: RequestHead, body: dict[str, object] | None, upgrade: bool) -> bytes:
     """The request for the engine. It closes its connection afterwards, so nothing can follow."""
-    lines = [f"{call.method} {call.target} HTTP/1.1", "Host: docker"]
+    content = b"" if body is None else json.dumps(body).encode("ascii")
+    lines = [f"{call.method} {target} HTTP/1.1", "Host: docker"]
     lines += [f"{name}: {head.headers[name]}" for name in _PASSED_HEADERS if name in head.headers]
     lines += ["Connection: Upgrade, close", "Upgrade: tcp"] if upgrade else ["Connection: close"]
     if call.route.body != "stream":
-        lines.append(f"Content-Length: {len(body)}")
+        lines.append(f"Content-Length: {len(content)}")
     elif head.is_chunked:
         lines.append("Transfer-Encoding: chunked")
     else:
         lines.append(f"Content-Length: {head.content_length}")
-    return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body
+    return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + content
 
 
 async def _copy_body(head: RequestHead, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -178,7 +218,8 @@ async def _copy_body(head: RequestHead, reader: asyncio.StreamReader, writer: as
         return
     while True:
         try:
-            line = await reader.readuntil(b"\r\n")
+            async with asyncio.timeout(IDLE_SECONDS):
+                line = await reader.readuntil(b"\r\n")
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             raise MalformedError("a chunk of the body breaks off") from None
         if re.fullmatch(rb"[0-9a-fA-F]{1,8}\r\n", line) is None:
@@ -196,7 +237,8 @@ async def _copy_body(head: RequestHead, reader: asyncio.StreamReader, writer: as
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, count: int) -> None:
     while count > 0:
-        data = await reader.read(min(count, CHUNK))
+        async with asyncio.timeout(IDLE_SECONDS):
+            data = await reader.read(min(count, CHUNK))
         if not data:
             raise MalformedError("the body breaks off")
         writer.write(data)

@@ -16,7 +16,18 @@ from deploy.engine_proxy.errors import RefusedError
 Rule = Callable[[object, str], None]
 
 OWN_NAME: Final = re.compile(r"drydock-[A-Za-z0-9.-]{1,200}")
-"""Names of things that belong to Drydock. No underscore: compose joins its own names with one."""
+"""Names under which things may be made and asked for. They prove nothing: `ownership` asks the engine whose it is."""
+
+ID: Final = re.compile(r"[0-9a-f]{12,64}")
+IMAGE: Final = r"[A-Za-z0-9](?!.*(?:\.\.|//))[A-Za-z0-9._/:@-]{0,300}"
+
+INSTANCE_LABEL: Final = "drydock.instance"
+_RESERVED_LABELS: Final = "com.docker."
+
+
+def is_compose_label(name: object) -> bool:
+    """Whether a label is one of those with which Docker Compose marks what belongs to a project."""
+    return isinstance(name, str) and name.casefold().startswith("com.docker.compose.")
 
 
 def read_json(body: bytes) -> dict[str, object]:
@@ -110,7 +121,16 @@ def like(pattern: str | re.Pattern[str], meaning: str) -> Rule:
     return rule
 
 
+def own_label(value: object, key: str) -> None:
+    """The name of a label that says nothing to Docker or its tools."""
+    text(value, key)
+    if isinstance(value, str) and value.casefold().startswith(_RESERVED_LABELS):
+        raise RefusedError(f"{key} may not be named {_RESERVED_LABELS}…, which is Docker's own")
+
+
 own_name: Final = like(OWN_NAME, "a name that begins with drydock-")
+own_reference: Final = like(rf"{OWN_NAME.pattern}|{ID.pattern}", "a name that begins with drydock-, or an id")
+image_name: Final = like(IMAGE, "the name of an image")
 absolute_path: Final = like(r"/[^\0]*", "an absolute path")
 
 

@@ -61,6 +61,7 @@ export function info(change: Partial<ConversationInfo> = {}): ConversationInfo {
     title: "A conversation",
     status: "RUNNING",
     runtime_status: "STATUS$READY",
+    runtime_warning: null,
     created_at: "2026-01-01T00:00:00Z",
     last_updated_at: null,
     selected_repository: null,

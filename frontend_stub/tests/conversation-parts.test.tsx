@@ -6,7 +6,7 @@ import { Markdown } from "../src/components/common/Markdown";
 import { Announcer } from "../src/components/conversation/Announcer";
 import { ApprovalBar } from "../src/components/conversation/ApprovalBar";
 import { Composer } from "../src/components/conversation/Composer";
-import { Notices } from "../src/components/conversation/Notices";
+import { Notices, Warning } from "../src/components/conversation/Notices";
 import { StatusBar } from "../src/components/conversation/StatusBar";
 import { GoingBackContext } from "../src/components/conversation/goingBack";
 import { isStretch, rowsOf } from "../src/components/conversation/rows";
@@ -194,6 +194,14 @@ describe("approval of several actions", () => {
 });
 
 describe("notices", () => {
+  it("leave a warning about the network where it is until it is over", () => {
+    const { rerender } = render(<Warning text="This sandbox has no network" />);
+    expect(screen.getByTestId("warning").textContent).toBe("This sandbox has no network");
+    expect(screen.queryByRole("button")).toBeNull();
+    rerender(<Warning text="" />);
+    expect(screen.queryByTestId("warning")).toBeNull();
+  });
+
   it("say what to do and can be dismissed", async () => {
     const onDismiss = vi.fn();
     const notice = { key: "n1", level: "error", text: "401", statusId: "STATUS$ERROR_LLM_AUTHENTICATION" } as const;

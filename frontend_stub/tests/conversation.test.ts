@@ -203,6 +203,16 @@ describe("frames besides events", () => {
     expect(model.notices.map((entry) => entry.text)).toEqual(["No water."]);
   });
 
+  it("keeps a warning about the network until the sandbox is started again, and takes it from the facts too", () => {
+    const model = liveModel(status("STATUS$NETWORK_WARNING", "no network"), status("STATUS$READY", "ready"));
+    expect(model.warning).toBe("no network");
+    expect(model.progress.map((step) => step.label)).not.toContain("no network");
+    receive(model, status("STATUS$STARTING_RUNTIME", "again"));
+    expect(model.warning).toBe("");
+    dispatch(model, { type: "info", info: info({ runtime_warning: "still none" }) });
+    expect(model.warning).toBe("still none");
+  });
+
   it("takes a new title for this conversation only", () => {
     const title = (id: string) => ({ status_update: true, type: "info", message: id, conversation_title: "New" });
     const model = liveModel(title("other"));

@@ -95,6 +95,7 @@ describe("the API", () => {
       llm_api_key: null,
       llm_base_url: null,
       confirmation_mode: true,
+      security_analyzer: null,
       max_iterations: null,
       max_budget_per_task: null,
       git_user_name: null,

@@ -3,12 +3,23 @@ import { check, refusedFields, toChange, toText } from "../src/components/settin
 
 describe("the settings form", () => {
   const empty = toText(null);
+  const fields = {
+    llm_model: null,
+    llm_api_key_set: false,
+    llm_base_url: null,
+    confirmation_mode: null,
+    security_analyzer: null,
+    max_iterations: null,
+    max_budget_per_task: null,
+    git_user_name: null,
+    git_user_email: null,
+  };
 
   it("leaves the key alone when it is not written; no model means the server's own", () => {
     expect(toChange(empty)).toEqual({
       llm_model: "",
       llm_base_url: "",
-      confirmation_mode: false,
+      confirmation_mode: null,
       max_iterations: null,
       max_budget_per_task: null,
       git_user_name: null,
@@ -19,6 +30,23 @@ describe("the settings form", () => {
   it("sends a new key, or an empty one to remove it", () => {
     expect(toChange({ ...empty, apiKey: " k " }).llm_api_key).toBe("k");
     expect(toChange({ ...empty, removeKey: true }).llm_api_key).toBe("");
+  });
+
+  it("says what the agent asks about as it is, and keeps the analyzer that was chosen", () => {
+    const stored = (mode: boolean | null, analyzer: string | null) => {
+      const form = toText({ ...fields, confirmation_mode: mode, security_analyzer: analyzer });
+      return [form.asks, toChange(form)] as const;
+    };
+    expect(stored(null, null)).toEqual([null, expect.objectContaining({ confirmation_mode: null })]);
+    expect(stored(false, "llm")).toEqual(["nothing", expect.not.objectContaining({ security_analyzer: expect.anything() as unknown })]);
+    for (const none of [null, "", "none", "invariant"]) {
+      expect(stored(true, none)).toEqual(["everything", expect.objectContaining({ confirmation_mode: true, security_analyzer: null })]);
+    }
+    for (const known of ["llm", "rules", "rules+llm"]) {
+      expect(stored(true, known)).toEqual(["risky", expect.not.objectContaining({ security_analyzer: expect.anything() as unknown })]);
+    }
+    expect(toChange({ ...empty, asks: "risky" })).toMatchObject({ confirmation_mode: true, security_analyzer: "rules+llm" });
+    expect(toChange({ ...empty, asks: "everything", analyzer: "llm" })).toMatchObject({ security_analyzer: null });
   });
 
   it("names what is wrong with a field", () => {

@@ -15,9 +15,13 @@ if not __package__:  # the folder itself was given to python3 instead of -m
     __import__(__package__)
 
 _USAGE = """usage: runner serve --socket PATH --state-dir DIR --workspace DIR [--idle-exit-seconds N]
+                    [--disk-bytes N] [--disk-entries N] [--own-workspace no] [--alone yes]
        runner attach --socket PATH [--wait-seconds N]
 """
-_SERVE = {"--socket": "", "--state-dir": "", "--workspace": "", "--idle-exit-seconds": "0"}
+_SERVE = {
+    **{"--socket": "", "--state-dir": "", "--workspace": "", "--idle-exit-seconds": "0"},
+    **{"--disk-bytes": "0", "--disk-entries": "0", "--own-workspace": "yes", "--alone": "no"},
+}
 _ATTACH = {"--socket": "", "--wait-seconds": "10"}
 
 
@@ -28,6 +32,9 @@ def main(arguments: List[str]) -> int:
             from .search import main as work  # each command imports only what it needs
         elif arguments == ["git"]:
             from .git_program import main as work
+            from .hidden import hide
+
+            hide()  # before the order is read, which may hold a password
         else:
             from .lint import main as work
         return work(sys.stdin.read())
@@ -45,13 +52,20 @@ def main(arguments: List[str]) -> int:
         from .attach import bridge  # each command imports only what it needs: attach is started often
 
         return bridge(options["--socket"], float(options["--wait-seconds"]))
-    from .serve import serve  # likewise
+    from .serve import Limits, serve  # likewise
 
+    limits = Limits(
+        int(options["--disk-bytes"]),
+        int(options["--disk-entries"]),
+        options["--alone"] == "yes",
+        options["--own-workspace"] == "yes",
+    )
     return serve(
         options["--socket"],
         options["--state-dir"],
         options["--workspace"],
         float(options["--idle-exit-seconds"]),
+        limits,
     )
 
 
@@ -69,6 +83,8 @@ def _parse(arguments: List[str], known: Dict[str, str]) -> Dict[str, str]:
     for name, value in options.items():
         if not value:
             raise ValueError(f"option {name} is required")
+        if name in ("--disk-bytes", "--disk-entries") and not value.isdigit():
+            raise ValueError(f"option {name} must be a whole number, not {value!r}")
         if name.endswith("-seconds"):
             try:
                 float(value)

@@ -47,6 +47,7 @@ def shell_order(arguments: Dict[str, Any]) -> Order:
         soft_timeout=10.0 if soft is None else soft,
         reset=flag(arguments, "reset"),
         max_output=integer(arguments, "max_output", 30000, 0, _OUTPUT_LIMIT),
+        at_once=flag(arguments, "at_once"),
         env=variables(arguments, "env"),
     )
     if "\0" in command:

@@ -5,11 +5,12 @@ Started once per attachment through the container engine's exec, so it imports n
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 import time
 
-from . import handover
+from . import handover, peers
 
 _RETRY_SECONDS = 0.005
 
@@ -22,6 +23,9 @@ def bridge(path: str, wait_seconds: float) -> int:
         return 3
     try:
         handover.give(control, 0, 1)
+        null = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1):  # from here on others of this user find nothing in this process
+            os.dup2(null, stream)
         control.recv(1)
     except OSError:
         return 0  # the runner has ended
@@ -33,6 +37,8 @@ def _connect(path: str, deadline: float) -> "socket.socket | None":
         connection = socket.socket(socket.AF_UNIX)
         try:
             connection.connect(path)
+            if not peers.is_runner(connection):
+                raise OSError("somebody else listens")
         except OSError:
             connection.close()
             if time.monotonic() >= deadline:

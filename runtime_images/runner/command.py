@@ -22,7 +22,10 @@ Result = Dict[str, Any]
 
 
 class Order(NamedTuple):
-    """The checked arguments of one ``shell.run``; times in seconds, ``max_output`` in characters."""
+    """The checked arguments of one ``shell.run``; times in seconds, ``max_output`` in characters.
+
+    With ``at_once`` a command is not to wait for those of others, nor input for what the command makes of it.
+    """
 
     command: str
     is_input: bool = False
@@ -30,7 +33,13 @@ class Order(NamedTuple):
     soft_timeout: float = 10.0
     reset: bool = False
     max_output: int = 30000
+    at_once: bool = False
     env: Dict[str, str] = {}  # noqa: RUF012 - a NamedTuple's default, never changed
+
+    @property
+    def is_typed(self) -> bool:
+        """True for what is typed at the command that runs."""
+        return self.is_input and bool(self.command)
 
     @property
     def is_literal(self) -> bool:

@@ -15,6 +15,7 @@ _CODES: Dict[int, str] = {
     errno.EROFS: "forbidden",
     errno.ENOSPC: "no_space",
     errno.EDQUOT: "no_space",
+    errno.EFBIG: "no_space",
     errno.EISDIR: "not_a_file",
     errno.ELOOP: "bad_request",
     errno.ENAMETOOLONG: "bad_request",

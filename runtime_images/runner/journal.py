@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections import OrderedDict
-from typing import Any, Dict, Iterable, List, Optional
+from typing import Any, Dict, Iterable, List, Optional, Set
 
 from .complaints import complain
 
@@ -35,11 +35,22 @@ _FORGOTTEN: Answer = {
 }
 
 
+_WITHHELD: Answer = {
+    "ok": False,
+    "error": {
+        "code": "forgotten",
+        "message": "the request was carried out, but its result was in the memory of a runner that has ended: "
+        "a secret had been lent to a command, and such results are not written down",
+    },
+}
+
+
 class Journal:
     """What became of each request with a key.
 
     On disk it is one file of lines, appended to before a request is begun and when it is done. A disk that does not
-    take a line costs the next runner that knowledge, nothing else; ``trouble`` then says why.
+    take a line costs the next runner that knowledge, nothing else; ``trouble`` then says why. Answers that may show
+    what was lent to a command are not on disk: there it only says that the request was carried out.
     """
 
     def __init__(self, directory: str, *, entries: int = ENTRIES, size: int = BYTES) -> None:
@@ -48,6 +59,8 @@ class Journal:
         self._bytes_limit = size
         self._answers: "OrderedDict[str, Optional[bytes]]" = OrderedDict()
         self._held = 0
+        self._withholds = False
+        self._withheld: Set[str] = set()
         self._descriptor = -1
         self._written = 0
         self._retry_at = 0.0
@@ -68,6 +81,10 @@ class Journal:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+    def withhold(self) -> None:
+        """Keep what is answered from now on in memory only."""
+        self._withholds = True
 
     def state(self, key: str) -> str:
         """Return "unknown", "running" or "done"."""
@@ -90,9 +107,12 @@ class Journal:
 
     def finish(self, key: str, answer: Answer) -> None:
         """Keep the answer of a request."""
-        line = b'{"k":%s,"a":%s}\n' % (_encode(key), self._keep(key, answer))
+        kept = self._keep(key, answer)
+        if self._withholds:
+            self._withheld.add(key)
+            kept = _encode(_WITHHELD)
         self._trim()
-        self._append(line)
+        self._append(b'{"k":%s,"a":%s}\n' % (_encode(key), kept))
 
     def withdraw(self, key: str) -> None:
         """Forget a request that was not carried out at all."""
@@ -143,6 +163,7 @@ class Journal:
         return kept
 
     def _drop(self, key: str) -> None:
+        self._withheld.discard(key)
         kept = self._answers.pop(key, None)
         self._held -= len(kept) if kept is not None else 0
 
@@ -202,6 +223,8 @@ class Journal:
             size = 0
             for key, kept in self._answers.items():
                 line = b'{"k":' + _encode(key)
+                if kept is not None and key in self._withheld:
+                    kept = _encode(_WITHHELD)
                 line += b"}\n" if kept is None else b',"a":' + kept + b"}\n"
                 if os.write(descriptor, line) < len(line):
                     raise OSError(0, "only part of a line was written")

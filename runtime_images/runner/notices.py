@@ -24,6 +24,8 @@ NOTHING_TO_WAIT_FOR = "There is no previous running command to retrieve logs fro
 NOTHING_TO_INTERACT_WITH = "There is no previous running command to interact with: the input was not sent."
 FROM_BACKGROUND = "The output shown was printed by background jobs since the last command."
 INPUT_SENT = "The input was sent to the running command, for which another request is waiting."
+INPUT_TAKEN = "The input was sent to the running command, which goes on."
+ALREADY_WAITED_FOR = "The command is still running, and another request is waiting for its output and its end."
 INPUT_NOT_SENT = "The input was not sent."
 INPUT_NOT_READ = (
     "The input was not sent: the command has not read what it was sent before, or its terminal is set to take no line "

@@ -9,10 +9,15 @@ import signal
 import time
 from typing import Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 
+from .prctl import CHILD_SUBREAPER, prctl
+
 _TICKS = os.sysconf("SC_CLK_TCK")
 MARK = "DRYDOCK_TERMINAL"
+SANDBOX_MARK = "DRYDOCK_SANDBOX"
+"""Variable of all processes of a sandbox that shares its host's process table."""
 _DELETED = " (deleted)"
 _DESCRIPTORS = 14
+_QUICK_LOOKS = 200
 
 
 class Process(NamedTuple):
@@ -111,6 +116,26 @@ def now_in_ticks() -> int:
     return int(time.clock_gettime(time.CLOCK_BOOTTIME) * _TICKS)
 
 
+def seconds_since(ticks: int) -> float:
+    """Return how long ago that is, on the clock of :attr:`Process.started`."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / _TICKS
+
+
+def started(pid: int) -> Optional[int]:
+    """Return when the process was started, in clock ticks; None when it is gone, or a zombie."""
+    process = _read(str(pid))
+    return None if process is None or process.state in "ZX" else process.started
+
+
+def is_copy(pid: int, shell: int) -> bool:
+    """True while what the shell has forked is no other program yet; a subshell is a copy as long as it lives."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as own, open(f"/proc/{shell}/cmdline", "rb") as its:
+            return own.read(4096) == its.read(4096)
+    except OSError:
+        return False
+
+
 def table() -> Dict[int, Process]:
     """Return all living processes by their id; zombies are not among them."""
     found = {}
@@ -139,6 +164,52 @@ def belonging(scope: Scope) -> List[Process]:
     wanted = f"{MARK}={scope.mark}".encode()
     own += [process for process in rest if _is_orphan(process, processes) and _marked(process.pid, wanted)]
     return own
+
+
+def adopt_orphans() -> None:
+    """From now on what loses its parent becomes this process's child, as it does where this one is the first.
+
+    So it can be found whatever it has done to its session and its environment.
+    """
+    prctl(CHILD_SUBREAPER, 1)  # without it there are still the marks
+
+
+def of_sandbox(*, alone: bool) -> List[Process]:
+    """Return all processes of the sandbox but this one.
+
+    ``alone``: there are no others here, except the first one and those that were put in from outside. Otherwise they
+    are what this one has started, and what carries the sandbox's mark.
+    """
+    by_id = table()
+    own = os.getpid()
+    if alone:
+        return [process for process in by_id.values() if process.pid not in (1, own) and process.parent != 0]
+    name = os.environ.get(SANDBOX_MARK, "")
+    wanted = f"{SANDBOX_MARK}={name}".encode()
+    return [
+        process
+        for process in by_id.values()
+        if process.pid not in (1, own)
+        and (_descends(process, own, by_id) or (bool(name) and _marked(process.pid, wanted)))
+    ]
+
+
+def end_children(*, alone: bool) -> None:
+    """Kill the processes of the sandbox that have no other parent left, and what comes in their place, for a moment.
+
+    A look at them takes so little time that it finds also what forks and ends at once, again and again, which is gone
+    before it is found in a table of all processes.
+    """
+    own = os.getpid()
+    parents = (own, 1) if alone else (own,)
+    killed: Set[int] = set()
+    for _ in range(_QUICK_LOOKS):
+        found = {child for parent in parents for child in _children(parent)} - {1, own}
+        for pid in found:
+            signal_process(pid, signal.SIGKILL)
+        if found <= killed and all(started(pid) is None for pid in found):
+            return  # what one of them had forked before it was killed would be among them by now
+        killed |= found
 
 
 def of_command(scope: Scope, begun: int) -> List[Process]:
@@ -243,6 +314,15 @@ def _read(name: str) -> Optional[Process]:
     if len(fields) < 20:
         return None
     return Process(int(name), fields[0].decode(), int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]))
+
+
+def _children(pid: int) -> List[int]:
+    found: List[int] = []
+    with contextlib.suppress(OSError):  # gone, or a kernel that does not tell
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+                found += [int(word) for word in file.read().split()]
+    return found
 
 
 def _descends(process: Process, ancestor: int, processes: Dict[int, Process]) -> bool:

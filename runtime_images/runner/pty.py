@@ -105,6 +105,34 @@ class Terminal:
         loop.remove_writer(self.master)
 
 
+class Inlet:
+    """Where a shell writes what is for the runner: opened by its path for the purpose, and read here.
+
+    A terminal, because only that has a path that others of this user can open and nobody can take away: the runner's
+    own descriptors are nobody else's business (see ``hidden``), and a pipe in a folder could be removed.
+    """
+
+    def __init__(self) -> None:
+        """Raises OSError when the system has no terminal to give."""
+        self.reader, self._writer = os.openpty()
+        self.path = os.ttyname(self._writer)
+        os.set_blocking(self.reader, False)
+        self.restore()
+
+    def restore(self) -> None:
+        """Have bytes come through as they are, whatever a program has made of the modes."""
+        modes = termios.tcgetattr(self._writer)
+        modes[0] = modes[1] = modes[3] = 0
+        with contextlib.suppress(termios.error):
+            termios.tcsetattr(self._writer, termios.TCSANOW, modes)
+
+    def close(self, loop: Loop) -> None:
+        """Close both ends."""
+        loop.remove_reader(self.reader)
+        os.close(self.reader)
+        os.close(self._writer)
+
+
 class Pipe:
     """A pipe: one end for the runner's loop, the other for the shell."""
 
@@ -173,6 +201,8 @@ def shell_environment(mark: str) -> Dict[str, str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("DRYDOCK_")}
     environment.update(TERM="xterm-256color", PAGER="cat", GIT_PAGER="cat", MANPAGER="cat")
     environment[processes.MARK] = mark
+    if processes.SANDBOX_MARK in os.environ:
+        environment[processes.SANDBOX_MARK] = os.environ[processes.SANDBOX_MARK]
     if not any(environment.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG")):
         environment["LANG"] = "C.UTF-8"
     environment.setdefault("HOME", os.path.expanduser("~"))
@@ -180,9 +210,15 @@ def shell_environment(mark: str) -> Dict[str, str]:
     return environment
 
 
-def close_inherited() -> None:
-    """Close what the runner was started with beyond its standard streams, so that no program inherits it."""
-    os.closerange(3, _HIGHEST_INHERITABLE)
+def close_inherited(kept: int) -> None:
+    """Close what the runner was started with beyond its standard streams, so that no program inherits it.
+
+    ``kept`` is left open for the runner itself; -1: none.
+    """
+    if kept >= 0:
+        os.set_inheritable(kept, False)
+        os.closerange(3, kept)
+    os.closerange(max(3, kept + 1), _HIGHEST_INHERITABLE)
 
 
 def exit_code(status: int) -> int:

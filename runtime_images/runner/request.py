@@ -18,6 +18,7 @@ class Request(Asker):
         self.number = number
         self.key: Optional[str] = None
         self.cancel: Callable[[], bool] = _cannot_be_cancelled
+        self.amend: Callable[[Answer], Answer] = _as_it_is
         self._answered = False
         self._done = done
 
@@ -46,6 +47,7 @@ class Request(Asker):
         if self._answered:
             return
         self._answered = True
+        answer = self.amend(answer)
         try:
             self.connection.send({"id": self.number, **answer}, blob)
         except ProtocolError as error:
@@ -56,6 +58,10 @@ class Request(Asker):
 
 def _cannot_be_cancelled() -> bool:
     return False
+
+
+def _as_it_is(answer: Answer) -> Answer:
+    return answer
 
 
 def _error(code: str, message: str) -> Answer:

@@ -15,10 +15,12 @@ from .file_requests import FileRequests
 from .files import Reply
 from .journal import Answer, Journal
 from .kernel import Kernel
+from .lent import Lent
 from .linting import Lints
 from .loop import Loop
 from .ports import Ports
 from .request import Request
+from .room import Room
 from .searching import Searches
 from .session import Session
 from .snapshots import Snapshots
@@ -41,6 +43,19 @@ _CARRIED_OUT_ONCE = (
     "file.write",
     "patch.apply",
 )
+_WRITING = (
+    "file.edit",
+    "file.range",
+    "file.whole",
+    "file.write",
+    "git.clone",
+    "patch.apply",
+    "transfer.keep",
+    "transfer.put",
+    "transfer.write",
+    "workspace.restore",
+    "workspace.unpack",
+)
 _LOOKING = {"file.edit": ("view",), "file.range": ("read",), "file.whole": ("read", "list")}
 
 Operation = Callable[[Request, Dict[str, Any], Optional[bytes]], None]
@@ -62,6 +77,8 @@ class Requests:
         kernel: Kernel,
         snapshots: Snapshots,
         outputs: WholeOutputs,
+        lent: Lent,
+        room: Room,
         more: Mapping[str, Operation],
     ) -> None:
         self._loop = loop
@@ -75,12 +92,15 @@ class Requests:
         kernel.follow(self._shell_directory)
         self._snapshots = snapshots
         self._outputs = outputs
+        self._lent = lent
+        self._room = room
         self._sessions: Dict[str, Session] = {}
         self._fresh = 0
         self._under_way: Dict[int, Request] = {}
         self._operations: Dict[str, Operation] = {
             "browser.run": lambda request, given, _: self._take(self._browser, arguments.browser_order(given), request),
             "cancel": self._cancel,
+            "disk.state": lambda request, _given, _: request.finish(room.state()),
             "journal.ack": self._journal_ack,
             "journal.lookup": self._journal_lookup,
             "kernel.restart": lambda request, _, __: request.finish(self._kernel.restart()),
@@ -111,15 +131,36 @@ class Requests:
             if key is not None and self._is_repeated(request, key):
                 return
             self._under_way[id(request)] = request
+            self._note_lent(message)
+            request.amend = self._room.remark()
+            if name in _WRITING and not _only_looks(message):
+                self._check_room(len(frame.blob or b""))
             if key is not None and name in _CARRIED_OUT_ONCE and not _only_looks(message):
                 request.key = key
                 self._journal.begin(key)
-                begin = lambda: self._begin(operation, request, message, frame.blob)  # noqa: E731
-                self._snapshots.before(request, begin)
+                if name == "shell.run" and self._types(message):  # what runs goes on while files are kept
+                    self._begin(operation, request, message, frame.blob)
+                else:
+                    begin = lambda: self._begin(operation, request, message, frame.blob)  # noqa: E731
+                    self._snapshots.before(request, begin)
             else:
                 self._begin(operation, request, message, frame.blob)
         except BadRequestError as error:
             self._refuse(request, "bad_request", str(error))
+        except FileError as error:
+            self._refuse(request, error.code, str(error))
+
+    def _check_room(self, size: int) -> None:
+        refusal = self._room.refusal(size)
+        if refusal:
+            raise FileError("no_space", refusal)
+
+    def _note_lent(self, message: Dict[str, Any]) -> None:
+        """From the first variable on that is lent to a command, outputs may show it in whatever form."""
+        given = (message.get("args") or {}).get("env")
+        if given and isinstance(given, dict):
+            self._lent.add(value for value in given.values() if isinstance(value, str))
+            self._journal.withhold()
 
     def _begin(self, operation: Operation, request: Request, message: Dict[str, Any], blob: Optional[bytes]) -> None:
         try:
@@ -240,6 +281,13 @@ class Requests:
         asker = fresh.FreshAsker(request, lambda: self._close(name))
         request.cancel = lambda: session.cancel(asker)
         session.run(order, asker)
+
+    def _types(self, message: Dict[str, Any]) -> bool:
+        """Whether it is input to a command that runs."""
+        given = message.get("args")
+        named = given.get("session", "default") if isinstance(given, dict) and given.get("is_input") is True else None
+        session = self._sessions.get(named) if isinstance(named, str) else None
+        return session is not None and session.runs
 
     def _shell_interrupt(self, request: Request, given: Dict[str, Any], _blob: Optional[bytes]) -> None:
         session = self._sessions.get(self._session_name(given))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import partial
+from typing import NamedTuple
 
 from .browser import Browser
 from .complaints import complain
@@ -11,17 +12,22 @@ from .editor import Editor
 from .file_requests import FileRequests
 from .files import Files
 from .git_requests import GitRequests
+from .hidden import hide
 from .history import History
+from .home import OLD_HOME, furnish
 from .journal import Journal
 from .kernel import Kernel
+from .lent import Lent
 from .linting import Lints
 from .loop import Loop
 from .patcher import Patcher
 from .ports import Ports
+from .processes import adopt_orphans
 from .programs import ProgramTunnel
 from .pty import close_inherited
 from .ranges import Ranges
 from .requests import Requests
+from .room import Room
 from .searching import Searches
 from .server import Server, watch_signals
 from .snapshots import Snapshots
@@ -31,12 +37,34 @@ from .whole_files import WholeFiles
 from .whole_outputs import WholeOutputs
 from .workers import Workers
 
+_GIVEN = "fd:"
 
-def serve(socket_path: str, state_directory: str, workspace: str, idle_exit_seconds: float) -> int:
-    """Serve until told to end; return the exit code: 0, or 1 when the socket cannot be had."""
-    close_inherited()
-    for directory in (state_directory, os.path.dirname(os.path.abspath(socket_path)), workspace):
+
+class Limits(NamedTuple):
+    """How much disk may be taken (0: any), by what, and see :class:`Room` for ``alone``."""
+
+    disk_bytes: int = 0
+    disk_entries: int = 0
+    alone: bool = False
+    own_workspace: bool = True
+    """False: the workspace is a folder of somebody else, which does not count."""
+
+
+def serve(socket_path: str, state_directory: str, workspace: str, idle_exit_seconds: float, limits: Limits) -> int:
+    """Serve until told to end; return the exit code: 0, or 1 when the socket cannot be had.
+
+    ``socket_path`` may be ``fd:`` and the number of a descriptor: a socket that listens already.
+    """
+    given = int(socket_path[len(_GIVEN) :]) if socket_path.startswith(_GIVEN) else -1
+    close_inherited(given)
+    hide()
+    if not limits.alone:
+        adopt_orphans()
+    for directory in (state_directory, workspace, *([] if given >= 0 else [_folder_of(socket_path)])):
         _make(directory)
+    old_home = os.environ.pop(OLD_HOME, "/")
+    if old_home != "/":
+        furnish(old_home, os.environ["HOME"])
     loop = Loop()
     boot = os.urandom(8).hex()
     journal = Journal(state_directory)
@@ -50,21 +78,29 @@ def serve(socket_path: str, state_directory: str, workspace: str, idle_exit_seco
     transfers, repositories = Transfers(loop, files, workspace), GitRequests(loop, files, workspace)
     asked = FileRequests(files, workspace)
     more = {**transfers.operations, **repositories.operations}
-    outputs = WholeOutputs(os.path.join(state_directory, "outputs"), "terminal")
+    lent = Lent()
+    outputs = WholeOutputs(os.path.join(state_directory, "outputs"), "terminal", lent=lent)
+    counted = [state_directory, os.environ.get("HOME", "/"), *([workspace] if limits.own_workspace else [])]
+    room = Room(counted, limits.disk_bytes, limits.disk_entries, alone=limits.alone)
     requests = Requests(
-        loop, workspace, boot, journal, asked, searches, lints, browser, kernel, snapshots, outputs, more
+        loop, workspace, boot, journal, asked, searches, lints, browser, kernel, snapshots, outputs, lent, room, more
     )
     tunnels = Tunnels(loop, Ports(boot), partial(ProgramTunnel, workspace=workspace))
     server = Server(loop, requests, tunnels, workspace, boot, idle_exit_seconds)
     watch_signals(loop, requests)
     try:
-        server.listen(socket_path)
+        if given >= 0:
+            server.serve_at(given)
+        else:
+            server.listen(socket_path)
     except OSError as error:
         complain(f"the runner cannot listen at {socket_path}: {error}")
         return 1
+    room.start()
     try:
         loop.run()
     finally:
+        room.close()
         server.close()
         requests.close()
         transfers.close()
@@ -73,6 +109,10 @@ def serve(socket_path: str, state_directory: str, workspace: str, idle_exit_seco
         journal.close()
         loop.close()
     return 0
+
+
+def _folder_of(path: str) -> str:
+    return os.path.dirname(os.path.abspath(path))
 
 
 def _make(directory: str) -> None:

@@ -7,14 +7,17 @@ import os
 import signal
 import socket
 import sys
-from typing import Callable, List, Optional
+from typing import Callable, List, Optional, Tuple
 
-from . import VERSION, facts, handover
+from . import VERSION, facts, handover, peers
+from .complaints import complain
 from .connection import Connection, Ends
 from .loop import Loop, Timer
 from .requests import Requests
 from .switchboard import Tunnels
 from .wire import PROTOCOL, Frame
+
+_LOOK_SECONDS = 1.0
 
 
 class Server:
@@ -34,7 +37,9 @@ class Server:
         self._connection: Optional[Connection] = None
         self._arriving: Optional[socket.socket] = None
         self._idle_timer: Optional[Timer] = None
+        self._look_timer: Optional[Timer] = None
         self._path = ""
+        self._places: List[Optional[Tuple[int, int]]] = []
         self._lock = -1
 
     def listen(self, path: str) -> None:
@@ -49,28 +54,61 @@ class Server:
         except BlockingIOError:
             raise OSError("another runner serves it") from None
         self._path = path
-        self._listen_at(path + handover.SUFFIX, self._arrive)
-        self._listen_at(path, self._accept)
+        self._listen_anew()
+        self._start_idling()
+
+    def serve_at(self, descriptor: int) -> None:
+        """Serve at a socket that somebody else has made."""
+        self._watch(socket.socket(fileno=descriptor), self._accept)
         self._start_idling()
 
     def close(self) -> None:
         """Close the sockets and the connection."""
-        for listener in self._listeners:
-            self._loop.remove_reader(listener.fileno())
-            listener.close()
-        if self._listeners:
-            for path in (self._path, self._path + handover.SUFFIX):
+        self._stop_listening()
+        if self._path:
+            for path in self._paths():
                 if os.path.lexists(path):
                     os.unlink(path)
             os.close(self._lock)
-        self._listeners = []
+            self._path = ""
         self._turn_away()
         if self._connection is not None:
             self._connection.close()
 
+    def _listen_anew(self) -> None:
+        """Listen at the path, in the place of whatever is there."""
+        self._stop_listening()
+        self._listen_at(self._path + handover.SUFFIX, self._arrive)
+        self._listen_at(self._path, self._accept)
+        self._places = [_place(path) for path in self._paths()]
+
+    def _stop_listening(self) -> None:
+        for listener in self._listeners:
+            self._loop.remove_reader(listener.fileno())
+            listener.close()
+        self._listeners = []
+
+    def _paths(self) -> List[str]:
+        return [self._path + handover.SUFFIX, self._path]
+
+    def _keep_listening(self) -> None:
+        """While nobody is attached: see that the sockets are still where a server looks for them.
+
+        Commands in the sandbox can take them away, or put others there.
+        """
+        if self._look_timer is not None:
+            self._look_timer.cancel()
+        if self._connection is not None:
+            return
+        if [_place(path) for path in self._paths()] != self._places:
+            try:
+                self._listen_anew()
+            except OSError as error:
+                complain(f"the runner cannot listen at {self._path}: {error}")
+        self._look_timer = self._loop.call_later(_LOOK_SECONDS, self._keep_listening)
+
     def _listen_at(self, path: str, accept: Callable[[socket.socket], None]) -> None:
-        if os.path.lexists(path):
-            os.unlink(path)
+        _clear(path)
         listener = socket.socket(socket.AF_UNIX)
         mask = os.umask(0o177)
         try:
@@ -78,24 +116,35 @@ class Server:
         finally:
             os.umask(mask)
         listener.listen(8)
+        self._watch(listener, accept)
+
+    def _watch(self, listener: socket.socket, accept: Callable[[socket.socket], None]) -> None:
         listener.setblocking(False)
         self._listeners.append(listener)
         self._loop.add_reader(listener.fileno(), lambda: accept(listener))
 
     def _accept(self, listener: socket.socket) -> None:
+        stream = self._taken(listener)
+        if stream is not None:
+            self._serve(Ends(stream))
+
+    def _taken(self, listener: socket.socket) -> Optional[socket.socket]:
+        """Take a connection; one of a command in the sandbox, which has no business here, is closed at once."""
         try:
             stream, _ = listener.accept()
         except OSError:
-            return
-        self._serve(Ends(stream))
+            return None
+        if not self._path or peers.is_from_outside(stream):  # nobody in the sandbox sees a socket that was given
+            return stream
+        stream.close()
+        return None
 
     def _arrive(self, listener: socket.socket) -> None:
         """Somebody is about to hand over pipes; whoever was about to before is turned away."""
-        self._turn_away()
-        try:
-            control, _ = listener.accept()
-        except OSError:
+        control = self._taken(listener)
+        if control is None:
             return
+        self._turn_away()
         control.setblocking(False)
         self._arriving = control
         self._loop.add_reader(control.fileno(), self._take_over)
@@ -163,8 +212,28 @@ class Server:
             self._start_idling()
 
     def _start_idling(self) -> None:
+        if self._path:
+            self._keep_listening()
         if self._idle_exit_seconds > 0:
             self._idle_timer = self._loop.call_later(self._idle_exit_seconds, self._loop.stop)
+
+
+def _place(path: str) -> Optional[Tuple[int, int]]:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _clear(path: str) -> None:
+    """Have nothing at the path, whatever was put there."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return
+    except OSError:
+        os.rename(path, f"{path}.{os.urandom(4).hex()}")
 
 
 def watch_signals(loop: Loop, requests: Requests) -> None:
@@ -173,8 +242,8 @@ def watch_signals(loop: Loop, requests: Requests) -> None:
     In a sandbox of its own whoever owns that sends SIGINT. SIGTERM comes from a program inside there, which meant some
     other Python (``pkill python3``).
     """
-    has_own_init = os.getppid() == 1
-    loop.on_signal(signal.SIGTERM, _spared if has_own_init else loop.stop)
+    is_alone = 1 in (os.getpid(), os.getppid())
+    loop.on_signal(signal.SIGTERM, _spared if is_alone else loop.stop)
     loop.on_signal(signal.SIGINT, loop.stop)
     loop.on_signal(signal.SIGCHLD, requests.child_changed)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -7,7 +7,7 @@ from collections import deque
 from functools import partial
 from typing import Callable, Deque, List, Optional, Tuple
 
-from . import keys, notices, processes
+from . import keys, notices, processes, typed_interrupt
 from .command import Asker, Command, Order, Result, Wait, make_result
 from .interrupt import Interruption
 from .loop import Loop
@@ -25,7 +25,8 @@ class Session(ShellEvents):
     """One named terminal.
 
     Orders are served one after the other, except those that must reach a command while somebody waits for it: input,
-    and a reset. A command that outlives its asker's patience goes on, and the next asker hears of it.
+    and a reset; and those of somebody who does not wait in a line, who is told that it is busy. A command that outlives
+    its asker's patience goes on, and the next asker hears of it.
     """
 
     def __init__(self, loop: Loop, mark: str, directory: str, files: WholeOutputs) -> None:
@@ -45,8 +46,10 @@ class Session(ShellEvents):
         """Serve an order, now or when those before it have been answered."""
         if order.reset or (self._waiting is None and self._starting is None):
             self._serve(order, asker)
-        elif order.is_input and order.command and self._waiting is not None:
-            asker.finish(self._result("soft_timeout", -1, _NOTHING, self._type(order.command) or [notices.INPUT_SENT]))
+        elif order.is_typed and self._waiting is not None:
+            self._pass_on(order, asker)
+        elif order.at_once and not order.is_typed:
+            self._refuse_while_waited_for(order, asker)
         elif len(self._queue) >= _QUEUE_LIMIT:
             asker.fail("busy", f"{_QUEUE_LIMIT} commands are waiting for this terminal already: wait for their results")
         else:
@@ -111,6 +114,11 @@ class Session(ShellEvents):
         return self._shell
 
     @property
+    def runs(self) -> bool:
+        """True while a command runs, which can be given input."""
+        return self._command is not None and self._command.ended is None
+
+    @property
     def is_unused(self) -> bool:
         """True when no command runs, waits or has a result that nobody has seen, and nothing that one started runs."""
         return self._command is None and self._starting is None and not processes.belonging(self._shell.scope())
@@ -167,8 +175,22 @@ class Session(ShellEvents):
         said += [notices.FROM_BACKGROUND] if idle else []
         self._answer(asker, self._result("not_executed", -1, Cut(idle, 0), said))
 
+    def _pass_on(self, order: Order, asker: Asker) -> None:
+        """Type at a command whose result somebody else waits for."""
+        asker.finish(self._result("soft_timeout", -1, _NOTHING, self._type(order.command) or [notices.INPUT_SENT]))
+
+    def _refuse_while_waited_for(self, order: Order, asker: Asker) -> None:
+        if order.command:
+            asker.finish(self._result("not_executed", -1, _NOTHING, [notices.STILL_RUNNING]))
+        else:
+            asker.finish(self._result("soft_timeout", -1, _NOTHING, [notices.ALREADY_WAITED_FOR]))
+
     def _type(self, text: str) -> List[str]:
-        named = keys.key(text)
+        named, command = keys.key(text), self._command
+        if named is not None and named.data == typed_interrupt.KEY and command is not None:
+            is_over = lambda: command is not self._command or command.ended is not None  # noqa: E731
+            typed_interrupt.TypedInterrupt(self._loop, self._shell, command.ticks, is_over).press()
+            return [f"{named.name} was sent."]
         if not self._shell.type(named.data if named is not None else keys.typed(text)):
             return [notices.INPUT_NOT_READ]
         return [f"{named.name} was sent."] if named is not None else []
@@ -191,6 +213,8 @@ class Session(ShellEvents):
         self._command = Command(wait.order.max_output, self._shell.type, self._files)
         self._watch(wait)
         self._shell.run(wait.order.command, wait.order.env)
+        while self._queue and self._queue[0][0].is_typed:  # it came before the shell was ready
+            self._pass_on(*self._queue.popleft())
 
     def failed(self, message: str) -> None:
         """No shell can be started."""
@@ -210,6 +234,9 @@ class Session(ShellEvents):
             wait.look.at(wait.order.soft_timeout, lambda: self._soft_limit(wait))
 
     def _soft_limit(self, wait: Wait) -> None:
+        if wait.order.at_once and wait.order.is_typed:
+            self._answer_running(wait, "soft_timeout")
+            return
         left = wait.active + wait.order.soft_timeout - time.monotonic()
         if left > 0.0005:  # there was output since the look was planned
             wait.look.at(left, lambda: self._soft_limit(wait))
@@ -224,7 +251,10 @@ class Session(ShellEvents):
         wait.close()
         said = [*wait.notices, notices.REPLACED] if self._shell.replaced else list(wait.notices)
         hard, soft = wait.order.timeout, wait.order.soft_timeout
-        said.append(notices.soft_limit(soft) if hard is None else notices.hard_limit(hard))
+        if wait.order.at_once and wait.order.is_typed:
+            said.append(notices.INPUT_TAKEN)
+        else:
+            said.append(notices.soft_limit(soft) if hard is None else notices.hard_limit(hard))
         cut = command.take(wait.order.max_output)
         self._answer(wait.asker, self._result(status, -1, cut, said, wait.prefix))
 
@@ -287,7 +317,7 @@ class Session(ShellEvents):
     def _result(
         self, status: str, exit_code: int, output: Cut, said: List[str], prefix: str = "", background: int = -1
     ) -> Result:
-        running, shell = self._command is not None and self._command.ended is None, self._shell
+        running, shell = self.runs, self._shell
         return make_result(status, exit_code, output, said, background, running, shell.directory, shell.path, prefix)
 
     def _tell_stopped(self) -> None:

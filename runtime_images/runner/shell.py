@@ -91,7 +91,7 @@ class Shell:
             return
         self._starting = self._settling = True
         self._unsure = False
-        self._streams.terminal.restore()
+        self._streams.restore()
         self._speech.expect()
         self._control.send(b"\n" + self._speech.report())
         self._plan.at(SETTLE_SECONDS, lambda: self._settle(tries - 1))
@@ -123,7 +123,7 @@ class Shell:
     def _send(self, command: str, variables: Dict[str, str]) -> None:
         if self._control is None:
             raise RuntimeError("the shell has not been started")
-        self._streams.terminal.restore()
+        self._streams.restore()
         self._running = True
         lines, after = self._speech.run(command, variables, self._status)
         self._control.send_command(lines, after, apart=self._speech.lines.reads_ahead)

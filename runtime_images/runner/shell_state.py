@@ -12,7 +12,7 @@ from collections import deque
 from typing import Deque, FrozenSet, Iterable, List, NamedTuple, Optional, Tuple
 
 from .loop import Loop, Timer
-from .pty import Pipe
+from .pty import Inlet
 
 READ_AFTER_SECONDS = 0.05
 LIMIT = 4 * 1024 * 1024
@@ -120,7 +120,7 @@ class StatePipe:
         self._kept_lent: FrozenSet[str] = frozenset()
         self._loop = loop
         self._reader = StateReader()
-        self._pipe: Optional[Pipe] = None
+        self._pipe: Optional[Inlet] = None
         self._words: Tuple[str, ...] = ()
         self._announced = ""
         self._timer: Optional[Timer] = None
@@ -128,14 +128,17 @@ class StatePipe:
     @property
     def path(self) -> str:
         """The path under which the shell opens it."""
-        writer = self._pipe.writer if self._pipe is not None else -1
-        return f"/proc/{os.getpid()}/fd/{writer}"
+        return self._pipe.path if self._pipe is not None else os.devnull
 
     def open(self) -> None:
-        """Make the pipe if there is none; raises OSError when no descriptor is to be had."""
+        """Make it if there is none; raises OSError when no terminal is to be had."""
         if self._pipe is None:
-            self._pipe = Pipe()
-            os.set_blocking(self._pipe.reader, False)
+            self._pipe = Inlet()
+
+    def restore(self) -> None:
+        """Undo what programs did to its modes."""
+        if self._pipe is not None:
+            self._pipe.restore()
 
     def close(self) -> None:
         """Close the pipe and forget what came out of it."""

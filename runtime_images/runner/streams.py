@@ -1,4 +1,4 @@
-"""What a shell is heard through: its terminal, the pipe of its reports, and that of its state."""
+"""What a shell is heard through: its terminal, and the ways for its reports and its state."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Callable, List, Optional
 
 from . import driver
 from .loop import Loop, Timer
-from .pty import Pipe, Terminal
+from .pty import Inlet, Terminal
 from .shell_state import StatePipe
 
 _READ = 16 * 1024
@@ -26,7 +26,7 @@ class Streams:
         self._output = output
         self._said = said
         self._terminal: Optional[Terminal] = None
-        self._reports: Optional[Pipe] = None
+        self._reports: Optional[Inlet] = None
         self._held: Optional[Timer] = None
 
     @property
@@ -43,9 +43,8 @@ class Streams:
 
     @property
     def report_path(self) -> str:
-        """The path under which the shell opens the pipe for a report."""
-        writer = self._reports.writer if self._reports is not None else -1
-        return f"/proc/{os.getpid()}/fd/{writer}"
+        """The path under which the shell opens the way for a report."""
+        return self._reports.path if self._reports is not None else os.devnull
 
     def open(self) -> Terminal:
         """Open what is not open; raises OSError when there is no terminal or no descriptor to be had."""
@@ -53,8 +52,7 @@ class Streams:
             self._terminal = Terminal()
             self._loop.add_reader(self._terminal.master, self.read_terminal)
         if self._reports is None:
-            self._reports = Pipe()
-            os.set_blocking(self._reports.reader, False)
+            self._reports = Inlet()
             self._loop.add_reader(self._reports.reader, self.read_reports)
         self.state.open()
         return self._terminal
@@ -69,6 +67,13 @@ class Streams:
         if self._reports is not None:
             self._reports.close(self._loop)
             self._reports = None
+
+    def restore(self) -> None:
+        """Undo what programs did to the modes of what they can open, and forget input that nobody read."""
+        self.terminal.restore()
+        self.state.restore()
+        if self._reports is not None:
+            self._reports.restore()
 
     def hold(self) -> None:
         """Leave the terminal alone for a moment, so that a short command's output is read once, with its report.

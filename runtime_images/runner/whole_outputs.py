@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any, List, NamedTuple, Optional, Tuple
 
+from .lent import Lent
+
 LIMIT = 16 * 1024 * 1024
 FOLDER_LIMIT = 128 * 1024 * 1024
 _SUFFIX = ".txt"
@@ -20,7 +22,17 @@ class Kept(NamedTuple):
 class WholeOutputs:
     """A folder of such files. Over a limit the oldest make room; a disk that takes nothing costs only the file."""
 
-    def __init__(self, directory: str, prefix: str, *, limit: int = LIMIT, folder_limit: int = FOLDER_LIMIT) -> None:
+    def __init__(
+        self,
+        directory: str,
+        prefix: str,
+        *,
+        limit: int = LIMIT,
+        folder_limit: int = FOLDER_LIMIT,
+        lent: Optional[Lent] = None,
+    ) -> None:
+        """``lent``: what is not to be in the files."""
+        self._lent = Lent() if lent is None else lent
         self._directory = directory
         self._prefix = prefix
         self._limit = limit
@@ -32,8 +44,8 @@ class WholeOutputs:
             os.makedirs(self._directory, mode=0o700, exist_ok=True)
             self._make_room()
         except OSError:
-            return WholeOutput("", "", 0)
-        return WholeOutput(self._directory, self._prefix, self._limit)
+            return WholeOutput("", "", 0, self._lent)
+        return WholeOutput(self._directory, self._prefix, self._limit, self._lent)
 
     def _make_room(self) -> None:
         files: List[Tuple[float, int, str]] = []
@@ -51,13 +63,15 @@ class WholeOutputs:
 class WholeOutput:
     """The file of one output while it is written; its name comes from what it holds: the same output has one file."""
 
-    def __init__(self, directory: str, prefix: str, limit: int) -> None:
+    def __init__(self, directory: str, prefix: str, limit: int, lent: Lent) -> None:
         # Loaded only now: a runner whose commands print little does without it.
         import hashlib
 
         self._directory = directory
         self._prefix = prefix
         self._room = limit
+        self._lent = lent
+        self._held = ""
         self._is_whole = True
         self._digest: Any = hashlib.sha256()
         self._path = os.path.join(directory, f"{os.urandom(8).hex()}.part")
@@ -69,6 +83,13 @@ class WholeOutput:
         """Append."""
         if self._descriptor < 0:
             return
+        if self._lent:
+            text = self._held + text
+            end = self._lent.settled(text)
+            text, self._held = text[:end], text[end:]
+        self._put(self._lent.hide(text))
+
+    def _put(self, text: str) -> None:
         data = text.encode("utf-8", "replace")
         if len(data) > self._room:
             self._is_whole = False
@@ -79,6 +100,9 @@ class WholeOutput:
 
     def keep(self) -> Optional[Kept]:
         """End the file; return where it is, or None when the disk did not take it."""
+        if self._descriptor >= 0 and self._held:
+            self._put(self._lent.hide(self._held))
+            self._held = ""
         if self._descriptor < 0:
             return None
         name = f"{self._prefix}_output_{self._digest.hexdigest()[:8]}{_SUFFIX}"

@@ -46,19 +46,24 @@ class ZipStream:
         self._offset = 0
         self._notes: List[str] = []
         self._unnoted = 0
+        self._rest = b""  # of what was read last, beyond what was asked for
         self._parts = self._all()
 
-    def read(self, enough: int, seconds: float) -> Tuple[bytes, bool]:
-        """The next bytes, about ``enough`` of them or what can be had within the time; and whether that was all."""
+    def read(self, most: int, seconds: float) -> Tuple[bytes, bool]:
+        """The next bytes, ``most`` of them or what can be had within the time; and whether that was all."""
         deadline = time.monotonic() + seconds
-        parts: List[bytes] = []
-        size = 0
-        for part in self._parts:
-            parts.append(part)
-            size += len(part)
-            if size >= enough or time.monotonic() > deadline:
-                return b"".join(parts), False
-        return b"".join(parts), True
+        parts = [self._rest]
+        size = len(self._rest)
+        has_more = True
+        while has_more and size < most and time.monotonic() <= deadline:
+            part = next(self._parts, None)
+            has_more = part is not None
+            if part is not None:
+                parts.append(part)
+                size += len(part)
+        data = b"".join(parts)
+        self._rest = data[most:]
+        return data[:most], not has_more and not self._rest
 
     def close(self) -> None:
         """Let go of all files."""

@@ -79,8 +79,13 @@ class Copies:
         if not self._editor.writes_files:
             raise CopyError("the editor takes no files; show the user what to change")
         whole = self._folders.path(target)
+        content = bytearray()
+        async for piece in self._client.files.open(self._session_id, path):
+            content += piece
+            if len(content) > MAX_FILE:
+                raise CopyError(f"{path} has more than {MAX_FILE} bytes, which is too much for an editor")
         try:
-            text = (await self._client.files.download(self._session_id, path)).decode()
+            text = content.decode()
         except UnicodeDecodeError:
             raise CopyError(f"{path} is no text, which is all that an editor takes") from None
         await self._editor.write_file(self._session_id, whole, text)

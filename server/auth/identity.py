@@ -38,6 +38,10 @@ class Authenticator(Protocol):
         """The user behind a bare token (the socket's ``session_api_key``); None refuses it."""
         ...
 
+    def shown(self, headers: Mapping[str, str]) -> str | None:
+        """What a request that was refused had shown that was wrong; None: it showed nothing."""
+        ...
+
 
 class OneTokenAuthenticator:
     """An `Authenticator` with one shared token, or (token None) none at all.
@@ -65,3 +69,9 @@ class OneTokenAuthenticator:
 
     def identify_token(self, token: str | None) -> Identity | None:
         return Identity() if token_matches(self._token, token) else None
+
+    def shown(self, headers: Mapping[str, str]) -> str | None:
+        presented, cookie = presented_token(headers), headers.get("cookie", "")
+        if presented is None and self._sessions is not None and self._sessions.is_forged(cookie):
+            return cookie
+        return presented

@@ -40,16 +40,19 @@ class PageSessions:
 
     def holds(self, header: str) -> bool:
         """Whether a ``Cookie`` header has a session that has not ended."""
-        for part in header.split(";"):
-            name, _, value = part.strip().partition("=")
-            if name == self._name and self._is_valid(value):
-                return True
-        return False
+        return any(self._is_sealed(value) and self._now() < int(value.partition(".")[0]) for value in self._in(header))
 
-    def _is_valid(self, value: str) -> bool:
+    def is_forged(self, header: str) -> bool:
+        """Whether a ``Cookie`` header has something in a session's place that was never one."""
+        return any(value and not self._is_sealed(value) for value in self._in(header))
+
+    def _in(self, header: str) -> list[str]:
+        pairs = (part.strip().partition("=") for part in header.split(";"))
+        return [value for name, _, value in pairs if name == self._name]
+
+    def _is_sealed(self, value: str) -> bool:
         ends, _, seal = value.partition(".")
-        is_ours = hmac.compare_digest(seal.encode("utf-8", "surrogateescape"), self._seal(ends).encode())
-        return is_ours and self._now() < int(ends)
+        return hmac.compare_digest(seal.encode("utf-8", "surrogateescape"), self._seal(ends).encode())
 
     def _seal(self, text: str) -> str:
         # "ignore": what a client sends may be no text at all, and is then no end of ours either.

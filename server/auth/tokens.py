@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import os
 import secrets
@@ -9,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from server.errors import ConfigurationError
-from server.settings import AUTO_TOKEN, MIN_TOKEN_LENGTH, Settings
+from server.settings import AUTO_TOKEN, MIN_TOKEN_LENGTH, SHORT_TOKEN, Settings
 
 TOKEN_HEADER = "x-session-api-key"  # noqa: S105 - the name of a header
 TOKEN_FILE = "token"  # noqa: S105 - the name of a file
@@ -22,7 +23,7 @@ def resolve_token(settings: Settings) -> str | None:
     With the setting ``auto`` a token is made on first start and kept, readable by the owner only, in the data folder.
 
     Raises:
-        ConfigurationError: the kept token cannot be read or written.
+        ConfigurationError: the kept token cannot be read or written, or is too short.
     """
     if settings.token is None:
         return None
@@ -32,12 +33,12 @@ def resolve_token(settings: Settings) -> str | None:
 
 def _kept_token(path: Path) -> str:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         with os.fdopen(descriptor, "r+", encoding="ascii") as file:
             token = file.read().strip()
-            if len(token) < MIN_TOKEN_LENGTH:
-                token = secrets.token_urlsafe(24)
+            if not token:
+                token = secrets.token_urlsafe(MIN_TOKEN_LENGTH)
                 file.seek(0)
                 file.write(token + "\n")
                 file.truncate()
@@ -45,6 +46,8 @@ def _kept_token(path: Path) -> str:
                 os.fsync(file.fileno())
     except (OSError, UnicodeError) as error:
         raise ConfigurationError(f"cannot keep the access token in {path}: {error}") from error
+    if len(token) < MIN_TOKEN_LENGTH:
+        raise ConfigurationError(f"the file {path}: {SHORT_TOKEN}; remove the file to have a new one made")
     return token
 
 
@@ -63,4 +66,9 @@ def token_matches(expected: str | None, presented: str | None) -> bool:
     """Whether access is granted: no token is asked for, or the right one is given. Takes the same time either way."""
     if expected is None:
         return True
-    return hmac.compare_digest(expected.encode(), (presented or "").encode("utf-8", "surrogateescape"))
+    return hmac.compare_digest(_digest(expected), _digest(presented or ""))
+
+
+def _digest(token: str) -> bytes:
+    # Of one length, so that the time that comparing takes says nothing about the token's.
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()

@@ -42,6 +42,7 @@ class LiveConversation(NamedTuple):
     status: ConversationStatus = ConversationStatus.STOPPED
     runtime_status: str | None = None
     num_connections: int = 0
+    runtime_warning: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,7 @@ class StandaloneConversationManager(ConversationManager):
         culling = cull_forever(self._cull, interval_seconds=settings.cull_interval_seconds)
         self._own(culling, name="culler")
         self._own(self._recover(), name="recovery")
+        self._own(self._keep_reserve(), name="disk-reserve")
         return self
 
     async def __aexit__(
@@ -126,6 +127,7 @@ class StandaloneConversationManager(ConversationManager):
     # --- life ---
 
     async def maybe_start_agent_loop(self, conversation_id: str) -> LiveConversation:
+        self.parts.sandboxes.reserve.check()
         with self._using(conversation_id) as session:
             await session.restart_if_failed()
             return self.live(conversation_id)
@@ -162,7 +164,7 @@ class StandaloneConversationManager(ConversationManager):
         if session is None or not session.is_loaded:
             return LiveConversation(num_connections=len(session.connections) if session is not None else 0)
         status = ConversationStatus.RUNNING if session.is_ready else ConversationStatus.STARTING
-        return LiveConversation(status, session.runtime_status, len(session.connections))
+        return LiveConversation(status, session.runtime_status, len(session.connections), session.runtime_warning)
 
     def sandbox(self, conversation_id: str) -> PortAccess | None:
         session = self._sessions.get(conversation_id)
@@ -226,6 +228,23 @@ class StandaloneConversationManager(ConversationManager):
                 record = await self._conversations.get(conversation_id)
                 if record is not None and conversation_id not in self._sessions:
                     await self.parts.sandboxes.stop(record)
+
+    async def _keep_reserve(self) -> None:
+        """Freeze all sandboxes while there is too little room on the disk."""
+        reserve, frozen = self.parts.sandboxes.reserve, set[WebSession]()
+        while True:
+            await asyncio.sleep(reserve.next_look)
+            problem = reserve.problem()
+            if problem:
+                writing = [one for one in self._sessions.values() if one.is_ready and one not in frozen]
+                if writing:
+                    logger.error("%s", problem)
+                    await asyncio.gather(*(session.freeze(problem) for session in writing))
+                frozen.update(writing)
+            elif frozen:
+                logger.info("there is room on the disk again: %d sandboxes go on", len(frozen))
+                await asyncio.gather(*(session.thaw() for session in frozen))
+                frozen.clear()
 
     async def _recover(self) -> None:
         settings = self.parts.settings

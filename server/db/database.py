@@ -14,11 +14,12 @@ from server.auth.secrets import SecretBox
 from server.db.blobs import BlobStore, FolderBlobStore
 from server.db.chat_turns import ChatTurnRepository
 from server.db.conversations import ConversationRepository
+from server.db.data_folder import prepare_data_dir
 from server.db.engine import DatabaseSettings, Engines, create_engines, create_file, sqlite_url
 from server.db.event_store import SqlEventStore
 from server.db.feedback import FeedbackRepository
 from server.db.idempotency_keys import IdempotencyKeys
-from server.db.instance_lock import InstanceLock, instance_id, prepare_data_dir
+from server.db.instance_lock import InstanceLock, instance_id
 from server.db.key_rotation import finish_rotation
 from server.db.log_room import make_room
 from server.db.sealing_keys import check_key

@@ -16,26 +16,6 @@ LOCK_FILE = "instance.lock"
 ID_FILE = "instance-id"
 
 
-def prepare_data_dir(data_dir: Path) -> Path:
-    """Make the folder if it is missing and see that it can be written; returns its absolute path.
-
-    Raises:
-        DataDirectoryError: it cannot be used; the message names it and the fix.
-    """
-    data_dir = data_dir.absolute()
-    probe = data_dir / f".probe-{secrets.token_hex(8)}"
-    try:
-        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        probe.touch(mode=0o600)
-        probe.unlink()
-    except OSError as error:
-        raise DataDirectoryError(
-            f"the data folder {data_dir} cannot be written ({error.strerror or error}); "
-            "give this user write access to it, or choose another one with --data-dir"
-        ) from error
-    return data_dir
-
-
 def instance_id(data_dir: Path) -> str:
     """The random name of this data folder, made once; labels the containers that belong to it."""
     path = data_dir / ID_FILE
@@ -43,7 +23,9 @@ def instance_id(data_dir: Path) -> str:
         found = _read_id(path)
         if found is None:
             temporary = path.with_name(f".{ID_FILE}.{secrets.token_hex(8)}")
-            temporary.write_text(secrets.token_hex(8) + "\n", "ascii")
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "w", encoding="ascii") as file:
+                file.write(secrets.token_hex(8) + "\n")
             # Of two processes that do this at once, the first one's name stands.
             try:
                 os.link(temporary, path)

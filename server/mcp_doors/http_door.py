@@ -9,10 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Self
 
 from starlette.responses import JSONResponse
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from server.mcp_doors import sdk
 from server.mcp_doors.tools import Offer
+from server.wire.errors import WireError
+from server.wire.json_documents import check_number
 
 END_SECONDS = 5.0
 _threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="mcp-server-import")
@@ -47,8 +49,8 @@ class HttpDoor:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] != "POST":
             error = {"code": -32600, "message": "Method Not Allowed: send messages with POST"}
-            body = {"jsonrpc": "2.0", "id": None, "error": error}
-            await JSONResponse(body, 405, headers={"Allow": "POST"})(scope, receive, send)
+            refusal = {"jsonrpc": "2.0", "id": None, "error": error}
+            await JSONResponse(refusal, 405, headers={"Allow": "POST"})(scope, receive, send)
             return
         if self._opening is None:
             self._opening = asyncio.create_task(self._serve(), name=f"mcp-door:{self._offer.name}")
@@ -60,7 +62,16 @@ class HttpDoor:
         if self._manager is None:
             await JSONResponse({"detail": "The server is starting or ending."}, 503)(scope, receive, send)
             return
-        await self._manager.handle_request(scope, receive, send)
+        body = await _read(receive, self._max_bytes)
+        if body is None:
+            return
+        try:
+            await check_number(body)
+        except WireError as error:
+            problem = {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": f"Invalid Request: {error}"}}
+            await JSONResponse(problem, 400)(scope, receive, send)
+            return
+        await self._manager.handle_request(scope, _again(body, receive), send)
 
     async def _serve(self) -> None:
         """Holds the library's group of tasks, which is to be entered and left in one task."""
@@ -76,3 +87,25 @@ class HttpDoor:
         manager = sdk.make_http(sdk.make_server(self._offer), max_bytes=self._max_bytes)
         async with manager.run():
             yield manager
+
+
+async def _read(receive: Receive, max_bytes: int) -> bytes | None:
+    """The body, or as much of it as is too much; None: the client has gone."""
+    body = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            return None
+        body += message.get("body", b"")
+        if not message.get("more_body", False) or len(body) > max_bytes:
+            return bytes(body)
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """Gives the body once more, whole, and then what comes after it."""
+    given: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive_again() -> Message:
+        return given.pop() if given else await receive()
+
+    return receive_again

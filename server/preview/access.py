@@ -68,12 +68,20 @@ class Passes:
 
     def read(self, kind: Kind, sealed: str) -> PreviewPass | None:
         """The pass, if it is one of this kind and has not ended."""
+        opened = self._opened(kind, sealed)
+        return opened[0] if opened is not None and self._now() < opened[1] else None
+
+    def is_forged(self, kind: Kind, sealed: str) -> bool:
+        """Whether it is none of this kind, and never was one under this key and token."""
+        return self._opened(kind, sealed) is None
+
+    def _opened(self, kind: Kind, sealed: str) -> tuple[PreviewPass, float] | None:
         padded = f"v1:{sealed}{'=' * (-len(sealed) % 4)}"
         try:
             *fields, ends = json.loads(self._box.decrypt(padded, purpose=f"{self._purpose} {kind}"))
         except (SecretUnreadableError, UnicodeEncodeError):
             return None
-        return PreviewPass(*fields) if self._now() < ends else None
+        return PreviewPass(*fields), ends
 
     def cookie(self, sealed: str, *, is_safe: bool) -> str:
         """The header value that sets the cookie. Safe: over TLS, or on names that lead to the browser's own machine.

@@ -17,6 +17,7 @@ TITLES = {
     400: "This request cannot be passed on",
     403: "This preview is not open to you",
     405: "This cannot be asked of a preview",
+    429: "Too many wrong addresses",
     431: "This request cannot be passed on",
     502: "The preview does not answer",
     503: "The sandbox is not running",

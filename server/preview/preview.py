@@ -6,18 +6,19 @@ It stands before everything else of the server, so that no route of Drydock is e
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agent_core.errors import SandboxError
 from agent_core.runtime.tunnels import PortAccess, PortConnection, PortError
+from server.auth.guesses import Doorkeeper, address_of
 from server.auth.identity import Authenticator
 from server.auth.origin import OriginPolicy
 from server.auth.tokens import presented_token
 from server.broken_off import broke_off
-from server.preview.access import PASS_SECONDS, PreviewPass, cookies_in
+from server.preview.access import PASS_SECONDS, Kind, PreviewPass, cookies_in
 from server.preview.addresses import LOCAL_DOMAIN, PATH_PREFIX, mark_of, ticket_in, without_ticket
 from server.preview.headers import Place, guards, path_of_this_host
 from server.preview.http_proxy import BrokenOffError, ClientGoneError, HttpProxy
@@ -29,6 +30,7 @@ from server.preview.websocket_proxy import WebSocketProxy
 logger = logging.getLogger(__name__)
 
 _NOT_OPEN = "Open it from its conversation, under Ports. If it was open before, its time is over: open it there again."
+_GUESSED = "Too many addresses were tried that no preview has. Try again in"
 _FOREIGN = "Another page asked for it. Only the preview's own pages may."
 
 
@@ -47,9 +49,10 @@ class PreviewSandboxes(Protocol):
 class _RefusedError(Exception):
     """The request gets this answer, and nothing is asked of the sandbox."""
 
-    def __init__(self, status: int, text: str) -> None:
+    def __init__(self, status: int, text: str, *, retry_after: int | None = None) -> None:
         super().__init__(text)
         self.status = status
+        self.headers = [] if retry_after is None else [(b"retry-after", str(retry_after).encode())]
 
 
 class Preview:
@@ -63,6 +66,7 @@ class Preview:
         manager: PreviewSandboxes,
         authenticator: Authenticator,
         origins: OriginPolicy,
+        keeper: Doorkeeper | None = None,
         limits: PreviewLimits | None = None,
     ) -> None:
         self._app = app
@@ -70,6 +74,7 @@ class Preview:
         self._passes = links.passes
         self._manager = manager
         self._authenticator = authenticator
+        self._keeper = keeper or Doorkeeper(authenticator)
         self._origins = origins
         self._limits = limits or PreviewLimits()
 
@@ -97,25 +102,38 @@ class Preview:
             if ticket is not None and scope["type"] == "http" and "origin" not in headers:
                 await self._let_in(scope, ticket, scheme, send)
                 return
-            allowed = ticket or self._allowed(headers, headers["host"])
+            allowed = ticket or self._allowed(scope, headers, headers["host"])
             # A page of another origin may ask with a ticket, which it could not have without being told.
             if ticket is None and headers.get("origin", origin).lower() != origin:
                 raise _RefusedError(403, _FOREIGN)
             place = Place(allowed.port, origin, page=allowed.page, is_open=ticket is not None)
             await self._pass_on(scope, allowed, place, _target(scope), receive, send)
         except _RefusedError as refusal:
-            await self._refuse(scope, refusal.status, str(refusal), place, receive, send)
+            await self._refuse(scope, refusal, place, send)
 
     def _ticket(self, scope: Scope, host: str) -> PreviewPass | None:
         sealed = ticket_in(scope["query_string"].decode("latin-1"))
         return None if sealed is None else self._for_host(self._passes.read("ticket", sealed), host)
 
-    def _allowed(self, headers: Mapping[str, str], host: str) -> PreviewPass:
-        for sealed in cookies_in(headers.get("cookie", "")):
+    def _allowed(self, scope: Scope, headers: Mapping[str, str], host: str) -> PreviewPass:
+        cookies = cookies_in(headers.get("cookie", ""))
+        for sealed in cookies:
             allowed = self._for_host(self._passes.read("cookie", sealed), host)
             if allowed is not None:
                 return allowed
-        raise _RefusedError(403, _NOT_OPEN)
+        ticket = ticket_in(scope["query_string"].decode("latin-1"))
+        shown: list[tuple[Kind, str]] = [("cookie", sealed) for sealed in cookies]
+        raise self._not_open(scope, shown if ticket is None else [*shown, ("ticket", ticket)])
+
+    def _not_open(self, scope: Scope, shown: Sequence[tuple[Kind, str]]) -> _RefusedError:
+        """What is answered to whoever has no pass; one that was never made here is counted as a wrong token is."""
+        judged = None
+        forged = [sealed for kind, sealed in shown if self._passes.is_forged(kind, sealed)]
+        if forged:
+            judged = self._keeper.wrong(" ".join(forged), address_of(scope), "a preview")
+        if judged is None or judged.retry_after is None:
+            return _RefusedError(403, _NOT_OPEN)
+        return _RefusedError(429, f"{_GUESSED} {judged.retry_after} s.", retry_after=judged.retry_after)
 
     def _for_host(self, found: PreviewPass | None, host: str) -> PreviewPass | None:
         named = self._addresses.parse(host)
@@ -148,7 +166,7 @@ class Preview:
         try:
             allowed = self._passes.read("path", sealed)
             if allowed is None:
-                raise _RefusedError(403, _NOT_OPEN)
+                raise self._not_open(scope, [("path", sealed)])
             if headers.get("origin", "null").lower() not in {"null", origin}:
                 raise _RefusedError(403, _FOREIGN)
             place = Place(allowed.port, origin, prefix, is_open=True)
@@ -159,7 +177,7 @@ class Preview:
             target = _target(scope, f"/{rest.lstrip('/')}")
             await self._pass_on(scope, allowed, place, target, receive, send)
         except _RefusedError as refusal:
-            await self._refuse(scope, refusal.status, str(refusal), place, receive, send)
+            await self._refuse(scope, refusal, place, send)
 
     # --- both ---
 
@@ -208,11 +226,11 @@ class Preview:
         known = self._authenticator
         return known.required and token is not None and known.identify_token(token) is not None
 
-    async def _refuse(self, scope: Scope, status: int, text: str, place: Place, receive: Receive, send: Send) -> None:
+    async def _refuse(self, scope: Scope, refusal: _RefusedError, place: Place, send: Send) -> None:
         if scope["type"] == "websocket":
-            await refuse_websocket(scope.get("extensions"), send, status, text)
+            await refuse_websocket(scope.get("extensions"), send, refusal.status, str(refusal))
         else:
-            await send_page(send, status, text, guards(place))
+            await send_page(send, refusal.status, str(refusal), [*refusal.headers, *guards(place)])
 
 
 async def _allow(headers: Mapping[str, str], place: Place, send: Send) -> None:

@@ -18,6 +18,7 @@ from agent_core.errors import SandboxError
 from agent_core.runtime.tunnels import PortConnection
 from server.preview.headers import Place, for_browser, for_sandbox
 from server.preview.upstream import PreviewLimits, UpstreamError
+from server.sockets.line import WIRE_KEY
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 Event = TypeVar("Event")
@@ -51,6 +52,9 @@ class WebSocketProxy:
             return
         kept = [(name, value) for name, value in self._answered(response) if not name.startswith(_HANDSHAKE)]
         protocol = inner.protocol.subprotocol
+        wire = (scope.get("extensions") or {}).get(WIRE_KEY)
+        if wire is not None:
+            wire.take(MAX_MESSAGE_BYTES)
         await send({"type": "websocket.accept", "subprotocol": protocol, "headers": kept})
         outward = asyncio.create_task(self._outward(inner, send), name="preview-websocket-out")
         inward = asyncio.create_task(self._inward(inner, receive), name="preview-websocket-in")

@@ -17,6 +17,9 @@ class ConversationInfo(BaseModel):
     last_updated_at: str | None = Field(description="UTC, ISO 8601 with microseconds and `Z`.")
     status: ConversationStatus
     runtime_status: str | None = Field(description="An id such as `STATUS$READY`.")
+    runtime_warning: str | None = Field(
+        description="What is wrong with the network of the sandbox that runs, and what to do about it."
+    )
     selected_repository: str | None
     selected_branch: str | None
     git_provider: str | None

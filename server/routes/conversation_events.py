@@ -25,7 +25,7 @@ from server.session.images import ImagesRefusedError
 from server.wire.encoding import to_json
 from server.wire.envelope import to_record
 from server.wire.errors import WireError
-from server.wire.incoming import from_wire
+from server.wire.incoming import taken_from_wire
 from server.wire.incoming_schema import event_schema
 from server.wire.trimming import is_hidden, without_view
 
@@ -36,6 +36,8 @@ Limit = Annotated[int, Query(json_schema_extra={"minimum": 0, "maximum": MAX_LIM
 """Only shown: what is beyond has an answer of its own (wire-protocol 4.3)."""
 
 PAGE = 200
+MAX_PAGE_BYTES = 4 * 1024 * 1024
+"""How large a page may be, unless its one event is larger."""
 MAX_LOOKED_AT = 10_000
 """How much of the log one request with a filter may look at."""
 _PAGE_ID = re.compile(r"[0-9]{1,15}")
@@ -65,14 +67,15 @@ async def read_events(
 ) -> Response:
     """A part of the log, from either end, whether or not the conversation runs; the body may say what is wanted.
 
-    With a body, a page may have fewer events than `limit` and `has_more` all the same: it then ends where enough of the
-    log was looked at.
+    A page may have fewer events than `limit` and `has_more` all the same: it ends where it would have more than some
+    megabytes, and with a body where enough of the log was looked at.
     """
     if limit < 0 or limit > MAX_LIMIT:
         raise ReplyError(400, {"detail": "Invalid limit"})
     if page_id is not None:
         start_id, end_id = _continued(page_id, start_id, end_id, reverse=reverse)
-    found: list[dict[str, Any]] = []
+    found: list[bytes] = []
+    size = 0
     next_page_id = None
     read = _events(
         services.database.events,
@@ -84,12 +87,16 @@ async def read_events(
     )
     async for looked_at, wire in _counted(read):
         takes = wanted is None or wanted.takes(wire)
-        if (takes and len(found) == limit) or (wanted is not None and looked_at > MAX_LOOKED_AT):
+        shown = to_json(wire) if takes and len(found) < limit else b""
+        is_full = len(found) == limit or (found and size + len(shown) > MAX_PAGE_BYTES)
+        if (takes and is_full) or (wanted is not None and looked_at > MAX_LOOKED_AT):
             next_page_id = str(wire["id"])
             break
         if takes:
-            found.append(wire)
-    return _json({"events": found, "has_more": next_page_id is not None, "next_page_id": next_page_id})
+            found.append(shown)
+            size += len(shown)
+    rest = to_json({"has_more": next_page_id is not None, "next_page_id": next_page_id})
+    return Response(b'{"events":[%b],%b' % (b",".join(found), rest[1:]), media_type="application/json")
 
 
 @router.get("/trajectory", response_model=Trajectory)
@@ -139,7 +146,7 @@ async def _send(
     services: Services, conversation_id: str, data: object, response: Response, key: str | None
 ) -> dict[str, Any]:
     try:
-        event = from_wire(data, max_chars=services.settings.max_message_bytes)
+        event = await taken_from_wire(data, max_chars=services.settings.max_message_bytes)
         if key is not None and event.client_key not in (None, key):
             raise WireError("idempotency_key is another one than the header's; send one of them")
         stored = await services.manager.send(
@@ -194,7 +201,3 @@ async def _events(
             last = events[-1].id - 1
         else:
             first = events[-1].id + 1
-
-
-def _json(value: dict[str, Any]) -> Response:
-    return Response(to_json(value), media_type="application/json")

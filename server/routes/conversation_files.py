@@ -21,8 +21,11 @@ from server.form_files import Begin, Data, FormError, form_events
 from server.replies.errors import errors
 from server.replies.workspace import FileText, Uploaded
 from server.routes.query import FilePath
+from server.routes.watched import WatchedRoute
 
-router = APIRouter(prefix="/api/conversations/{conversation_id}", responses=errors(403, 413, 503, 507))
+router = APIRouter(
+    prefix="/api/conversations/{conversation_id}", route_class=WatchedRoute, responses=errors(403, 413, 503, 507)
+)
 
 MAX_SHOWN_BYTES = 5 * 1024 * 1024
 MAX_PATH = 4096

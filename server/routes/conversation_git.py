@@ -19,11 +19,13 @@ from server.errors import ReplyError
 from server.replies.errors import errors
 from server.replies.workspace import Change, Diff, GitStatus, History
 from server.routes.conversation_files import refusal
-from server.routes.json_route import JsonRoute
 from server.routes.paging import LINKED, PagingDependency
 from server.routes.query import FilePath, PageId
+from server.routes.watched import WatchedJsonRoute
 
-router = APIRouter(prefix="/api/conversations/{conversation_id}/git", route_class=JsonRoute, responses=errors(403))
+router = APIRouter(
+    prefix="/api/conversations/{conversation_id}/git", route_class=WatchedJsonRoute, responses=errors(403)
+)
 
 GIT_SECONDS = 40.0
 NOT_RUNNING = "Not a git repository as far as can be seen: the conversation is not running"

@@ -19,7 +19,7 @@ from server.dependencies import (
     conversation_not_found,
     find_conversation,
 )
-from server.errors import ConversationNotFoundError, ReplyError
+from server.errors import ConversationNotFoundError, ReplyError, status_of
 from server.git_hosts import Provider
 from server.known_secrets import masker_of
 from server.replies.conversations import ConversationInfo, ConversationList, ConversationReply
@@ -164,4 +164,5 @@ def _refused(status: int, message: str, msg_id: str) -> ReplyError:
 def _failed(what: str, conversation_id: str, error: DrydockError) -> ReplyError:
     logger.warning("conversation %s could not %s: %s", conversation_id, what, error)
     message = f"Failed to {what} conversation: {error}"
-    return ReplyError(500, {"status": "error", "conversation_id": conversation_id, "message": message})
+    body = {"status": "error", "conversation_id": conversation_id, "message": message}
+    return ReplyError(status_of(error), body)

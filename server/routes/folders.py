@@ -13,11 +13,13 @@ from server.dependencies import OwnConversation, ServicesDependency
 from server.replies.errors import errors
 from server.replies.workspace import Folder
 from server.routes.conversation_files import refusal, workspace_of
-from server.routes.json_route import JsonRoute
 from server.routes.paging import LINKED, Paging, PagingDependency
 from server.routes.query import FilePath
+from server.routes.watched import WatchedJsonRoute
 
-router = APIRouter(prefix="/api/conversations/{conversation_id}", route_class=JsonRoute, responses=errors(403, 503))
+router = APIRouter(
+    prefix="/api/conversations/{conversation_id}", route_class=WatchedJsonRoute, responses=errors(403, 503)
+)
 
 _NOTHING: Final[dict[str, Any]] = {"entries": [], "left_out": 0}
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
+from starlette.responses import JSONResponse
 
 from server.dependencies import ServicesDependency
+from server.gate import SERVER_INFO
 from server.process_facts import read_process_facts
 from server.replies.server import Alive, ServerInfo
 
@@ -26,9 +28,11 @@ async def health() -> str:
     return "OK"
 
 
-@router.get("/server_info", response_model=ServerInfo)
-async def server_info(services: ServicesDependency) -> dict[str, Any]:
-    """For how long the process runs and rests, and what it uses."""
+@router.get(SERVER_INFO, response_model=ServerInfo)
+async def server_info(request: Request, services: ServicesDependency) -> Any:
+    """For how long the process runs and rests, and what it uses; strangers are told `{"server": "Drydock"}`."""
+    if services.authenticator.identify(request.headers) is None:
+        return JSONResponse({"server": "Drydock"})
     facts = await asyncio.to_thread(read_process_facts, services.settings.data_dir)
     return {
         "uptime": services.uptime_seconds(),

@@ -13,7 +13,8 @@ from starlette.responses import Response
 
 from server.etags import IN_DOCUMENT, tagged
 from server.wire.errors import WireError
-from server.wire.json_data import MAX_VALUES, check_json, check_text, read_json
+from server.wire.json_data import MAX_VALUES
+from server.wire.json_documents import read_document
 
 
 class JsonRoute(APIRoute):
@@ -58,14 +59,10 @@ class _StrictRequest(Request):
 
     async def json(self) -> Any:
         """The body's value; a body that is no JSON at all is left to the library to report."""
-        body = await self.body()
-        value = read_json(body)
         try:
-            check_json(value, max_chars=len(body), max_values=self.max_values)  # its size is the gate's business
-            check_text(body)
+            return await read_document(await self.body(), max_values=self.max_values)
         except WireError as error:
             raise _refusal(["body"], str(error)) from error
-        return value
 
 
 def _is_json(content_type: str) -> bool:

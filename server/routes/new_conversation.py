@@ -159,6 +159,7 @@ async def begin_conversation(
 
 async def _begin_log(services: Services, record: ConversationRecord, first: list[AnyEvent]) -> ConversationRecord:
     try:
+        services.sandboxes.reserve.check()
         for event in first:
             await services.manager.send(record.id, event)
         if not first:

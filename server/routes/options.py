@@ -77,7 +77,7 @@ async def list_agents(paging: PagingDependency) -> list[str]:
 
 @router.get("/security-analyzers", responses={200: LINKED})
 async def list_security_analyzers(paging: PagingDependency) -> list[str]:
-    """The ways to judge the risk of an action; without a choice both are used, and the greater risk counts."""
+    """The ways to judge what an agent asks its user about; without a choice it asks about every action."""
     return _page(paging, ANALYZERS)
 
 

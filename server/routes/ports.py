@@ -12,10 +12,10 @@ from server.db.conversations import ConversationRecord
 from server.dependencies import OwnConversation, Services, ServicesDependency
 from server.errors import ReplyError
 from server.replies.workspace import Ports, WebHosts
-from server.routes.json_route import JsonRoute
 from server.routes.paging import LINKED, PagingDependency
+from server.routes.watched import WatchedJsonRoute
 
-router = APIRouter(prefix="/api/conversations/{conversation_id}", route_class=JsonRoute)
+router = APIRouter(prefix="/api/conversations/{conversation_id}", route_class=WatchedJsonRoute)
 
 
 @router.get("/ports", response_model=Ports, responses={200: LINKED})

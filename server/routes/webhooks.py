@@ -23,8 +23,8 @@ from server.dependencies import (
 from server.errors import ConversationNotFoundError
 from server.routes.json_route import JsonRoute
 from server.routes.paging import PagingDependency
+from server.webhooks.address import MAX_URL_CHARS, url_problem
 from server.webhooks.batch import EVENT_TYPES
-from server.webhooks.destination import MAX_URL_CHARS, url_problem
 from server.webhooks.signing import new_secret, secret_problem
 from server.wire.envelope import wire_time
 

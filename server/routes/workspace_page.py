@@ -21,8 +21,9 @@ from server.dependencies import OwnConversation, ServicesDependency
 from server.replies.errors import errors
 from server.routes.conversation_files import refusal, workspace_of
 from server.routes.query import FilePath
+from server.routes.watched import WatchedRoute
 
-router = APIRouter(prefix="/api/conversations/{conversation_id}")
+router = APIRouter(prefix="/api/conversations/{conversation_id}", route_class=WatchedRoute)
 
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors"
 _STYLE: Final = (

@@ -67,6 +67,9 @@ class Agent(Protocol):
     def runtime_status(self) -> str: ...
 
     @property
+    def runtime_warning(self) -> str: ...
+
+    @property
     def agent_state(self) -> AgentState: ...
 
     @property
@@ -154,7 +157,9 @@ class AgentSessions:
         settings = await self._as_begun(record.id, settings)
         if settings.llm.model != record.llm_model:
             self._database.conversations.touch(record.id, llm_model=settings.llm.model)
-        sandbox = DeferredSandbox(self._sandboxes.spec(record), lambda: self._find(record.id, session))
+        sandbox = DeferredSandbox(
+            self._sandboxes.spec(record), lambda: self._find(record.id, session), self._sandboxes.reserve.check
+        )
         session = AgentSession(
             record.id,
             store=self._database.events,
@@ -254,7 +259,7 @@ def session_settings(
         agent_class=merged.agent_class,
         max_iterations=merged.max_iterations,
         max_budget=merged.max_budget,
-        confirmation_mode=merged.confirmation_mode,
+        policy=merged.policy,
         analyzer=merged.security_analyzer,
         sandbox_remarks=PORTS_REMARK,
         conversation_instructions=str(record.options.get("conversation_instructions") or ""),

@@ -22,6 +22,7 @@ def conversation_info(record: ConversationRecord, live: LiveConversation) -> dic
         "last_updated_at": wire_time(record.last_updated_at or record.created_at),
         "status": live.status.value,
         "runtime_status": live.runtime_status,
+        "runtime_warning": live.runtime_warning or None,
         "selected_repository": record.selected_repository,
         "selected_branch": record.selected_branch,
         "git_provider": record.git_provider,

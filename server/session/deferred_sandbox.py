@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from agent_core.runtime.naming import WORKSPACE
-from agent_core.runtime.sandbox import Attachment, Progress, Sandbox, SandboxSpec, SandboxState, SandboxStatus
+from agent_core.runtime.sandbox import (
+    Attachment,
+    DiskUsage,
+    Progress,
+    Sandbox,
+    SandboxSpec,
+    SandboxState,
+    SandboxStatus,
+)
 
 
 class DeferredSandbox:
@@ -16,8 +24,12 @@ class DeferredSandbox:
 
     provider = "deferred"
 
-    def __init__(self, spec: SandboxSpec, find: Callable[[], Awaitable[Sandbox]]) -> None:
+    def __init__(
+        self, spec: SandboxSpec, find: Callable[[], Awaitable[Sandbox]], check: Callable[[], None] = lambda: None
+    ) -> None:
+        """`check` raises `SandboxError` when nothing may be started, or go on, just now."""
         self.spec = spec
+        self._check = check
         self._find = find
         self._found: Sandbox | None = None
 
@@ -40,6 +52,7 @@ class DeferredSandbox:
         return self._found
 
     async def start(self, progress: Progress) -> None:
+        self._check()
         await (await self._sandbox()).start(progress)
 
     async def attach(self) -> Attachment:
@@ -52,6 +65,7 @@ class DeferredSandbox:
         await (await self._sandbox()).pause()
 
     async def resume(self) -> None:
+        self._check()
         await (await self._sandbox()).resume()
 
     async def stop(self) -> None:
@@ -61,4 +75,8 @@ class DeferredSandbox:
         await (await self._sandbox()).destroy()
 
     async def snapshot(self) -> str:
+        self._check()
         return await (await self._sandbox()).snapshot()
+
+    async def usage(self) -> DiskUsage | None:
+        return await (await self._sandbox()).usage()

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from pydantic import SecretStr
 
+from agent_core.runtime.sandbox import WITH_A_WAY_OUT
 from agent_core.security.secrets import StaticSecret
 from agent_core.session.repository import GitSetup, Repository
 from server.db.conversations import ConversationRecord
@@ -44,7 +45,7 @@ def _repository(tokens: Mapping[str, ProviderToken], server: Settings, record: C
         if not url.startswith(f"{base_url(provider, host)}/"):
             username, secret = "", None  # a token goes to its own provider only
     problem = ""
-    if server.sandbox_network != "full":
+    if server.sandbox_network not in WITH_A_WAY_OUT:
         problem = (
             f"sandboxes of this server have no way out (sandbox_network is {server.sandbox_network!r});"
             " upload the files instead, or let it be 'full'"

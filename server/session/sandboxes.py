@@ -13,6 +13,7 @@ from agent_core.errors import DrydockError, SandboxError
 from agent_core.runtime.sandbox import Sandbox, SandboxLimits, SandboxProvider, SandboxSpec
 from agent_core.runtime.shown_libraries import host_has_browser
 from server.db.conversations import ConversationRecord
+from server.session.disk_reserve import DiskReserve
 from server.settings import MEGABYTE, Settings
 
 logger = logging.getLogger(__name__)
@@ -28,6 +29,10 @@ OTHER_SANDBOXES = "other_sandboxes"
 
 LOCAL_PROVIDERS = frozenset({"local", "unconfined"})
 """Providers whose sandboxes see the programs of this host."""
+
+
+ENGINE_FOLDER = "/var/lib/docker"
+"""Where an engine of this host keeps what its containers write, unless it is told otherwise."""
 
 
 class Choice(NamedTuple):
@@ -50,6 +55,9 @@ class Sandboxes:
     Args:
         choose: finds the provider; asked again later when none could work.
         known_ids: the ids of all conversations.
+
+    Attributes:
+        reserve: what is left free on the disks.
     """
 
     def __init__(
@@ -64,8 +72,12 @@ class Sandboxes:
         self._instance_id = instance_id
         self._choose = choose
         self._known_ids = known_ids
+        # Every engine that this host runs by default keeps its volumes there.
+        folders = [str(settings.data_dir.absolute()), ENGINE_FOLDER]
+        self.reserve = DiskReserve(folders, settings.disk_reserve_mb * MEGABYTE)
         self._choosing: asyncio.Task[Choice] | None = None
         self._choice: Choice | None = None
+        self._preparing: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         self._begin()
@@ -74,9 +86,10 @@ class Sandboxes:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._choosing is not None:
-            self._choosing.cancel()
-            await asyncio.wait([self._choosing])
+        for task in (self._choosing, self._preparing):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
         if self._choice is not None and self._choice.provider is not None:
             await self._choice.provider.close()
 
@@ -117,11 +130,14 @@ class Sandboxes:
 
     def spec(self, record: ConversationRecord) -> SandboxSpec:
         """What this conversation's sandbox is made from."""
+        return self._spec(record.id, str(record.options.get("sandbox_image") or self._settings.sandbox_image))
+
+    def _spec(self, conversation_id: str, image: str) -> SandboxSpec:
         settings = self._settings
         return SandboxSpec(
-            conversation_id=record.id,
+            conversation_id=conversation_id,
             instance_id=self._instance_id,
-            image=str(record.options.get("sandbox_image") or settings.sandbox_image),
+            image=image,
             data_dir=str(settings.data_dir.absolute()),
             network=settings.sandbox_network,
             limits=SandboxLimits(
@@ -129,6 +145,9 @@ class Sandboxes:
                 cpus=settings.sandbox_cpus,
                 processes=settings.sandbox_processes,
                 tmp_size=settings.sandbox_tmp_mb * MEGABYTE,
+                disk=settings.sandbox_disk_mb * MEGABYTE,
+                inodes=settings.sandbox_inodes,
+                read_only=settings.sandbox_read_only,
                 start_seconds=settings.sandbox_start_seconds,
                 stop_seconds=settings.sandbox_grace_seconds,
             ),
@@ -181,8 +200,15 @@ class Sandboxes:
             choice = Choice(None, str(error))
         if choice.provider is not None:
             await self._reap(choice.provider)
+            self._preparing = asyncio.create_task(self._prepare(choice.provider), name="sandbox-preparation")
         self._choice = choice
         return choice
+
+    async def _prepare(self, provider: SandboxProvider) -> None:
+        try:
+            await provider.prepare(self._spec("", self._settings.sandbox_image))
+        except DrydockError as error:
+            logger.warning("sandboxes could not be prepared: %s", error)
 
     async def _reap(self, provider: SandboxProvider) -> None:
         try:

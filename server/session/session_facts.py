@@ -65,6 +65,11 @@ class SessionFacts:
         return self._agent.runtime_status if self._agent is not None else None
 
     @property
+    def runtime_warning(self) -> str:
+        """What is wrong with the network of its sandbox, for people; empty if nothing is."""
+        return self._agent.runtime_warning if self._agent is not None else ""
+
+    @property
     def _start_failed(self) -> bool:
         return self._starting is not None and self._starting.done() and not (self._agent and self._agent.is_ready)
 

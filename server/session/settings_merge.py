@@ -11,7 +11,8 @@ from pydantic import SecretStr
 from agent_core.agent.base import AgentBase
 from agent_core.memory.condensers.presets import DEFAULT_MAX_SIZE
 from agent_core.security.analyzer import SecurityAnalyzer
-from agent_core.security.presets import analyzer_named
+from agent_core.security.confirmation import ConfirmationPolicy, NeverConfirm
+from agent_core.security.presets import analyzer_named, policy_with
 from server.db.user_settings import StoredSettings
 from server.settings import DEMO_MODEL, Settings
 
@@ -62,7 +63,7 @@ class ConversationOptions(NamedTuple):
     agent_class: str
     max_iterations: int
     max_budget: float | None
-    confirmation_mode: bool
+    policy: ConfirmationPolicy
     security_analyzer: SecurityAnalyzer
     condenser_max_size: int | None
     """Events that a model is shown before the older ones are summed up; None never does."""
@@ -92,7 +93,7 @@ def _text(secret: SecretStr | None) -> str | None:
 def merge_settings(user: StoredSettings | None, server: Settings) -> ConversationOptions:
     """What a conversation of this user runs with."""
     user_values = user or StoredSettings()
-    confirmation = user_values.confirmation_mode
+    asks = server.confirmation_mode if user_values.confirmation_mode is None else user_values.confirmation_mode
     model = choose_model(user, server)
     condenses = user_values.enable_default_condenser and not model.is_demo  # a script sums nothing up
     return ConversationOptions(
@@ -100,7 +101,7 @@ def merge_settings(user: StoredSettings | None, server: Settings) -> Conversatio
         agent_class=user_values.agent if user_values.agent in AgentBase.agents else server.agent_class,
         max_iterations=user_values.max_iterations or server.max_iterations,
         max_budget=user_values.max_budget_per_task or server.max_budget_per_task,
-        confirmation_mode=server.confirmation_mode if confirmation is None else confirmation,
+        policy=policy_with(user_values.security_analyzer) if asks else NeverConfirm(),
         security_analyzer=analyzer_named(user_values.security_analyzer),
         condenser_max_size=(user_values.condenser_max_size or DEFAULT_MAX_SIZE) if condenses else None,
     )

@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from agent_core.errors import DrydockError, StreamClosedError
-from agent_core.events.control import AgentState, ChangeAgentState
+from agent_core.events.control import AgentState, ChangeAgentState, ConversationError
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
+from agent_core.runtime.connection import SandboxConnection
 from agent_core.session.after_close import AfterClose
 from server.client_tools import CLIENT_TOOLS, ClientToolSpec, stored_tools
 from server.db.conversations import ConversationRepository
@@ -21,6 +22,7 @@ from server.errors import ConversationNotFoundError, SessionError
 from server.session.agents import Agent, AgentFactory
 from server.session.branch_keeper import BranchKeeper
 from server.session.culler import Activity
+from server.session.disk_reserve import DISK_RESERVE
 from server.session.images import check_images
 from server.session.recorder import BUSY_STATES, Recorder
 from server.session.recovery import RESUMES, came_to_rest
@@ -159,6 +161,37 @@ class WebSession(SessionFacts):
             secrets = await self._agents.secrets_of(user_id)
             agent.stream.secrets.add(secrets.hidden)
             agent.set_named_secrets(secrets.named)
+
+    # --- the disk ---
+
+    async def freeze(self, problem: str) -> None:
+        """Freeze its sandbox, and say why for good; what runs in it goes on with `thaw`."""
+        agent = self._agent
+        if agent is None or not isinstance(agent.sandbox, SandboxConnection):
+            return
+        try:
+            await agent.sandbox.pause()
+        except DrydockError as error:
+            logger.warning("the sandbox of conversation %s could not be frozen: %s", self.conversation_id, error)
+        agent.stream.publish(StatusNotice(DISK_RESERVE, problem, "error"))
+        try:
+            await agent.stream.add_event(ConversationError(code="DiskReserve", detail=problem))
+        except DrydockError as error:
+            logger.warning("conversation %s: that its disk is full was not stored: %s", self.conversation_id, error)
+
+    async def thaw(self) -> None:
+        """Let a sandbox go on that was frozen; one that could not be started is started now."""
+        agent = self._agent
+        if agent is None:
+            return
+        try:
+            if self._start_failed:
+                await self.restart_if_failed()
+            elif isinstance(agent.sandbox, SandboxConnection):
+                await agent.sandbox.resume()
+                agent.stream.publish(StatusNotice("STATUS$READY", "There is room on the disk again."))
+        except DrydockError as error:
+            logger.warning("conversation %s does not go on by itself: %s", self.conversation_id, error)
 
     # --- loading and unloading ---
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Final, Self
-from weakref import WeakValueDictionary
 
 import socketio
 from socketio.exceptions import ConnectionRefusedError as RefusedError
@@ -17,7 +16,9 @@ from starlette.types import ASGIApp
 
 from agent_core.errors import DrydockError
 from agent_core.events.event import utc_now
+from server.auth.guesses import Doorkeeper
 from server.auth.identity import Authenticator
+from server.sockets.admission import Admission
 from server.sockets.feed import EVENT, Feed, send_error
 from server.sockets.handshake import read_handshake
 from server.sockets.limits import SocketLimits
@@ -26,10 +27,11 @@ from server.sockets.outlet import Outlet
 from server.sockets.packets import Malformed, client_packet_class
 from server.sockets.polling import PacketQueue, PayloadKeeper
 from server.sockets.ports import Conversations, JoinRefusedError
+from server.sockets.transports import Transports
 from server.wire.encoding import to_json
 from server.wire.errors import WireError
 from server.wire.frames import title_frame
-from server.wire.incoming import from_wire
+from server.wire.incoming import taken_from_wire
 
 USER_EVENTS: Final = ("oh_user_action", "oh_action")
 END_SECONDS: Final = 5.0
@@ -59,21 +61,25 @@ class SocketGateway:
         conversations: Conversations,
         authenticator: Authenticator,
         *,
+        keeper: Doorkeeper | None = None,
         limits: SocketLimits | None = None,
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
         self.limits = limits or SocketLimits()
         self._conversations = conversations
         self._authenticator = authenticator
+        self._keeper = keeper or Doorkeeper(authenticator)
         self._clock = clock
         self._connections: dict[str, Connection] = {}
-        self._upgrades: WeakValueDictionary[str, Line] = WeakValueDictionary()
         self._server = _make_server(self.limits)
+        self._transports = Transports(self._server, self.limits)
+        self._watching: asyncio.Task[None] | None = None
         self._server.on("connect", self._on_connect)
         self._server.on("disconnect", self._on_disconnect)
         self._server.on("*", self._on_event)
 
     async def __aenter__(self) -> Self:
+        self._watching = asyncio.create_task(self._transports.watch(), name="watch of the sockets")
         return self
 
     async def __aexit__(
@@ -83,14 +89,17 @@ class SocketGateway:
             await self._leave(connection_id)
             if connection.line is not None:
                 connection.line.end()
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait([self._watching])
+        await self._transports.aclose()
         await self._server.shutdown()
 
     def asgi_app(self, other: ASGIApp) -> ASGIApp:
         """The ASGI application: Socket.IO under ``/socket.io/``, everything else (lifespan too) is `other`'s."""
-        app = PayloadKeeper(
-            socketio.ASGIApp(self._server, other_asgi_app=other), max_bytes=self.limits.max_transport_bytes
-        )
-        return LineKeeper(app, self.limits, self._upgraded)
+        app = PayloadKeeper(socketio.ASGIApp(self._server, other_asgi_app=other), max_bytes=self._max_bytes)
+        lines = LineKeeper(app, self.limits, self._upgraded, self._transports.line_ended)
+        return Admission(lines, self._keeper, self._transports.knows)
 
     @property
     def connection_count(self) -> int:
@@ -154,7 +163,7 @@ class SocketGateway:
         async with asyncio.timeout(self.limits.join_seconds):
             joined = await self._conversations.join(handshake.conversation_id, connection_id, handshake.identity)
         outlet = Outlet(self._server, connection_id, max_buffer_bytes=self.limits.max_buffer_bytes)
-        line = environ["asgi.scope"].get(SCOPE_KEY) or self._upgrades.get(outlet.transport_id)
+        line = environ["asgi.scope"].get(SCOPE_KEY) or self._transports.upgrade_of(outlet.transport_id)
         feed = Feed(
             joined,
             outlet,
@@ -165,16 +174,21 @@ class SocketGateway:
         )
         task = asyncio.create_task(self._run_feed(connection_id, feed, outlet), name=f"feed:{connection_id}")
         self._connections[connection_id] = Connection(handshake.conversation_id, outlet, line, task)
+        self._transports.joined(outlet.transport_id)
         if line is not None:
             line.joined()
 
     def _upgraded(self, transport_id: str, line: Line) -> None:
         """A client that began by polling, in a conversation already or not, goes on over a WebSocket."""
-        self._upgrades[transport_id] = line
+        self._transports.upgraded(transport_id, line)
         for connection in self._connections.values():
             if connection.outlet.transport_id == transport_id:
                 connection.line = line
                 line.joined()
+
+    def _max_bytes(self, transport_id: str) -> int:
+        joined = self._transports.has_joined(transport_id)
+        return self.limits.max_transport_bytes if joined else self.limits.max_joining_bytes
 
     async def _take(self, connection: Connection, event: str, args: tuple[object, ...]) -> int:
         if event not in USER_EVENTS:
@@ -183,7 +197,7 @@ class SocketGateway:
             raise WireError(f"{event} came with {len(args)} arguments; send one, a JSON object")
         if isinstance(args[0], Malformed):
             raise WireError(args[0].problem)
-        taken = from_wire(args[0], max_chars=self.limits.max_message_bytes)
+        taken = await taken_from_wire(args[0], max_chars=self.limits.max_message_bytes)
         return (await self._conversations.send(connection.conversation_id, taken)).id
 
     async def _run_feed(self, connection_id: str, feed: Feed, outlet: Outlet) -> None:
@@ -209,12 +223,14 @@ class SocketGateway:
                 await self._server.eio.disconnect(connection.outlet.transport_id)
         except TimeoutError:
             logger.info("a client that polls did not take its last messages")
+            await self._transports.forget(connection.outlet.transport_id)
 
     async def _leave(self, connection_id: str) -> None:
         connection = self._connections.pop(connection_id, None)
         if connection is None:
             return
         connection.outlet.close()
+        self._transports.left(connection.outlet.transport_id)
         if connection.line is not None:
             connection.line.left()
         if connection.feed is not asyncio.current_task():
@@ -234,6 +250,7 @@ def _make_server(limits: SocketLimits) -> socketio.AsyncServer:
         max_http_buffer_size=limits.max_transport_bytes,
         ping_interval=limits.ping_interval_seconds,
         ping_timeout=limits.ping_timeout_seconds,
+        monitor_clients=False,  # see `Transports.watch`
         logger=_library_logger("socketio"),
         engineio_logger=_library_logger("engineio"),
     )

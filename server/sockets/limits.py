@@ -15,6 +15,8 @@ class SocketLimits:
     """Limits of each connection. Sizes in bytes, times in seconds."""
 
     max_message_bytes: int = 4 * MEBIBYTE
+    max_joining_bytes: int = 64 * 1024
+    """The largest message of a client that is in no conversation yet."""
     max_buffer_bytes: int = MEBIBYTE // 4
     """What may wait for a client before its feed pauses. A ping waits behind it: a client that takes less than this
     within `ping_timeout_seconds` is taken for dead, and has to come back."""

@@ -10,7 +10,9 @@ import engineio.packet
 import orjson
 import socketio.packet
 
+from server.wire.errors import WireError
 from server.wire.json_data import read_json, too_large
+from server.wire.json_documents import check_number_now
 
 _MAX_UTF8_BYTES: Final = 4
 _BINARY: Final = (socketio.packet.BINARY_EVENT, socketio.packet.BINARY_ACK)
@@ -67,7 +69,11 @@ def client_packet_class(max_message_bytes: int) -> type[socketio.packet.Packet]:
                 self._set_malformed(problem, encoded_packet)
                 return 0
             try:
+                check_number_now(str(encoded_packet).encode("utf-8", "surrogatepass"))
                 attachments = super().decode(encoded_packet)
+            except WireError as error:
+                self._set_malformed(str(error), encoded_packet)
+                return 0
             except (ValueError, TypeError, IndexError, RecursionError) as error:
                 problem = f"the message cannot be read: {error}; send valid JSON, not nested too deeply"
                 self._set_malformed(problem, encoded_packet)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 from urllib.parse import parse_qs
 
@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 MAX_PACKETS: Final = 16
 """In one request or reply. The Python library, at either end, reads no more and lets go of the connection."""
 
-_PATHS: Final = ("/socket.io", "/socket.io/")
+_PATH: Final = "/socket.io/"
 _SEPARATOR: Final = "\x1e"
 _BEGINNINGS: Final = frozenset("1345b")
 """Of what clients may post: close, pong, message, upgrade, a binary message. Others would end in the library's log."""
@@ -27,6 +27,20 @@ class PacketQueue(asyncio.Queue[Any]):
     """What waits for one client. Without waiting it gives no more at once than a client reads from one reply."""
 
     _given = 0
+    _is_shut = False
+
+    def shut(self) -> None:
+        """Let go of everything, wake up who waits, and take nothing more."""
+        while not self.empty():
+            super().get_nowait()
+            self.task_done()
+        super().put_nowait(None)
+        self._is_shut = True
+
+    def put_nowait(self, item: Any) -> None:
+        """Put it behind the others; nothing happens once the queue is shut."""
+        if not self._is_shut:
+            super().put_nowait(item)
 
     async def get(self) -> Any:
         """The next packet, and with it a new reply."""
@@ -45,31 +59,36 @@ class PacketQueue(asyncio.Queue[Any]):
 class PayloadKeeper:
     """ASGI middleware that hands the library no more packets at once than it reads, and refuses what it cannot read.
 
-    It would answer 200 either way, and forget them all.
+    It would answer 200 either way, and forget them all. `max_bytes` gives how much one request of a transport may have.
     """
 
-    def __init__(self, app: ASGIApp, *, max_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, *, max_bytes: Callable[[str], int]) -> None:
         self._app = app
         self._max_bytes = max_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] != "POST" or scope["path"] not in _PATHS:
+        if scope["type"] != "http" or scope["method"] != "POST" or not is_socket_path(scope["path"]):
             await self._app(scope, receive, send)
             return
-        body = await _read(receive, self._max_bytes)
+        transport_id = parse_qs(scope["query_string"].decode("latin-1")).get("sid", [""])[0]
+        max_bytes = self._max_bytes(transport_id)
+        if _length(scope) > max_bytes:
+            await refuse(send, 413, _TOO_LARGE.format(max_bytes))
+            return
+        body = await _read(receive, max_bytes)
         if body is None:
             return
-        if len(body) > self._max_bytes:
-            await _refuse(send, 413, _TOO_LARGE.format(self._max_bytes))
+        if len(body) > max_bytes:
+            await refuse(send, 413, _TOO_LARGE.format(max_bytes))
             return
         try:
             packets = _packets(body.decode())
         except UnicodeDecodeError:
-            await _refuse(send, 400, _NO_TEXT)
+            await refuse(send, 400, _NO_TEXT)
             return
         for number, packet in enumerate(packets, start=1):
             if packet[:1] not in _BEGINNINGS:
-                await _refuse(send, 400, _NO_PACKET.format(number))
+                await refuse(send, 400, _NO_PACKET.format(number))
                 return
         await self._pass_on(scope, receive, send, packets)
 
@@ -109,9 +128,9 @@ class _Reply:
             self.status = message["status"]
 
 
-async def _read(receive: Receive, limit: int) -> bytes | None:
+async def _read(receive: Receive, limit: int) -> bytearray | None:
     """The body, up to the first piece beyond the limit; None when the client has gone."""
-    body = b""
+    body = bytearray()
     while True:
         message = await receive()
         if message["type"] != "http.request":
@@ -134,8 +153,20 @@ def _with_length(scope: Scope, length: int) -> Scope:
     return {**scope, "headers": [*kept, (b"content-length", str(length).encode())]}
 
 
-async def _refuse(send: Send, status: int, problem: str) -> None:
+def _length(scope: Scope) -> int:
+    """What the header says, which need not be there."""
+    said = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
+    return int(said) if said.isdigit() else 0
+
+
+def is_socket_path(path: str) -> bool:
+    """Whether the library takes a request to this path for one of its own."""
+    return path.startswith(_PATH) or path == _PATH.rstrip("/")
+
+
+async def refuse(send: Send, status: int, problem: str, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
+    """Answer with a problem in words."""
     body = json.dumps({"detail": problem, "message": problem}, ensure_ascii=False).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
+    own = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": [*own, *headers]})
     await send({"type": "http.response.body", "body": body})

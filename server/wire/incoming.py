@@ -36,6 +36,7 @@ from server.wire.fields import Fields, NoFields
 from server.wire.forms import RISK_NUMBERS
 from server.wire.ipython import user_cell
 from server.wire.json_data import MAX_CHARS, check_json, json_type
+from server.wire.json_documents import aside, has_many_values
 from server.wire.message_keys import client_key, hard_timeout
 from server.wire.observation_fields import OBSERVATIONS
 
@@ -72,6 +73,17 @@ def from_wire(data: object, *, max_chars: int = MAX_CHARS) -> AnyEvent:
     else:
         raise WireError("the message has no `action`; send for example `message` with args.content")
     return event if key is None else event.model_copy(update={"client_key": key})
+
+
+async def taken_from_wire(data: object, *, max_chars: int = MAX_CHARS) -> AnyEvent:
+    """The same as `from_wire`, without holding anybody up with what has many values.
+
+    Raises:
+        WireError: as there.
+    """
+    if has_many_values(data):
+        return await aside(from_wire, data, max_chars=max_chars)
+    return from_wire(data, max_chars=max_chars)
 
 
 def _action(data: dict[str, Any]) -> AnyEvent:

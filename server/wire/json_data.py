@@ -41,6 +41,32 @@ def read_json(text: str | bytes) -> Any:
             raise error from None
 
 
+def read_text(text: str | bytes, *, is_strict: bool) -> Any:
+    """The same value as of `read_json`; strict: with what `check_text` refuses refused.
+
+    Raises:
+        WireError: what it refuses.
+        json.JSONDecodeError: it is no JSON, or too deep to be read.
+    """
+    try:
+        if is_strict:
+            return json.loads(text, object_pairs_hook=_unlike_dict, parse_int=_small)
+        return json.loads(text, object_pairs_hook=lambda pairs: dict(pairs))
+    except RecursionError:
+        raise WireError(f"the message is deeper than {MAX_DEPTH} levels; send flatter data") from None
+
+
+def _unlike_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    _unlike(pairs)
+    return dict(pairs)
+
+
+def _small(text: str) -> int:
+    if (value := _integer(text)) > MAX_INTEGER or value < -MAX_INTEGER:
+        raise WireError(f"the message {_TOO_HUGE}")
+    return value
+
+
 def _is_utf8(text: bytes) -> bool:
     try:
         text.decode("utf-8")
@@ -67,9 +93,15 @@ def check_json(data: object, *, max_chars: int = MAX_CHARS, max_values: int = MA
             _check_text(value, path)
         elif isinstance(value, dict):
             chars += _check_keys(value, path)
-            waiting.extend((item, depth + 1, (path, key)) for key, item in value.items())
+            if values + len(waiting) + len(value) <= max_values:
+                waiting.extend((item, depth + 1, (path, key)) for key, item in value.items())
+            else:
+                values += len(value)
         elif isinstance(value, list):
-            waiting.extend((item, depth + 1, (path, index)) for index, item in enumerate(value))
+            if values + len(waiting) + len(value) <= max_values:
+                waiting.extend((item, depth + 1, (path, index)) for index, item in enumerate(value))
+            else:
+                values += len(value)
         else:
             _check_scalar(value, path)
         if depth > MAX_DEPTH:

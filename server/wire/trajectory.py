@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Final
 
 from agent_core.controller.replay import Turns
@@ -15,6 +14,7 @@ from server.wire.breathing import breathing
 from server.wire.errors import WireError
 from server.wire.incoming import from_wire, modern_args
 from server.wire.json_data import check_json, json_type
+from server.wire.json_documents import read_document
 from server.wire.recorded_calls import metadata_of, object_of, recorded_call, response_of, translated_call
 
 MAX_VALUES: Final = 1_000_000
@@ -60,7 +60,8 @@ async def read_trajectory(text: str) -> list[Message]:
         WireError: it is no list of events, or holds an action that cannot be done here; the message says which.
     """
     try:
-        items = await trajectory_of(json.loads(text))
+        document = await read_document(text.encode(), max_values=MAX_VALUES, is_strict=False)
+        items = await trajectory_of(document)
     except WireError as error:
         raise WireError(f"replay_json: {error}") from error
     except (ValueError, RecursionError) as error:

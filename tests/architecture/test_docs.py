@@ -18,10 +18,12 @@ from agent_core.skills.agent_definition import agent_from_text
 from agent_core.skills.files import skill_from_text
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)(?:#[^)]*)?\)")
 OURS = ("agent_core", "server", "runtime_images")
+
+TEST = re.compile(r"`(?:tests/(?P<file>[\w/]+\.py))?(?:::)?(?P<test>test_\w+)?`")
 
 PROGRAMS = [(page, number, code) for page in PAGES for number, code in enumerate(BLOCK.findall(page.read_text()))]
 
@@ -57,3 +59,18 @@ def test_the_files_that_are_shown_as_examples_are_read_as_the_page_says() -> Non
     assert AgentOptions.model_validate(json.loads(options)["agent_options"]).tool_concurrency_limit == 4
     assert skill_from_text("skills/releases.md", skill).match_trigger("prepare the release") == "release"
     assert agent_from_text("reviewer.md", agent, "project").tools == ["terminal"]
+
+
+def test_the_tests_that_the_page_of_attacks_names_are_there() -> None:
+    named = [
+        match for match in TEST.finditer((ROOT / "docs" / "security.md").read_text("utf-8")) if any(match.groups())
+    ]
+    files = {
+        path.relative_to(ROOT / "tests").as_posix(): path.read_text("utf-8") for path in ROOT.glob("tests/**/*.py")
+    }
+    suites = [path.read_text("utf-8") for path in ROOT.glob("agent_core/testing/*.py")]
+    everywhere = "".join([*files.values(), *suites])
+    assert len(named) > 50
+    for match in named:
+        text = files[match["file"]] if match["file"] else everywhere
+        assert f"def {match['test'] or ''}" in text, match[0]

@@ -277,18 +277,18 @@ async def test_on_a_server_with_a_token_its_user_signs_in_once(
 ) -> None:
     page_folder = build(tmp_path / "client")
     options = ("--sandbox", "local", "--page", str(page_folder))
-    server = await start_server(*options, model=await scripted(answer), DRYDOCK_TOKEN="a-token-of-ours")
+    server = await start_server(*options, model=await scripted(answer), DRYDOCK_TOKEN="a-token-of-ours-0123456789")
     page = (await visit(f"{server.url}/conversations/x")).page
     await page.get_by_label("Access token").fill("no-token-of-ours")
     await page.get_by_role("button", name="Sign in").click()
     await expect(page.get_by_role("alert")).to_have_text("That is not this server's access token.")
-    await page.get_by_label("Access token").fill("a-token-of-ours")
+    await page.get_by_label("Access token").fill("a-token-of-ours-0123456789")
     await page.get_by_role("button", name="Sign in").click()
     await expect(page).to_have_url(f"{server.url}/conversations/x")
     await page.wait_for_function("typeof walk === 'object' && walk.isUp")
 
     # The address that the server prints signs in by itself.
-    seen = await visit(f"{server.url}/#token=a-token-of-ours")
+    seen = await visit(f"{server.url}/#token=a-token-of-ours-0123456789")
     page = seen.page
     await page.wait_for_function("typeof walk === 'object' && walk.isUp")
     await expect(page).to_have_url(f"{server.url}/")

@@ -246,15 +246,15 @@ async def test_a_wrong_key_is_told_with_what_to_do_and_the_conversation_can_go_o
 
 
 async def test_a_token_is_asked_for_and_a_wrong_one_is_told(start_server: StartServer, visit: OpenPage) -> None:
-    server = await start_server(DRYDOCK_TOKEN="open-sesame-42")
+    server = await start_server(DRYDOCK_TOKEN="open-sesame-42-and-some-more")
     page = (await visit(server.url)).page
     await page.get_by_test_id("login-token").fill("wrong-token")
     await page.get_by_test_id("login-submit").click()
     await expect(page.get_by_test_id("login-error")).to_be_visible()
-    await page.get_by_test_id("login-token").fill("open-sesame-42")
+    await page.get_by_test_id("login-token").fill("open-sesame-42-and-some-more")
     await page.get_by_test_id("login-submit").click()
     await expect(page.get_by_test_id("composer-input")).to_be_visible()
-    linked = (await visit(f"{server.url}/#token=open-sesame-42")).page
+    linked = (await visit(f"{server.url}/#token=open-sesame-42-and-some-more")).page
     await expect(linked.get_by_test_id("composer-input")).to_be_visible()
     assert "open-sesame" not in linked.url
 

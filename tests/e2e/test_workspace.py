@@ -42,7 +42,7 @@ async def test_a_repository_is_chosen_and_its_files_changes_and_history_are_besi
 ) -> None:
     commit = "git -c user.name=Ann -c user.email=ann@example.com commit -qam 'Work of the agent'"
     model = await scripted([run(f"cd open && echo more >> file && {commit} && echo loose > loose"), done()])
-    server = await start_server(model=model)
+    server = await start_server(model=model, DRYDOCK_SANDBOX_NETWORK="host-access")  # where the repository's server is
     seen = await visit(server.url)
     page = seen.page
     await page.get_by_test_id("add-repository").click()

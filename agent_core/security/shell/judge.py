@@ -1,37 +1,42 @@
-"""Judges a shell command: its risk, and why."""
+"""Judges a shell command: its risk, and why; whatever is not literal is UNKNOWN."""
 
 from __future__ import annotations
 
+import posixpath
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 from agent_core.events.risk import SecurityRisk
-from agent_core.security.shell.call import Finding, Programs
-from agent_core.security.shell.marks import RESERVED
-from agent_core.security.shell.programs.damaging import DAMAGING
-from agent_core.security.shell.programs.installing import INSTALLING
-from agent_core.security.shell.programs.interpreting import INTERPRETING
-from agent_core.security.shell.programs.managing import MANAGING
-from agent_core.security.shell.programs.networking import NETWORKING
-from agent_core.security.shell.programs.reading import READING
-from agent_core.security.shell.programs.starting import STARTING
-from agent_core.security.shell.programs.variables import VARIABLES
+from agent_core.security.shell import syntax
+from agent_core.security.shell.parser import parse
+from agent_core.security.shell.programs import CALM_VARIABLES, CHANGES_PROGRAMS, PROGRAMS, RUN_AS_CODE, program_named
+from agent_core.security.shell.rules import ANY_VARIABLE, Rules, When
+from agent_core.security.shell.sinks import MARKS, Finding, Mark, Sinks, derived, is_known, resolve, shown
 from agent_core.security.shell.syntax import Budget, TooComplexError
-from agent_core.security.shell.walker import Walker
 
 MAX_COMMAND: Final = 1_000_000
 MAX_REMEMBERED: Final = 4_000
+_MAX_FIELDS: Final = 64
+_QUOTED_BRACES: Final = str.maketrans("{},", "\ue000\ue001\ue002")
+_BRACES: Final = str.maketrans("\ue000\ue001\ue002", "{},")
 _INVISIBLE: Final = re.compile(
-    "[\x00-\x06\x0e-\x1a\x1c-\x1f\x7f\u200b\u200c\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f"
-    + re.escape("".join(sorted(RESERVED)))
-    + "]"
+    f"[\x06\x0e-\x1a\x1c-\x1f\x7f{MARKS}\ue000-\ue002"
+    "\u200b\u200c\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
 )
 """Characters that a person does not see, or that we use as marks: what they hide nobody can agree to."""
-PROGRAMS: Final = Programs(
-    {**READING, **VARIABLES, **STARTING, **INTERPRETING, **NETWORKING, **INSTALLING, **MANAGING, **DAMAGING}
+_BRACE: Final = re.compile(r"\{([^{},]*+(?:,[^{},]*+)++)\}")
+_RANGE: Final = re.compile(r"\{-?\w+\.\.-?\w+(?:\.\.-?\d+)?\}")
+_PLAIN_NAME: Final = re.compile(r"(?!-)[\w./+@%~:-]+|\[", re.ASCII)
+_FOLDERS_OF_PROGRAMS: Final = frozenset(
+    {"", "/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/usr/local/sbin"}
 )
+_CALM_ARITHMETIC: Final = re.compile(r"[\w\s+\-*/%<>=!&|^~?:,()\[\]]*", re.ASCII)
+_NUMBER: Final = re.compile(r"[-+]?(?:0[xX])?\d*")
+_SECRET_NAME: Final = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL")
+_ORDER: Final = (SecurityRisk.HIGH, SecurityRisk.UNKNOWN, SecurityRisk.MEDIUM, SecurityRisk.LOW)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +55,8 @@ class Judgement:
 def judge(command: str) -> Judgement:
     """Judge a command without running any of it.
 
-    HIGH wins over everything: what is dangerous stays so whatever else there is. Then UNKNOWN: something could not be
-    told. Then the greatest of the other risks; a command that only looks at things is LOW, and so is an empty one.
+    HIGH wins over everything: what is dangerous stays so whatever else there is. Then UNKNOWN: something could not
+    be told. Then the greatest of the other risks; a command that only looks at things is LOW, and so is an empty one.
     Time and memory are bounded however long or nested the command is; what goes beyond is UNKNOWN.
     """
     return _judged_before(command) if len(command) <= MAX_REMEMBERED else _judge(command)
@@ -64,19 +69,374 @@ def _judge(command: str) -> Judgement:
     if _INVISIBLE.search(command):
         finding = Finding(SecurityRisk.UNKNOWN, "characters", "holds control or invisible characters")
         return Judgement(SecurityRisk.UNKNOWN, (finding,))
-    walker = Walker(PROGRAMS, Budget())
+    walker = Walker()
     try:
         walker.walk(command)
     except (TooComplexError, RecursionError) as error:
         reason = str(error) if isinstance(error, TooComplexError) else "the command is nested too deeply to be judged"
-        walker.note(Finding(SecurityRisk.UNKNOWN, "too-complex", reason))
-    return _judgement(walker.findings)
+        walker.sinks.unknown("too-complex", reason)
+    ordered = tuple(sorted(walker.sinks.findings, key=lambda finding: _ORDER.index(finding.risk)))
+    return Judgement(ordered[0].risk if ordered else SecurityRisk.LOW, ordered)
 
 
 _judged_before = lru_cache(maxsize=128)(_judge)  # several analyzers ask about the same command
-_ORDER: Final = (SecurityRisk.HIGH, SecurityRisk.UNKNOWN, SecurityRisk.MEDIUM, SecurityRisk.LOW)
 
 
-def _judgement(findings: list[Finding]) -> Judgement:
-    ordered = tuple(sorted(findings, key=lambda finding: _ORDER.index(finding.risk)))
-    return Judgement(ordered[0].risk if ordered else SecurityRisk.LOW, ordered)
+class Walker:
+    """Goes through a script, every branch of it, and has sinks and rules notice what it would do.
+
+    Nothing is computed: a variable is unknown, but for ``HOME``, ``PWD``, and one that a ``for`` gives literal words.
+    What a command writes to files, sets, and where it goes may matter to what stands before it (in loops, functions and
+    the background), so a script is gone through until nothing new is learned.
+    """
+
+    def __init__(self) -> None:
+        self.sinks = Sinks()
+        self._rules = Rules(self)
+        self._budget = Budget()
+        self._numbers: dict[str, bool] = {}
+        """The variables that are set, and whether only to numbers."""
+        self._assigned: set[str] = set()
+        """Those that are set otherwise than by a loop over words."""
+        self._bound: dict[str, str] = {}
+        self._functions: set[str] = set()
+        self._active: list[str] = []
+        self._loops = 0
+        self._roams = False
+        self._moves = self._reads = False
+        self._left: frozenset[str] = frozenset()
+        """The folders where the shell still is if what changes its folder has failed."""
+
+    def walk(self, text: str) -> None:
+        """Go through a whole command.
+
+        Raises:
+            TooComplexError: it takes too long; what was found until then is kept.
+        """
+        learned: object = None
+        for _ in range(5):
+            self._budget, self._bound = Budget(), {}
+            self.sinks.folders = frozenset({".", Mark.UNKNOWN} if self._roams else {"."})
+            # Reading has a budget of its own, so that what comes before the part that is too much is still judged.
+            self._run_text(text, Mark.UNKNOWN if self._reads else "", Budget())
+            before, files = learned, sum(map(len, self.sinks.files.values()))
+            flags = (self._roams, self._moves, self._reads)
+            learned = (files, dict(self._numbers), len(self._assigned), len(self._functions), flags)
+            if learned == before:
+                return
+        self.sinks.unknown("too-complex", "the command changes too much of what it runs itself")
+
+    # What the rules ask for
+
+    def run_code(self, text: str, stdin: str, *, when: When = "apart") -> str:
+        """Run a text as a shell script; returns what it prints."""
+        self.sinks.code(text)
+        if not text.strip(MARKS + " \t\n;"):
+            return derived(text)
+        bound, self._bound = self._bound, self._bound if when == "now" else {}
+        folders, left = self.sinks.folders, self._left
+        self.sinks.folders |= {Mark.UNKNOWN} if when == "later" and self._moves else set()
+        with self._budget:
+            printed = self._run_text(text, stdin, self._budget)
+        self._bound = bound
+        if when == "later":
+            self.sinks.folders, self._left = folders, left
+        return printed
+
+    def assign(self, name: str, text: str, *, by_loop: bool = False) -> None:
+        """Give a variable a value."""
+        self._numbers[name] = self._numbers.get(name, True) and bool(_NUMBER.fullmatch(text))
+        self._assigned |= set() if by_loop else {name}
+        self.sinks.note(SecurityRisk.LOW, "assignment", "sets a variable")
+        if name in RUN_AS_CODE:
+            self.run_code(text, "", when="later")
+        elif name == "PATH" and is_known(text):
+            self.sinks.note(SecurityRisk.MEDIUM, "program", "changes where programs are looked for")
+        elif name != ANY_VARIABLE and (
+            not name.isidentifier()
+            or name == "PATH"
+            or (name.startswith(CHANGES_PROGRAMS) and not name.startswith(CALM_VARIABLES))
+        ):
+            self.sinks.unknown("preload", f"makes programs do something else through {shown(name)}")
+        if any(sign in text.partition("[")[2] for sign in ("$(", "`")):
+            self.sinks.unknown("unknown-code", f"sets {shown(name)} to what runs commands where a number is expected")
+
+    def go_to(self, folder: str) -> None:
+        """Change the working directory."""
+        self._moves, self._roams = True, self._roams or bool(self._loops or self._active)
+        self._left |= self.sinks.folders
+        is_certain = is_known(folder) and (folder.startswith(("/", "~")) or Mark.UNKNOWN not in self._left)
+        self.sinks.folders = frozenset(
+            resolve(folder, old) if is_certain else Mark.UNKNOWN for old in self.sinks.folders
+        )
+
+    def run(self, words: Sequence[str], stdin: str) -> str:
+        """Start a program with its arguments, the name first; returns what it prints."""
+        name, arguments = words[0], list(words[1:])
+        self._budget.spend(len(words) // 4)
+        if Mark.NETWORK in name:
+            self.sinks.high("remote-code", "runs a program whose name comes from the network")
+        with self._budget:
+            if not is_known(name) or not _PLAIN_NAME.fullmatch(name):
+                self.sinks.unknown("unknown-program", f"runs a program whose name is not known ({shown(name)})")
+                return self._rules.apply("", arguments, stdin)
+            folder, base = posixpath.split(name)
+            if folder not in _FOLDERS_OF_PROGRAMS:
+                self.sinks.note(SecurityRisk.MEDIUM, "program", f"runs {shown(name)}")
+            for text in self.sinks.written(name):
+                self._rules.run_file(name, text)
+            return self._rules.apply(base, arguments, stdin)
+
+    # Scripts
+
+    def _run_text(self, text: str, stdin: str, budget: Budget) -> str:
+        script, problem = parse(text, budget)
+        if problem:
+            self.sinks.unknown("syntax", f"could not be read as a shell script: {problem}")
+        return self._script(script, stdin)
+
+    def _script(self, script: syntax.Script, stdin: str, *, is_certain: bool = True) -> str:
+        printed: list[str] = []
+        for pipeline in script:
+            is_certain = is_certain and not pipeline.joined
+            if pipeline.joined != "&&":
+                self.sinks.folders |= self._left
+            text = self._pipeline(pipeline, stdin)
+            printed += [text] if text else []
+            if pipeline.negated:
+                self.sinks.folders |= self._left
+        text = "".join(printed)
+        return text if is_certain and len(printed) < 2 else derived(text) + text
+
+    def _pipeline(self, pipeline: syntax.Pipeline, stdin: str) -> str:
+        in_subshell = len(pipeline.commands) > 1 or pipeline.background
+        for command in pipeline.commands:
+            folders, left = self.sinks.folders, self._left
+            name = self._plain(command.words[0]) if isinstance(command, syntax.Simple) and command.words else ""
+            if in_subshell and name in self._functions and self._active:
+                risk = SecurityRisk.HIGH if name in self._active else SecurityRisk.UNKNOWN
+                self.sinks.note(risk, "fork-bomb", "a function starts itself again and again in the background")
+            stdin = self._command(command, stdin)
+            if in_subshell or (isinstance(command, syntax.Compound) and command.kind in {"subshell", "coproc"}):
+                self.sinks.folders, self._left = folders, left
+        return stdin
+
+    def _command(self, command: syntax.Command, stdin: str) -> str:
+        with self._budget:
+            for redirect in command.redirects:
+                stdin = self._input(redirect, stdin)
+            if isinstance(command, syntax.Compound):
+                printed = self._compound(command, stdin)
+            else:
+                printed = self._simple(command, stdin)
+                if any(self._plain(word) == "exec" for word in command.words):
+                    printed = Mark.UNKNOWN  # what comes after it is printed there too, and reads what it is given
+                    self._reads = self._reads or any("<" in redirect.operator for redirect in command.redirects)
+            for redirect in command.redirects:
+                printed = self._output(redirect, printed)
+            return printed
+
+    def _input(self, redirect: syntax.Redirect, stdin: str) -> str:
+        if redirect.operator not in {"<", "<>", "<&", "<<", "<<-", "<<<"}:
+            return stdin
+        text = "".join(self._fields(redirect.target, splits=False))
+        if redirect.operator in {"<", "<>"}:
+            text = Mark.NETWORK if text.startswith(("/dev/tcp/", "/dev/udp/")) else self.sinks.read(text)
+        elif redirect.operator == "<&":
+            text = "" if text == "-" else Mark.UNKNOWN
+        return text + "\n" * (redirect.operator == "<<<") if redirect.descriptor in {"", "0"} else stdin or Mark.UNKNOWN
+
+    def _output(self, redirect: syntax.Redirect, printed: str) -> str:
+        operator, descriptor = redirect.operator, redirect.descriptor
+        if operator in {"<", "<&", "<<", "<<-", "<<<"}:
+            return printed
+        path = "".join(self._fields(redirect.target, splits=False))
+        is_descriptor = operator == ">&" and bool(re.fullmatch(r"\d*-?", path))
+        if not is_descriptor:
+            text = printed if descriptor in {"", "1"} and operator != "<>" else Mark.UNKNOWN
+            self.sinks.write(path, text, append=">>" in operator)
+        if descriptor in {"", "1"} and operator != "<>":
+            is_printed = path in {"/dev/stdout", "/dev/fd/1", "1"} or (is_descriptor and path not in {"2", "-"})
+            return derived(printed) + printed if is_printed else ""
+        is_elsewhere = path in {"-", "/dev/null"} or not (is_descriptor or path.startswith(("/dev/", "/proc/")))
+        return printed if is_elsewhere else derived(printed) + printed
+
+    # Commands
+
+    def _compound(self, command: syntax.Compound, stdin: str) -> str:
+        if command.kind == "for" and command.name:
+            return self._for(command, stdin)
+        if command.kind == "test":
+            return self._test(command.words)
+        if command.kind == "arithmetic":
+            self._arithmetic(command.words[0])
+        elif command.kind == "function":
+            return self._function(command)
+        for word in command.words if command.kind != "arithmetic" else ():
+            self._fields(word)
+        stdin = Mark.UNKNOWN if command.kind == "coproc" else stdin
+        is_loop, is_certain = command.kind in {"loop", "for"}, command.kind in {"group", "subshell"}
+        self._loops += is_loop
+        printed = [self._script(script, stdin, is_certain=is_certain) for script in command.scripts]
+        self._loops -= is_loop
+        return "".join(printed)
+
+    def _for(self, command: syntax.Compound, stdin: str) -> str:
+        """A loop over words; where they are literal its body is looked at with each."""
+        name, words = command.name, [field for word in command.words for field in self._fields(word)]
+        is_literal = 0 < len(words) <= 20 and not {name, ANY_VARIABLE} & self._assigned and all(map(is_known, words))
+        printed = ""
+        self._loops += 1
+        for word in words if is_literal else [Mark.UNKNOWN]:
+            self.assign(name, word, by_loop=True)
+            self._bound[name] = word
+            printed += self._script(command.scripts[0], stdin, is_certain=False)
+        self._loops -= 1
+        self._bound[name] = Mark.UNKNOWN
+        return printed
+
+    def _function(self, command: syntax.Compound) -> str:
+        self._functions.add(command.name)
+        folders, left, bound, self._bound = self.sinks.folders, self._left, self._bound, {}
+        if program_named(command.name):
+            self.sinks.unknown("unknown-program", f"gives {shown(command.name)} another meaning")
+        self.sinks.folders |= {Mark.UNKNOWN} if self._moves else set()
+        self._active.append(command.name)
+        printed = self._script(command.scripts[0], Mark.UNKNOWN)
+        self._active.pop()
+        self.sinks.folders, self._left, self._bound = folders, left, bound
+        return printed and derived(printed) + printed
+
+    def _test(self, words: Sequence[syntax.Word]) -> str:
+        texts = ["".join(self._fields(word)) for word in words]
+        for position, text in enumerate(texts):
+            if text in {"-eq", "-ne", "-lt", "-le", "-gt", "-ge"}:
+                for word in (*words[max(position - 1, 0) : position], *words[position + 1 : position + 2]):
+                    self._arithmetic(word)
+        return self._rules.apply("test", texts, "")
+
+    def _simple(self, command: syntax.Simple, stdin: str) -> str:
+        for assignment in command.assignments:
+            self._arithmetic(assignment.subscript)
+            is_number = len(assignment.values) == 1 and self._is_number(assignment.values[0])
+            text = " ".join("".join(self._fields(word, splits=False)) for word in assignment.values)
+            self.assign(assignment.name, "0" if is_number else text + Mark.UNKNOWN * (len(assignment.values) > 1))
+        words = [field for word in command.words for field in self._fields(word)]
+        if not words:
+            return stdin if command.redirects else ""
+        if words[0] in self._functions and not program_named(words[0]) and not self.sinks.written(words[0]):
+            return Mark.UNKNOWN
+        if program_named(words[0]) == PROGRAMS["declare"] and command.assignments:
+            self._rules.apply(words[0], [*words[1:], "_"], stdin)
+            return ""
+        return self.run(words, stdin)
+
+    # Words
+
+    def _plain(self, word: syntax.Word) -> str:
+        return "".join(part.text if isinstance(part, syntax.Text) else Mark.UNKNOWN for part in word)
+
+    def _fields(self, word: syntax.Word, *, splits: bool = True) -> list[str]:
+        """The words that a word expands to; what is not literal in them stands as marks."""
+        raw, may_vanish = "", True
+        for part in word:
+            if isinstance(part, syntax.Text):
+                raw += part.text.translate(_QUOTED_BRACES) if part.quoted else part.text
+                may_vanish = may_vanish and not (part.quoted or part.text)
+            else:
+                raw += self._value(part, is_first=not raw, splits=splits).translate(_QUOTED_BRACES)
+                may_vanish = may_vanish and not getattr(part, "quoted", False)
+        if may_vanish and not raw:
+            return []
+        raws = [raw]
+        while splits and len(raws) < _MAX_FIELDS and (found := next(filter(None, map(_BRACE.search, raws)), None)):
+            self._budget.spend(1 + len(found.string) // 500)
+            before, after = found.string[: found.start()], found.string[found.end() :]
+            position = raws.index(found.string)
+            raws[position : position + 1] = [before + choice + after for choice in found[1].split(",")]
+        if splits and any(_BRACE.search(one) for one in raws):
+            raws = [Mark.MANY]
+        return [(_RANGE.sub(Mark.PIECE, one) if splits else one).translate(_BRACES) for one in raws]
+
+    def _value(self, part: syntax.Part, *, is_first: bool, splits: bool) -> str:
+        match part:
+            case syntax.Arithmetic():
+                self._arithmetic(part.expression)
+                return Mark.UNKNOWN if is_first else Mark.PIECE
+            case syntax.Substitution():
+                folders, left = self.sinks.folders, self._left
+                printed = self._script(part.script, Mark.UNKNOWN if part.way == ">" else "")
+                self.sinks.folders, self._left = folders, left
+                if not part.way:
+                    return derived(printed, Mark.UNKNOWN if part.quoted or not splits else Mark.MANY)
+                name = f"printed-{hash(printed)}"
+                self.sinks.files[name] = [Mark.UNKNOWN if part.way == ">" else printed]
+                return "/dev/fd/" + name
+            case syntax.Parameter():
+                return self._parameter(part, Mark.UNKNOWN if part.quoted or not splits else Mark.MANY)
+            case _:
+                return ""
+
+    def _parameter(self, part: syntax.Parameter, unknown: str) -> str:
+        operator, name = part.operator, part.name
+        is_whole = self._plain(part.subscript) in {"@", "*"}
+        if not is_whole:
+            self._arithmetic(part.subscript)
+        if operator == ":":
+            self._arithmetic(part.argument)
+        else:
+            value = "".join(self._fields(part.argument, splits=False))
+            if operator in {"=", ":="}:
+                self.assign(name, value)
+        is_listing = operator in {"!@", "!*"} or (operator == "!" and is_whole)
+        if operator == "@P" or (operator.startswith("!") and not is_listing):
+            self.sinks.unknown("unknown-code", f"expands {shown(name)} once more")
+        if operator == "length" or (not operator and name in "?#$!"):
+            return Mark.PIECE
+        if operator or part.subscript:
+            return unknown
+        if name in self._bound:
+            value = self._bound[name]
+            return unknown if not is_known(value) or (unknown == Mark.MANY and set(value) & set(" \t\n")) else value
+        if name == "PWD" and self.sinks.folders == {"."} and not self._left:
+            return "."
+        return {"HOME": "~", "PATH": "/usr/bin"}.get(name, unknown + Mark.SECRET * bool(_SECRET_NAME.search(name)))
+
+    # Numbers
+
+    def _arithmetic(self, expression: syntax.Word) -> None:
+        """An expression; the values of its variables, and what stands in its subscripts, are expanded once more."""
+        text = self._plain(expression)
+        is_calm = bool(_CALM_ARITHMETIC.fullmatch(text.replace(Mark.UNKNOWN, "0")))
+        for part in expression:
+            self._fields((part,), splits=False)
+            is_calm = is_calm and (isinstance(part, syntax.Text) or self._is_number((part,)))
+        names = re.findall(r"[A-Za-z_]\w*", text, re.ASCII)
+        if not is_calm or ANY_VARIABLE in self._assigned or not all(self._numbers.get(name, True) for name in names):
+            self.sinks.unknown("unknown-code", "computes with what may run commands")
+
+    def _is_number(self, word: syntax.Word) -> bool:
+        """Whether a word is a number in any case."""
+        for part in word:
+            match part:
+                case syntax.Text():
+                    is_number = bool(_NUMBER.fullmatch(part.text))
+                case syntax.Parameter():
+                    is_plain = (
+                        not part.operator and not part.subscript and not part.name.isdigit() and part.name not in "@*-"
+                    )
+                    is_number = part.operator == "length" or (is_plain and self._numbers.get(part.name, True))
+                case syntax.Substitution():
+                    is_number = self._prints_number(part.script)
+                case _:
+                    is_number = isinstance(part, syntax.Arithmetic)
+            if not is_number:
+                return False
+        return True
+
+    def _prints_number(self, script: syntax.Script) -> bool:
+        last = script[-1].commands[-1] if len(script) == 1 else None
+        if not isinstance(last, syntax.Simple) or last.assignments or self._functions:
+            return False
+        line = " ".join(map(self._plain, last.words))
+        return bool(re.fullmatch(r"wc -[lwcm]|nproc|date \+%[smdHMSNjY]+|grep -c [\w.-]+(?: [\w./]+)?", line))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 MAX_DEPTH = 30
 MAX_STEPS = 12_000
-CHARACTERS_A_STEP = 512
-"""How much text may be copied for one step."""
 
 
 class ShellSyntaxError(ValueError):
@@ -20,7 +18,7 @@ class TooComplexError(ShellSyntaxError):
 
 
 class Budget:
-    """What reading one command may cost, its nested scripts included: steps in all, and depth at any time."""
+    """What a command may cost, its nested scripts included: steps in all, and depth at any time."""
 
     def __init__(self, steps: int = MAX_STEPS, depth: int = MAX_DEPTH) -> None:
         self.steps = steps
@@ -38,10 +36,9 @@ class Budget:
 
     def __enter__(self) -> None:
         self.spend()
-        self.depth -= 1
-        if self.depth < 0:
-            self.depth += 1
+        if self.depth <= 0:
             raise TooComplexError("the command is nested too deeply to be judged")
+        self.depth -= 1
 
     def __exit__(self, *_: object) -> None:
         self.depth += 1
@@ -57,11 +54,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """``$name`` or ``${name[subscript]<operator><argument>}``.
-
-    Operators that stand in front of the name are given as they are (``!``, ``#``); ``?!`` stands for any form that we
-    do not compute. The argument of ``:`` is arithmetic.
-    """
+    """``$name`` or ``${name[subscript]<operator><argument>}``; ``!`` and ``#`` in front count as operators."""
 
     name: str
     quoted: bool = False
@@ -72,28 +65,21 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Substitution:
-    """``$(script)`` or the same in backquotes."""
+    """``$(script)``, or the same in backquotes; with a `way` it is ``<(script)`` or ``>(script)``."""
 
     script: Script
     quoted: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessSubstitution:
-    """``<(script)``, or ``>(script)`` when it takes input."""
-
-    script: Script
-    takes_input: bool = False
+    way: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """``$((…))``: an expression whose text is expanded first, and whose value is a number."""
+    """``$((…))``."""
 
-    parts: Word = ()
+    expression: Word
 
 
-Part = Text | Parameter | Substitution | ProcessSubstitution | Arithmetic
+Part = Text | Parameter | Substitution | Arithmetic
 Word = tuple[Part, ...]
 
 
@@ -108,12 +94,10 @@ class Redirect:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """``name=value``, ``name+=value`` or, with more than one value or none, an array."""
+    """``name=value``; with several values, or none, an array."""
 
     name: str
     values: tuple[Word, ...]
-    append: bool = False
-    is_array: bool = False
     subscript: Word = ()
 
 
@@ -126,14 +110,14 @@ class Simple:
     redirects: tuple[Redirect, ...] = ()
 
 
-CompoundKind = Literal["group", "subshell", "branch", "loop", "for", "case", "test", "arithmetic", "function", "coproc"]
+Kind = Literal["group", "subshell", "branch", "loop", "for", "case", "test", "arithmetic", "function", "coproc"]
 
 
 @dataclass(frozen=True, slots=True)
 class Compound:
     """Every other command. `words` are what it looks at, `scripts` what it runs, `name` a function's or variable's."""
 
-    kind: CompoundKind
+    kind: Kind
     scripts: tuple[Script, ...] = ()
     words: tuple[Word, ...] = ()
     name: str = ""
@@ -145,15 +129,12 @@ Command = Simple | Compound
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Commands joined by pipes. `conditional`: it follows ``&&`` or ``||``."""
+    """Commands joined by pipes. `joined` is the ``&&`` or ``||`` that it follows."""
 
     commands: tuple[Command, ...]
-    conditional: bool = False
+    joined: str = ""
     background: bool = False
+    negated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Script:
-    """Pipelines one after another."""
-
-    pipelines: tuple[Pipeline, ...] = field(default=())
+Script = tuple[Pipeline, ...]

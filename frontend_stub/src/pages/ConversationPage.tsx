@@ -12,7 +12,7 @@ import { Announcer } from "../components/conversation/Announcer";
 import { Composer } from "../components/conversation/Composer";
 import { GoingBackContext } from "../components/conversation/goingBack";
 import { ConversationHeader } from "../components/conversation/ConversationHeader";
-import { Notices } from "../components/conversation/Notices";
+import { Notices, Warning } from "../components/conversation/Notices";
 import { StatusBar } from "../components/conversation/StatusBar";
 import { Pending, Retry, StartProgress, Streaming } from "../components/conversation/Tail";
 import { TimelineView } from "../components/conversation/TimelineView";
@@ -216,6 +216,7 @@ function OpenConversation({ id, store, session }: OpenConversationProps) {
               <Pending messages={model.pending.filter((message) => message.state !== "created")} onTakeBack={takeBack} />
             </TimelineView>
             <div className="dock">
+              <Warning text={model.warning} />
               <Notices
                 notices={model.notices}
                 onDismiss={(key) => {

@@ -69,6 +69,7 @@ export function reduce(model: ConversationModel, action: ModelAction): void {
 function takeInfo(model: ConversationModel, info: ConversationInfo): void {
   model.info = info;
   model.infoState = "known";
+  model.warning = info.runtime_warning ?? "";
   if (info.status === "STARTING") model.starting = true;
   else if (info.status === "ERROR" || info.status === "ARCHIVED") endStart(model);
   else if (info.status === "RUNNING" && model.agentState !== "loading") endStart(model);

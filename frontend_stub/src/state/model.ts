@@ -68,6 +68,8 @@ export interface ConversationModel {
   startingSince: number;
   progress: readonly ProgressStep[];
   retry: string;
+  /** What is wrong with the network of the sandbox that runs; stays until it is started again. */
+  warning: string;
   metrics: LlmMetrics | null;
   pending: readonly PendingMessage[];
   notices: readonly Notice[];
@@ -117,6 +119,7 @@ export function createModel(conversationId: string): ConversationModel {
     startingSince: 0,
     progress: [],
     retry: "",
+    warning: "",
     metrics: null,
     pending: [],
     notices: [],

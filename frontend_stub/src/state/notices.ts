@@ -35,6 +35,11 @@ export function takeStatus(model: ConversationModel, frame: StatusFrame, at: num
     model.retry = frame.message || progressLabel(frame.id);
     return;
   }
+  if (frame.id === "STATUS$NETWORK_WARNING") {
+    model.warning = frame.message;
+    return;
+  }
+  if (frame.id === "STATUS$STARTING_RUNTIME") model.warning = "";
   // A failed start is told as an error too; it is no step of the start.
   if (isErrorStatus(frame.id)) return;
   const label = frame.message || progressLabel(frame.id);

@@ -40,7 +40,7 @@ from server.settings import Settings
 from tests.serving import serving
 
 LIMIT = 30.0
-TOKEN = "a token of eight"
+TOKEN = "a token of eight words or so"
 WORKING = FakeBehaviour()
 ROOT = Path(__file__).parents[3]
 

@@ -27,7 +27,7 @@ from server.settings import Settings
 from tests.serving import serving
 
 LIMIT = 20.0
-TOKEN = "a token of eight"
+TOKEN = "a token of eight words or so"
 AUDIO = {"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from agent_core.destinations import Destinations
 from agent_core.events.messages import ImageContent, Message, TextContent
 from agent_core.llm import images
-from agent_core.llm.client import shared_client
-from agent_core.llm.images import MAX_BYTES, has_public_address, inlined
+from agent_core.llm.images import KEPT_CHARS, MAX_BYTES, inlined
 from agent_core.llm.llm import LLM
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import say
@@ -22,14 +22,17 @@ INLINE = "data:image/png;base64,iVBORyBwaWN0dXJl"
 
 
 class Pictures:
-    """A web server; `asked` are the paths that were asked for."""
+    """A web server; `asked` are the paths that were asked for, `hosts` whom they were for."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self.hosts: list[str] = []
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        path = (await reader.readuntil(b"\r\n\r\n")).split()[1].decode()
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        path = head.split()[1]
         self.asked.append(path)
+        self.hosts += [line[6:] for line in head.split("\r\n") if line.lower().startswith("host: ")]
         body, kind, status = PICTURE, "image/png", "200 OK"
         if path == "/page":
             kind = "text/html"
@@ -40,6 +43,8 @@ class Pictures:
         if path == "/huge":
             body = b"x" * (MAX_BYTES + 1)
         writer.write(f"HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n".encode())
+        if path == "/packed":
+            writer.write(b"content-encoding: gzip\r\n")
         writer.write(b"location: http://127.0.0.1/elsewhere\r\nconnection: close\r\n\r\n" + body)
         writer.close()
 
@@ -60,16 +65,14 @@ def shown(*urls: str) -> list[dict[str, Any]]:
     ]
 
 
-async def everybody(host: str) -> bool:
-    return True
+HERE = Destinations(loopback=True)
 
 
 async def test_an_image_is_fetched_once_and_sent_along(pictures: tuple[Pictures, str]) -> None:
     site, url = pictures
-    http = await shared_client().http(5)
     asked = shown(f"{url}/one.png", INLINE)
     for _ in range(2):
-        found = await inlined(asked, http, is_public=everybody)
+        found = await inlined(asked, HERE)
         assert [part["image_url"]["url"] for part in found[0]["content"][1:]] == [INLINE, INLINE]
         assert found[1] is asked[1]
     assert site.asked == ["/one.png"]
@@ -83,22 +86,90 @@ async def test_an_image_is_fetched_once_and_sent_along(pictures: tuple[Pictures,
         ("/gone", "the server answered 404"),
         ("/away", "the server answered 302"),
         ("/huge", "it is larger than 20 MiB"),
+        ("/packed", "the server compressed it, which it was asked not to do"),
     ],
 )
 async def test_what_is_no_image_is_told_in_words(pictures: tuple[Pictures, str], path: str, cause: str) -> None:
     _, url = pictures
-    found = await inlined(shown(url + path), await shared_client().http(5), is_public=everybody)
+    found = await inlined(shown(url + path), HERE)
     told = f"[The image at {url}{path} could not be fetched: {cause}]"
     assert found[0]["content"][1] == {"type": "text", "text": told}
 
 
-LOCAL = ("127.0.0.1", "10.0.0.1", "169.254.169.254", "::1", "localhost", "no-such-host.invalid")
-PUBLIC = ("1.1.1.1", "2606:4700:4700::1111")
+NOT_PUBLIC = (
+    *("127.0.0.1", "10.0.0.1", "169.254.169.254", "[::1]", "localhost", "0.0.0.0", "224.0.0.1", "239.1.1.1"),  # noqa: S104
+    *("2130706433", "0x7f.1", "127.1", "[::ffff:127.0.0.1]", "[::127.0.0.1]", "[64:ff9b::7f00:1]"),
+    *("[64:ff9b:1::7f00:1]", "[2002:7f00:1::]", "[2001:0:7f00:1::]", "[ff02::1]", "[fec0::1]", "192.88.99.1"),
+)
 
 
-@pytest.mark.parametrize(("host", "is_public"), [*((one, False) for one in LOCAL), *((one, True) for one in PUBLIC)])
-async def test_only_addresses_of_the_public_internet_are_asked(host: str, is_public: bool) -> None:
-    assert await has_public_address(host) is is_public
+@pytest.mark.parametrize("host", NOT_PUBLIC)
+async def test_what_only_this_host_can_reach_is_not_asked(pictures: tuple[Pictures, str], host: str) -> None:
+    site, url = pictures
+    there = url.replace("127.0.0.1", host)
+    found = await inlined(shown(f"{there}/one.png"))
+    told = f"[The image at {there}/one.png could not be fetched: its address is not one of the public internet]"
+    assert found[0]["content"][1] == {"type": "text", "text": told}
+    assert site.asked == []
+
+
+@pytest.mark.parametrize(
+    "url", ["http://no-such-host.invalid/x", "http://", "http://[x/y", "http://h:99999/x", "https:///x"]
+)
+async def test_what_is_no_address_is_told_in_words(url: str) -> None:
+    found = await inlined(shown(url), HERE)
+    assert found[0]["content"][1]["text"].startswith(f"[The image at {url} could not be fetched: ")
+
+
+async def test_what_was_looked_up_is_what_is_asked_whatever_the_name_means_next(
+    pictures: tuple[Pictures, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name server that tells the one who checks one address, and the one who connects another."""
+    site, url = pictures
+    port = int(url.rpartition(":")[2])
+    loop = asyncio.get_running_loop()
+    resolve = loop.getaddrinfo
+    looked_up: list[str] = []
+
+    async def changing(host: str, *args: Any, **options: Any) -> Any:
+        if host != "pictures.test":
+            return await resolve(host, *args, **options)
+        looked_up.append(host)
+        return [(2, 1, 6, "", ("127.0.0.1" if len(looked_up) == 1 else "127.0.0.2", port))]
+
+    monkeypatch.setattr(loop, "getaddrinfo", changing)
+    found = await inlined(shown(f"http://pictures.test:{port}/one.png"), HERE)
+    assert found[0]["content"][1]["image_url"]["url"] == INLINE
+    assert (looked_up, site.asked, site.hosts) == (["pictures.test"], ["/one.png"], [f"pictures.test:{port}"])
+
+
+async def test_over_tls_the_name_is_asked_for_at_the_address_that_was_looked_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop = asyncio.get_running_loop()
+    hello = bytearray()
+
+    async def read_hello(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        hello.extend(await reader.read(4096))
+
+    async with listening(read_hello) as port:
+        resolve = loop.getaddrinfo
+
+        async def here(host: str, *args: Any, **options: Any) -> Any:
+            return await resolve("127.0.0.1" if host == "pictures.test" else host, *args, **options)
+
+        monkeypatch.setattr(loop, "getaddrinfo", here)
+        found = await inlined(shown(f"https://pictures.test:{port}/one.png"), HERE)
+    assert "could not be fetched" in found[0]["content"][1]["text"]
+    assert b"pictures.test" in hello
+
+
+async def test_what_is_kept_has_a_limit(pictures: tuple[Pictures, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    _, url = pictures
+    monkeypatch.setattr(images, "KEPT_CHARS", 2 * len(INLINE))
+    await inlined(shown(*(f"{url}/{number}.png" for number in range(3))), HERE)
+    assert list(images._kept) == [f"{url}/1.png", f"{url}/2.png"]
+    assert KEPT_CHARS >= MAX_BYTES * 4 / 3, "the largest image is kept at least alone"
 
 
 async def test_only_models_that_need_it_have_images_fetched_and_never_from_this_hosts_networks(

@@ -30,7 +30,7 @@ from tests.serving import serving
 
 ROOT = Path(__file__).parents[3]
 LIMIT = 90.0
-TOKEN = "a token of eight"
+TOKEN = "a token of eight words or so"
 
 
 @dataclass

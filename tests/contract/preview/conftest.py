@@ -30,7 +30,7 @@ from tests.listening import Handler, listening
 from tests.serving import serving
 
 CONVERSATION = "c0ffee"
-TOKEN = "a token of eight"
+TOKEN = "a token of eight words or so"
 
 
 async def drydock(scope: Scope, receive: Receive, send: Send) -> None:

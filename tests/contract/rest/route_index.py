@@ -47,6 +47,7 @@ info = {
     "last_updated_at": Or(time, None),
     "status": status,
     "runtime_status": Or(Text(r"STATUS\$[A-Z_]+"), None),
+    "runtime_warning": None,
     "selected_repository": maybe_text,
     "selected_branch": maybe_text,
     "git_provider": maybe_text,

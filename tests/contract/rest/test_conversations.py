@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agent_core.errors import DrydockError
-from agent_core.testing.fake_sandbox import BROKEN, SLOW, FakeProvider
+from agent_core.testing.fake_sandbox import BROKEN, SLOW, FakeBehaviour, FakeProvider
 from server.auth.identity import Identity
 from server.conversation_manager.conversation_manager import LiveConversation
 from server.conversation_manager.standalone import StandaloneConversationManager
@@ -46,6 +46,7 @@ async def test_a_new_conversation_is_answered_as_the_protocol_says_and_is_comple
         "git_provider": None,
         "trigger": "gui",
         "num_connections": 0,
+        "runtime_warning": None,
         "url": f"/api/conversations/{conversation_id}",
         "session_api_key": None,
         "pr_number": [],
@@ -393,6 +394,25 @@ async def test_a_sandbox_that_cannot_be_had_is_told_in_the_log_and_starting_agai
             return bool((await server.info(conversation_id))["runtime_status"] == "STATUS$READY")
 
         await server.until(ready)
+
+
+async def test_a_network_that_could_not_be_had_is_told_until_a_start_brings_it(make_server: MakeServer) -> None:
+    provider = FakeProvider(behaviour=FakeBehaviour(network_warning="This sandbox has no network: no cable"))
+    async with make_server(provider) as server:
+        conversation_id = await server.create()
+        await server.until_running(conversation_id)
+        info = await server.info(conversation_id)
+        assert (info["runtime_status"], info["runtime_warning"]) == (
+            "STATUS$READY",
+            "This sandbox has no network: no cable",
+        )
+        for sandbox in provider.sandboxes.values():
+            sandbox.behaviour = FakeBehaviour()
+        await server.post(f"/api/conversations/{conversation_id}/stop", json={})
+        assert (await server.info(conversation_id))["runtime_warning"] is None
+        await server.post(f"/api/conversations/{conversation_id}/start", json={})
+        await server.until_running(conversation_id)
+        assert (await server.info(conversation_id))["runtime_warning"] is None
 
 
 async def test_a_sandbox_of_another_provider_is_kept_and_the_user_is_told(server: Server) -> None:

@@ -80,9 +80,9 @@ async def test_errors_have_no_tag_and_no_tag_hides_them(server: Server) -> None:
 
 
 async def test_who_may_not_ask_learns_nothing_by_a_tag(make_server: MakeServer) -> None:
-    async with make_server(token="t" * 20) as server:
+    async with make_server(token="t" * 24) as server:
         path = "/api/options/models"
-        known = {"X-Session-API-Key": "t" * 20}
+        known = {"X-Session-API-Key": "t" * 24}
         tag = (await server.get(path, headers=known)).headers["etag"]
         assert (await server.get(path, headers={**known, "If-None-Match": tag})).status_code == 304
         assert (await again(server, path, tag)).status_code == 401

@@ -275,8 +275,8 @@ async def test_what_the_page_asks_when_it_opens_a_conversation(server: Server, c
 
 
 async def test_no_page_of_the_workspace_is_named_where_a_browser_could_not_open_it(make_server: MakeServer) -> None:
-    async with make_server(token="a-long-token") as server:
-        server.client.headers["x-session-api-key"] = "a-long-token"
+    async with make_server(token="a-token-that-is-long-enough") as server:
+        server.client.headers["x-session-api-key"] = "a-token-that-is-long-enough"
         conversation_id = await server.create()
         await server.until_running(conversation_id)
         assert (await server.get(f"/api/conversations/{conversation_id}/vscode-url")).json() == {"vscode_url": None}
@@ -294,3 +294,24 @@ async def test_changes_in_the_workspaces_repository_are_listed(server: Server, c
     sandbox.runner.handlers["git.status"] = status
     changes = await server.get(f"/api/conversations/{conversation_id}/git/changes")
     assert changes.json() == [{"status": "M", "path": "a.py"}, {"status": "A", "path": "b.py"}]
+
+
+async def test_a_page_is_bounded_in_bytes_and_says_how_to_go_on(server: Server, conversation_id: str) -> None:
+    large = "x" * 1_500_000
+    for number in range(5):
+        body = {"action": "run", "args": {"command": f"true {number} # {large}"}}
+        assert (await server.post(f"/api/conversations/{conversation_id}/events", json=body)).status_code == 200
+    for backward in (False, True):
+        seen: list[int] = []
+        query: dict[str, Any] = {"limit": 100, "reverse": backward}
+        while True:
+            answer = await server.get(f"/api/conversations/{conversation_id}/events", params=query)
+            page = answer.json()
+            assert page["events"]
+            assert len(answer.content) < 4.5 * 1024 * 1024 or len(page["events"]) == 1
+            seen.extend(event["id"] for event in page["events"])
+            if not page["has_more"]:
+                break
+            query["page_id"] = page["next_page_id"]
+        assert seen == sorted(set(seen), reverse=backward)
+        assert sum(1 for event_id in seen) >= 10

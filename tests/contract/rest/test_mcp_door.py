@@ -109,18 +109,18 @@ async def test_each_user_has_the_accounts_of_their_own(
 
 
 async def test_without_the_servers_token_nobody_gets_in(make_server: MakeServer) -> None:
-    async with make_server(token="a-token-of-some-length") as server:
+    async with make_server(token="a-token-of-quite-some-length") as server:
         message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
         headers = {"Accept": "application/json, text/event-stream"}
         for given in ({}, {"X-Session-API-Key": "wrong"}, {"Authorization": "Bearer wrong"}):
             for path in ("/mcp/mcp", "/mcp/mcp/"):
                 response = await server.post(path, json=message, headers={**headers, **given})
                 assert response.status_code == 401, path
-        foreign = {"Origin": "https://evil.example.com", "X-Session-API-Key": "a-token-of-some-length"}
+        foreign = {"Origin": "https://evil.example.com", "X-Session-API-Key": "a-token-of-quite-some-length"}
         assert (await server.post("/mcp/mcp", json=message, headers={**headers, **foreign})).status_code == 403
         for right in (
-            {"X-Session-API-Key": "a-token-of-some-length"},
-            {"Authorization": "Bearer a-token-of-some-length"},
+            {"X-Session-API-Key": "a-token-of-quite-some-length"},
+            {"Authorization": "Bearer a-token-of-quite-some-length"},
         ):
             async with connected(server, **right) as client:
                 assert len((await client.list_tools()).tools) == len(NAMES)

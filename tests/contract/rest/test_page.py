@@ -63,7 +63,7 @@ async def test_only_reading_the_page_is_possible(server: Server) -> None:
 
 
 async def test_pages_of_an_allowed_origin_may_call_the_api(make_server: MakeServer) -> None:
-    async with make_server(allowed_origins=("https://tools.example",), token="the-right-token") as server:
+    async with make_server(allowed_origins=("https://tools.example",), token="the-right-token-of-24-chars") as server:
         ask = {"origin": "https://tools.example", "access-control-request-method": "GET"}
         preflight = await server.client.options("/api/settings", headers=ask)
         assert preflight.status_code == 200

@@ -209,7 +209,7 @@ async def test_of_many_who_create_the_same_secret_at_once_one_succeeds(server: S
 
 
 async def test_with_a_token_nobody_else_gets_at_them(make_server: MakeServer) -> None:
-    async with make_server(token="the-right-token") as server:
+    async with make_server(token="the-right-token-of-24-chars") as server:
         for method, path in (("GET", ""), ("POST", ""), ("PUT", "/API_KEY"), ("DELETE", "/API_KEY")):
             response = await server.client.request(method, f"/api/secrets{path}", json=GOOD)
             assert (response.status_code, response.json()) == (401, {"detail": "Unauthorized"}), method

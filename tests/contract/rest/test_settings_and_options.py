@@ -134,7 +134,7 @@ async def test_options_are_sorted_lists(server: Server) -> None:
         "ReadOnlyAgent",
         "VisualBrowsingAgent",
     } <= set(agents)
-    assert (await server.get("/api/options/security-analyzers")).json() == ["llm", "rules"]
+    assert (await server.get("/api/options/security-analyzers")).json() == ["llm", "rules", "rules+llm"]
 
 
 async def test_health(server: Server) -> None:
@@ -152,13 +152,25 @@ async def test_resetting_settings_is_gone(server: Server) -> None:
 
 
 async def test_with_a_token_the_api_asks_for_it_and_health_does_not(make_server: MakeServer) -> None:
-    async with make_server(token="the-right-token") as server:
+    async with make_server(token="the-right-token-of-24-chars") as server:
         refused = await server.get("/api/settings")
         assert (refused.status_code, refused.json()) == (401, {"detail": "Unauthorized"})
         assert (await server.get("/health")).status_code == 200
-        for headers in ({"X-Session-API-Key": "the-right-token"}, {"Authorization": "Bearer the-right-token"}):
+        for headers in (
+            {"X-Session-API-Key": "the-right-token-of-24-chars"},
+            {"Authorization": "Bearer the-right-token-of-24-chars"},
+        ):
             assert (await server.get("/api/options/config", headers=headers)).json()["DRYDOCK"]["auth_required"] is True
         assert (await server.get("/api/settings", headers={"X-Session-API-Key": "wrong"})).status_code == 401
+
+
+async def test_a_stranger_learns_of_the_server_what_it_is_and_no_more(make_server: MakeServer) -> None:
+    async with make_server(token="the-right-token-of-24-chars") as server:
+        stranger = await server.get("/server_info")
+        assert (stranger.status_code, stranger.json()) == (200, {"server": "Drydock"})
+        known = await server.get("/server_info", headers={"X-Session-API-Key": "the-right-token-of-24-chars"})
+        assert set(known.json()) == {"uptime", "idle_time", "resources"}
+        assert (await server.get("/server_info", headers={"X-Session-API-Key": "wrong"})).status_code == 401
 
 
 async def test_new_settings_reach_a_conversation_only_when_it_is_started_again(server: Server) -> None:

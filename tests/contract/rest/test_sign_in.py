@@ -13,7 +13,7 @@ import pytest
 from server.auth.page_session import SESSION_SECONDS
 from tests.contract.rest.conftest import MakeServer, Server
 
-TOKEN = "the-right-token"
+TOKEN = "the-right-token-of-24-chars"
 BROWSER = {"accept": "text/html,*/*;q=0.8", "sec-fetch-mode": "navigate", "sec-fetch-site": "none"}
 FORM = {**BROWSER, "content-type": "application/x-www-form-urlencoded"}
 
@@ -130,7 +130,7 @@ async def test_the_session_lasts_over_a_restart_and_ends_with_a_new_token(
         known = {"cookie": cookie_of(await sign_in(server, TOKEN))}
     async with make_server(page=folder, token=TOKEN) as server:
         assert (await server.get("/api/options/models", headers=known)).status_code == 200
-    async with make_server(page=folder, token="another-token-0") as server:
+    async with make_server(page=folder, token="another-token-of-this-server") as server:
         assert (await server.get("/api/options/models", headers=known)).status_code == 401
 
 

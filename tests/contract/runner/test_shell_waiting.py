@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -271,3 +273,70 @@ def test_what_only_begins_like_a_literal_is_run(client: Client) -> None:
     client.run("cat", soft_timeout=0.1)
     assert '["text"]' in client.run('["text"]', is_input=True, soft_timeout=0.2)["output"]
     assert client.run("C-d", is_input=True)["exit_code"] == 0
+
+
+AT_ONCE: dict[str, Any] = {"at_once": True, "soft_timeout": 1.0}
+
+
+def test_who_does_not_wait_in_line_is_told_that_the_terminal_is_busy(client: Client, workspace: Path) -> None:
+    running = client.send("shell.run", command="echo begun; until [ -e go ]; do sleep 0.01; done; echo ended")
+    client.wait_for_output(running, "begun")
+    queued = client.send("shell.run", command="echo queued")
+    refused = client.run("touch executed", **AT_ONCE)
+    assert (refused["status"], refused["running"], "NOT executed" in refused["notice"]) == ("not_executed", True, True)
+    looked = client.run("", **AT_ONCE)
+    assert (looked["status"], looked["output"]) == ("soft_timeout", "")
+    assert "another request is waiting" in looked["notice"]
+    (workspace / "go").touch()
+    assert client.wait(running).result["output"] == "begun\nended\n", "nobody else has taken its output"
+    assert client.wait(queued).result["output"] == "queued\n"
+    assert not (workspace / "executed").exists()
+    assert client.output("echo free", **AT_ONCE) == "free\n"
+
+
+def test_input_to_a_command_that_prints_on_and_on_is_answered(client: Client) -> None:
+    client.run("while sleep 0.05; do echo more; done", timeout=0.3)
+    typed = client.run("x", is_input=True, **AT_ONCE)
+    assert (typed["status"], typed["running"]) == ("soft_timeout", True)
+    assert "more" in typed["output"]
+    assert "was sent to the running command" in typed["notice"]
+    assert client.run("C-c", is_input=True, **AT_ONCE)["exit_code"] == 130
+
+
+def test_input_that_comes_before_the_shell_is_ready_is_for_the_command_that_it_waits_for(client: Client) -> None:
+    running = client.send("shell.run", command="read -r line; echo got $line", timeout=20)
+    typed = client.send("shell.run", command="hello", is_input=True, **AT_ONCE)
+    assert client.wait(typed).result["status"] == "soft_timeout"
+    assert client.wait(running).result["output"].splitlines()[-1] == "got hello"
+
+
+@pytest.mark.parametrize("command", ["sleep 60", "sh -c 'sleep 60; echo on'", "(sleep 60)", "sleep 60 | cat"])
+def test_an_interrupt_is_heard_however_early_it_is_typed(client: Client, command: str) -> None:
+    client.output("true")
+    for pause in (0, 0.001, 0.002, 0.004, 0.008, 0.016, 0.15):
+        running = client.send("shell.run", command=command)
+        time.sleep(pause)  # it is just this moment that counts, whatever the shell does in it
+        client.run("C-c", is_input=True, **AT_ONCE)
+        ended = client.wait(running).result
+        assert (ended["status"], ended["exit_code"]) == ("completed", 130), pause
+    assert client.output("echo alive") == "alive\n"
+
+
+def test_a_program_that_handles_an_interrupt_itself_gets_one(client: Client, workspace: Path) -> None:
+    program = (
+        "import os, signal, time\n"
+        "heard = []\n"
+        "signal.signal(signal.SIGINT, lambda *_: (heard.append(1), print('heard', flush=True)))\n"
+        "print('begun', flush=True)\n"
+        "while not os.path.exists('go'): time.sleep(0.02)\n"
+        "print(len(heard))\n"
+    )
+    (workspace / "counts.py").write_text(program)
+    running = client.send("shell.run", command=f"'{sys.executable}' counts.py")
+    client.wait_for_output(running, "begun")
+    time.sleep(0.2)  # it is no longer just starting
+    client.run("C-c", is_input=True, **AT_ONCE)
+    client.wait_for_output(running, "heard")
+    time.sleep(0.2)
+    (workspace / "go").touch()
+    assert client.wait(running).result["output"].splitlines()[-1] == "1"

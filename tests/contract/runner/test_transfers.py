@@ -35,6 +35,7 @@ def get(client: Client, path: str = "", *, limit: int = 1 << 20) -> bytes:
     while not ended:
         answer = client.call("transfer.next", id=ident, offset=len(data), limit=limit)
         ended = answer.result["eof"]
+        assert len(answer.blob or b"") <= limit
         data += answer.blob or b""
     client.call("transfer.drop", id=ident).result  # noqa: B018
     return bytes(data)
@@ -249,3 +250,11 @@ def test_only_so_many_transfers_are_open_at_once(client: Client) -> None:
     assert refusal(client, "transfer.write", path="one-more") == "busy"
     client.call("transfer.drop", id=idents[0]).result  # noqa: B018
     assert put(client, "one-more", b"1")["ok"]
+
+
+def test_an_archive_comes_in_pieces_no_larger_than_asked_for(client: Client, runner: Runner) -> None:
+    files = {f"{number}.bin": os.urandom(70_001) for number in range(9)}
+    for name, data in files.items():
+        put(client, name, data)
+    with zipfile.ZipFile(io.BytesIO(get(client, limit=99_991))) as archive:
+        assert {name: archive.read(name) for name in archive.namelist()} == files

@@ -12,6 +12,7 @@ pytest.register_assert_rewrite(
     "agent_core.testing.editor_contract",
     "agent_core.testing.file_tools_contract",
     "agent_core.testing.sandbox_contract",
+    "agent_core.testing.sandbox_disk",
     "agent_core.testing.sandbox_isolation",
     "agent_core.testing.sandbox_together",
     "agent_core.testing.terminal_contract",

@@ -11,6 +11,7 @@ from agent_core.runtime.docker_provider import DockerProvider
 from agent_core.testing.editor_contract import FileEditorContract
 from agent_core.testing.file_tools_contract import FileToolsContract
 from agent_core.testing.sandbox_contract import SandboxLifecycleContract, SandboxRequestContract
+from agent_core.testing.sandbox_disk import SandboxDiskContract
 from agent_core.testing.sandbox_isolation import SandboxIsolationContract
 from agent_core.testing.sandbox_kit import SandboxKit
 from agent_core.testing.sandbox_together import SandboxTogetherContract
@@ -47,4 +48,8 @@ class TestFileEditor(FileEditorContract):
 
 
 class TestTerminal(TerminalContract):
+    pass
+
+
+class TestDisk(SandboxDiskContract):
     pass

@@ -11,6 +11,7 @@ import pytest
 
 from agent_core.runtime.local import LocalProvider
 from agent_core.testing.sandbox_contract import SandboxLifecycleContract, SandboxRequestContract
+from agent_core.testing.sandbox_disk import SandboxDiskContract
 from agent_core.testing.sandbox_kit import SandboxKit, output
 from agent_core.testing.sandbox_together import SandboxTogetherContract
 
@@ -42,4 +43,8 @@ async def test_a_long_path_is_worked_around_and_nothing_of_it_is_left(
 
 
 class TestRequests(SandboxRequestContract, SandboxTogetherContract):
+    pass
+
+
+class TestDisk(SandboxDiskContract):
     pass

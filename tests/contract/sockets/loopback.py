@@ -231,14 +231,16 @@ async def _other(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 @asynccontextmanager
-async def serving(limits: SocketLimits | None = None, token: str | None = None) -> AsyncIterator[Loopback]:
-    """A server with the conversation ``c1``."""
+async def serving(
+    limits: SocketLimits | None = None, token: str | None = None, **options: Any
+) -> AsyncIterator[Loopback]:
+    """A server with the conversation ``c1``; `options` are those of uvicorn."""
     conversations = MemoryConversations()
     await conversations.create("c1")
     gateway = SocketGateway(conversations, OneTokenAuthenticator(token), limits=limits)
     app = gateway.asgi_app(_other)
-    options: dict[str, Any] = {"log_level": "error", "timeout_graceful_shutdown": 2, "ws_per_message_deflate": False}
-    async with serving_app(app, lifespan="off", **options) as port, gateway:
+    chosen = {"log_level": "error", "timeout_graceful_shutdown": 2, "ws_per_message_deflate": False, **options}
+    async with serving_app(app, lifespan="off", **chosen) as port, gateway:
         yield Loopback(gateway, conversations, port)
 
 

@@ -18,6 +18,7 @@ from standardwebhooks.webhooks import Webhook as Verifier
 from standardwebhooks.webhooks import WebhookVerificationError
 from starlette.responses import Response
 
+from agent_core.destinations import Destinations, is_public
 from agent_core.events.control import AgentState, AgentStateChanged
 from agent_core.events.event import utc_now
 from agent_core.events.llm_events import MessageEvent
@@ -29,7 +30,6 @@ from server.db.conversations import ConversationRecord
 from server.db.database import Database, open_database
 from server.db.webhooks import Webhook
 from server.webhooks import lane
-from server.webhooks.destination import Destinations, is_public
 from server.webhooks.dispatcher import Webhooks
 from server.webhooks.sender import Sender
 from server.webhooks.signing import new_secret
@@ -323,7 +323,9 @@ NOT_PUBLIC = (
     *("0.1.2.3", "10.1.2.3", "100.64.0.1", "127.0.0.1", "169.254.169.254", "224.0.0.1", "240.0.0.1", "255.255.255.255"),
     *("::", "::1", "fe80::1", "fc00::1", "fec0::1", "ff02::1", "2001:db8::1"),
     *("::ffff:10.1.2.3", "::10.1.2.3", "::ffff:0:10.1.2.3", "2002:a01:203::1", "64:ff9b::10.1.2.3"),
-    *("64:ff9b:1::10.1.2.3", "2001:0:a01:203::f5fe:fdfc"),
+    *("64:ff9b:1::10.1.2.3", "2001:0:a01:203::f5fe:fdfc", "::10.1.2.3", "2002:7f00:1::", "64:ff9b::127.0.0.1"),
+    *("192.0.0.9", "192.0.2.1", "192.88.99.1", "198.18.0.1", "203.0.113.1", "239.1.1.1", "172.16.0.1", "192.168.0.1"),
+    *("::ffff:224.0.0.1", "64:ff9b::239.1.1.1", "ff0e::1", "2001:1::1", "2001:2::1", "2001:20::1", "3fff::1"),
 )
 PUBLIC = ("8.8.8.8", "2001:4860:4860::8888", "::ffff:8.8.8.8", "2002:808:808::1", "64:ff9b::8.8.8.8")
 

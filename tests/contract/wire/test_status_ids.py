@@ -52,8 +52,13 @@ KNOWN = {
     "CONVERSATION$UPDATE_ERROR",
     "AUTHORIZATION$PERMISSION_DENIED",
 }
-OURS = {"CONVERSATION$ALREADY_EXISTS"}
-"""For a case that the original does not have; clients show the text beside it."""
+OURS = {
+    "CONVERSATION$ALREADY_EXISTS",
+    "STATUS$ERROR_DISK_LIMIT",
+    "STATUS$ERROR_DISK_RESERVE",
+    "STATUS$NETWORK_WARNING",
+}
+"""For cases that the original does not have; clients show the text beside them."""
 ID = re.compile(r"[\"'`]((?:STATUS|AGENT_ERROR|CHAT_INTERFACE|CONFIGURATION|CONVERSATION|AUTHORIZATION)\$[A-Z_$]+)")
 
 

@@ -75,7 +75,12 @@ async def cloning(
     async def choose() -> Choice:
         return Choice(provider, "for tests")
 
-    settings = Settings(data_dir=folder / "data", requests_per_second=0, git_hosts={"gitlab": git_server.url})
+    settings = Settings(
+        data_dir=folder / "data",
+        requests_per_second=0,
+        git_hosts={"gitlab": git_server.url},
+        sandbox_network="host-access",
+    )
     app = create_app(settings, choose=choose)
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
     async with (

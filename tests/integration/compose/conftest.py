@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from docker.api.client import APIClient
 from docker.errors import APIError
 
+from deploy.engine_proxy.instance import ServedInstance
 from deploy.engine_proxy.proxy import EngineProxy
 
 SOCKET = "/var/run/docker.sock"
@@ -18,9 +20,17 @@ IMAGE = "drydock/sandbox:base"
 
 
 @pytest.fixture
-async def proxy_address() -> AsyncIterator[str]:
+def instance() -> str:
+    """Whom the proxy serves from the first request on."""
+    return f"test-{secrets.token_hex(4)}"
+
+
+@pytest.fixture
+async def proxy_address(tmp_path: Path, instance: str) -> AsyncIterator[str]:
     """Address of a proxy before the real engine."""
-    async with EngineProxy(SOCKET).serving("127.0.0.1", 0) as port:
+    served = ServedInstance(tmp_path / "served")
+    served.learn(instance)
+    async with EngineProxy(SOCKET, served).serving("127.0.0.1", 0) as port:
         yield f"tcp://127.0.0.1:{port}"
 
 

@@ -19,7 +19,8 @@ from agent_core.runtime.sandbox import SandboxSpec, SandboxStatus
 pytestmark = pytest.mark.docker
 
 IMAGE = "drydock/sandbox:base"
-HARDENED = {"CapDrop": ["ALL"], "SecurityOpt": ["no-new-privileges"]}
+HARDENED = {"CapDrop": ["ALL"], "SecurityOpt": ["no-new-privileges"], "NetworkMode": "none"}
+ASK_THE_ENGINE = ["curl", "-s", "--unix-socket", "/var/run/docker.sock", "http://engine/version"]
 
 
 def nobody_listens(_status: str, _text: str) -> None:
@@ -69,15 +70,90 @@ async def test_a_container_of_somebody_else_is_out_of_reach(client: Any, engine:
         engine.remove_container(other, force=True)
 
 
+@pytest.mark.parametrize("pattern", ["drydock_{}_engine_1", "drydock-{}-engine-1", "drydock-engine-{}"])
+@pytest.mark.parametrize("labelled", [False, True], ids=["plain", "labelled as ours"])
+async def test_the_container_that_has_the_engines_socket_is_out_of_reach_under_every_name(
+    client: Any, engine: Any, instance: str, pattern: str, labelled: bool
+) -> None:
+    """As Compose 1 and 2 name and label the proxy's own container, by whose exec somebody would be root on the host."""
+    name = pattern.format(secrets.token_hex(4))
+    project = {"com.docker.compose.project": "drydock", "com.docker.compose.service": "engine"}
+    config = {
+        "Image": IMAGE,
+        "User": "0",
+        "Cmd": ["sleep", "60"],
+        "Labels": {**project, **({"drydock.instance": instance} if labelled else {})},
+        "HostConfig": {"NetworkMode": "none", "Binds": ["/var/run/docker.sock:/var/run/docker.sock"]},
+    }
+    host = engine.create_container_from_config(config, name)["Id"]
+    try:
+        engine.start(host)
+        made = engine.exec_create(host, ASK_THE_ENGINE)["Id"]
+        assert b"ApiVersion" in engine.exec_start(made), "whoever gets an exec in here has the engine"
+        prepared = engine.exec_create(host, ASK_THE_ENGINE)["Id"]
+        for reference in (name, host, host[:12]):
+            await refusal(client.exec_create, reference, ASK_THE_ENGINE)
+            await refusal(client.inspect_container, reference)
+            await refusal(client.put_archive, reference, "/", b"")
+            await refusal(client.kill, reference)
+            await refusal(client.remove_container, reference, force=True)
+        await refusal(client.exec_start, prepared)
+        await refusal(client.exec_inspect, prepared)
+        assert host not in str(await asyncio.to_thread(client.containers, all=True))
+        assert engine.inspect_container(host)["State"]["Running"]
+    finally:
+        engine.remove_container(host, force=True)
+
+
+async def test_a_compose_projects_volumes_and_networks_are_out_of_reach(
+    client: Any, engine: Any, instance: str, own_name: str
+) -> None:
+    ours = {"drydock.instance": instance}
+    theirs = {**ours, "com.docker.compose.project": "drydock"}
+    engine.create_volume(own_name, labels=theirs)
+    engine.create_network(own_name, driver="bridge", internal=True, labels=theirs)
+    await refusal(client.create_volume, own_name, labels=ours)
+    await refusal(client.remove_volume, own_name)
+    await refusal(client.remove_network, own_name)
+    mount = {"Type": "volume", "Source": own_name, "Target": "/x"}
+    for host in ({**HARDENED, "Mounts": [mount]}, {**HARDENED, "NetworkMode": own_name}):
+        config = {"Image": IMAGE, "Labels": ours, "HostConfig": host}
+        assert own_name in await refusal(client.create_container_from_config, config, own_name)
+    config = {"Image": IMAGE, "Labels": ours, "HostConfig": HARDENED}
+    await asyncio.to_thread(client.create_container_from_config, config, own_name)
+    await refusal(client.connect_container_to_network, own_name, own_name)
+    assert own_name not in str(await asyncio.to_thread(client.volumes)) + str(await asyncio.to_thread(client.networks))
+
+
+async def test_a_sandbox_does_not_become_part_of_the_project_that_built_its_image(
+    client: Any, engine: Any, instance: str, own_name: str
+) -> None:
+    """Compose 2 labels what it builds."""
+    label = "com.docker.compose.project"
+    engine.create_container_from_config({"Image": IMAGE, "Cmd": ["true"]}, own_name)
+    built = engine.commit(own_name, "drydock-test-built", own_name, changes=[f"LABEL {label}=drydock"])["Id"]
+    engine.remove_container(own_name, force=True)
+    try:
+        config = {"Image": built, "Labels": {"drydock.instance": instance}, "HostConfig": HARDENED}
+        await asyncio.to_thread(client.create_container_from_config, config, own_name)
+        found = await asyncio.to_thread(client.inspect_container, own_name)
+        assert found["Config"]["Labels"][label] == ""
+        assert found["Id"] not in str(engine.containers(all=True, filters={"label": [f"{label}=drydock"]}))
+        engine.remove_container(own_name, force=True)
+    finally:
+        engine.remove_image(built, force=True)
+
+
 async def test_building_and_committing_images_is_refused(client: Any, own_name: str) -> None:
     await refusal(client.commit, own_name)
     await refusal(client.remove_image, IMAGE)
     await refusal(client.import_image_from_data, b"", repository="x")
 
 
-async def test_dockers_own_client_can_use_a_hardened_container(client: Any, own_name: str) -> None:
+async def test_dockers_own_client_can_use_a_hardened_container(client: Any, own_name: str, instance: str) -> None:
     def use() -> tuple[bytes, int]:
-        config = {"Image": IMAGE, "Cmd": ["sleep", "60"], "HostConfig": {**HARDENED, "NetworkMode": "none"}}
+        labels = {"drydock.instance": instance}
+        config = {"Image": IMAGE, "Cmd": ["sleep", "60"], "Labels": labels, "HostConfig": HARDENED}
         made = client.create_container_from_config(config, own_name)
         client.start(own_name)
         exec_id = client.exec_create(own_name, ["sh", "-c", "seq 20000; exit 3"])["Id"]
@@ -91,8 +167,9 @@ async def test_dockers_own_client_can_use_a_hardened_container(client: Any, own_
     assert code == 3
 
 
-async def test_a_whole_sandbox_lives_behind_the_proxy(proxy_address: str, tmp_path: Path, engine: Any) -> None:
-    instance = f"test-{secrets.token_hex(4)}"
+async def test_a_whole_sandbox_lives_behind_the_proxy(
+    proxy_address: str, tmp_path: Path, engine: Any, instance: str
+) -> None:
     spec = SandboxSpec("through-the-proxy", instance, IMAGE, str(tmp_path), network="internal")
     provider = DockerProvider(proxy_address)
     try:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from agent_core import LLM, Agent, Conversation, GitSetup, Repository
+from agent_core import LLM, Agent, Conversation, GitSetup, LocalWorkspace, Repository
 from agent_core.errors import SandboxError, ToolError
 from agent_core.runtime.tunnels import PortError
 from agent_core.testing.model_turns import finish
@@ -75,7 +75,8 @@ def test_a_conversation_may_begin_with_a_repository(
     repository = Repository("ann/private", url, branch="other", username="x-access-token", token=TOKEN_SECRET)
     work = tmp_path / "work"
     setup = GitSetup(repository, "Ann", "ann@example.com")
-    with Conversation(agent=agent(server), workspace=work, git=setup) as conversation:
+    workspace = LocalWorkspace(work, network="host-access")  # where the repository's server is
+    with Conversation(agent=agent(server), workspace=workspace, git=setup) as conversation:
         conversation.send_message("Look.")
         conversation.run()
         assert (work / "private/file").read_text() == "other\n"

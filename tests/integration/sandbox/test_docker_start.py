@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from agent_core.errors import SandboxError
+from agent_core.runtime.docker_filter import seccomp_profile
 from agent_core.runtime.docker_provider import DockerProvider
 from agent_core.runtime.sandbox import SandboxStatus
 from agent_core.testing.sandbox_kit import LIMITS, SandboxKit, drop_stream, output, run
@@ -179,6 +180,56 @@ async def test_in_an_image_without_bash_its_sh_is_kept_instead(docker_kit: Sandb
     assert await output(sandbox, "echo $KEPT; pwd") == "1\n/workspace/sub"
 
 
+async def test_what_the_image_has_in_its_home_is_found_in_the_one_that_can_be_written(
+    docker_kit: SandboxKit, image: Any
+) -> None:
+    name = image(
+        "RUN mkdir -p ~agent/.tool/bin",
+        "RUN echo 'echo the tool' > ~agent/.tool/bin/tool && chmod +x ~agent/.tool/bin/tool",
+        "RUN echo setting > ~agent/.toolrc && chown -R agent ~agent",
+    )
+    sandbox = docker_kit.connect(image=name)
+    assert await output(sandbox, "cat ~/.toolrc; ~/.tool/bin/tool") == "setting\nthe tool"
+    await output(sandbox, "echo changed > ~/.toolrc; touch ~/.tool/bin/more")
+    await sandbox.stop()
+    assert await output(sandbox, "cat ~/.toolrc; ls -1 ~/.tool/bin") == "changed\nmore\ntool"
+
+
+async def test_a_package_of_the_users_own_can_be_installed_and_its_program_is_found(docker_kit: SandboxKit) -> None:
+    sandbox = docker_kit.connect()
+    setup = "from setuptools import setup; setup(name='own', py_modules=['own'], scripts=['own-program'])"
+    await output(sandbox, f'mkdir own; cd own; echo "{setup}" > setup.py; echo value = 7 > own.py')
+    await output(sandbox, "printf '#!/bin/sh\necho it runs\n' > own-program; chmod 755 own-program")
+    await output(sandbox, "pip install --user --no-build-isolation --no-index -q . 2>&1; cd ..; rm -r own")
+    assert await output(sandbox, "own-program; python3 -c 'import own; print(own.value)'") == "it runs\n7"
+
+
+async def test_an_image_can_be_changed_where_that_is_allowed(docker_kit: SandboxKit) -> None:
+    for allowed in (True, False):
+        sandbox = docker_kit.connect(f"allowed-{allowed}", limits=replace(LIMITS, read_only=not allowed))
+        result = await run(sandbox, "touch /home/agent/file && echo $HOME")
+        assert (result["exit_code"] == 0) is allowed
+        await output(sandbox, "touch ~/other file /tmp/file /var/tmp/file")
+
+
+async def test_a_disk_that_is_not_seen_from_here_is_measured_within(
+    docker_kit: SandboxKit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sandbox = docker_kit.connect()
+    await output(sandbox, "head -c 5000000 /dev/urandom > ~/file; head -c 3000000 /dev/urandom > file; sync")
+    seen = await sandbox.sandbox.usage()
+    monkeypatch.setattr("agent_core.runtime.docker_places.os.path.isdir", lambda path: False)
+    again = docker_kit.connect()
+    monkeypatch.setattr("agent_core.runtime.disk_look._UNSEEN_SECONDS", 0)
+    await again.start()
+    within = await again.sandbox.usage()
+    assert seen is not None
+    assert within is not None
+    assert within.whole
+    assert 8_000_000 < within.bytes < 10_000_000
+    assert within.bytes < seen.bytes < within.bytes + 8_000_000  # with the runner's code
+
+
 async def test_files_of_an_image_do_not_change_what_the_runner_imports(docker_kit: SandboxKit, image: Any) -> None:
     name = image(
         "ENV PYTHONPATH=/planted PYTHONSTARTUP=/planted/json.py",
@@ -194,10 +245,14 @@ async def test_the_container_is_hardened_limited_and_labelled(docker_kit: Sandbo
     found = engine.inspect_container(sandbox.sandbox.state["container"])
     host = found["HostConfig"]
     assert host["CapDrop"] == ["ALL"]
-    assert host["SecurityOpt"] == ["no-new-privileges"]
+    assert host["SecurityOpt"] == ["no-new-privileges", f"seccomp={seccomp_profile()}"]
     assert not host["Privileged"]
     assert not host["Binds"]
-    assert [mount["Type"] for mount in found["Mounts"]] == ["volume"]
+    assert {mount["Type"] for mount in found["Mounts"]} == {"volume"}
+    assert host["ReadonlyRootfs"]
+    assert host["Tmpfs"].keys() == {"/tmp", "/var/tmp"}
+    assert all(f"size={LIMITS.tmp_size}" in options for options in host["Tmpfs"].values())
+    assert {"Name": "fsize", "Hard": LIMITS.disk, "Soft": LIMITS.disk} in host["Ulimits"]
     assert host["PortBindings"] in (None, {})
     assert (host["Memory"], host["MemorySwap"]) == (LIMITS.memory, LIMITS.memory)
     assert (host["PidsLimit"], host["NanoCpus"], host["Init"]) == (LIMITS.processes, 2_000_000_000, True)
@@ -205,10 +260,10 @@ async def test_the_container_is_hardened_limited_and_labelled(docker_kit: Sandbo
     assert host["RestartPolicy"]["Name"] in ("no", "")
     assert found["Config"]["User"] == "1000:1000"
     labels = {"drydock.instance": docker_kit.instance, "drydock.conversation": "first"}
-    volume = engine.inspect_volume(found["Mounts"][0]["Name"])
+    volumes = [engine.inspect_volume(mount["Name"]) for mount in found["Mounts"]]
     network = engine.inspect_network(host["NetworkMode"])
     assert labels.items() <= found["Config"]["Labels"].items()
-    assert labels.items() <= volume["Labels"].items()
+    assert all(labels.items() <= volume["Labels"].items() for volume in volumes)
     assert network["Labels"]["drydock.instance"] == docker_kit.instance
 
 
@@ -237,7 +292,10 @@ gateway = socket.inet_ntoa(bytes.fromhex(route[2])[::-1])
 print(socket.create_connection((gateway, {port}), 1).recv(100))
 """
         command = f"cat > reach.py <<'EOF'\n{reach}\nEOF\npython3 reach.py 2>&1 || true"
-        open_one, closed = docker_kit.connect("open", network="full"), docker_kit.connect("closed", network="internal")
+        open_one, closed = (
+            docker_kit.connect("open", network="host-access"),
+            docker_kit.connect("closed", network="internal"),
+        )
         assert "the host" in await output(open_one, command)
         assert "the host" not in await output(closed, command)
         assert await closed.sandbox.poll() is SandboxStatus.RUNNING
@@ -284,7 +342,7 @@ async def test_reaping_everything_leaves_no_object_of_the_instance(docker_kit: S
     await sandbox.start()
     await sandbox.sandbox.snapshot()
     await sandbox.close()
-    assert len(objects_of(engine, docker_kit)) == 3
+    assert len(objects_of(engine, docker_kit)) == 4  # the container, two volumes, and the copy of one
     assert await docker_kit.provider.reap(docker_kit.instance, []) == ["first"]
     assert objects_of(engine, docker_kit) == []
     assert engine.networks(filters={"label": f"drydock.instance={docker_kit.instance}"}) == []

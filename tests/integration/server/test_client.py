@@ -36,7 +36,7 @@ from tests.integration.server.forks import ROOT
 pytestmark = [pytest.mark.bubblewrap, pytest.mark.timeout(240)]
 
 LIMIT = 60.0
-TOKEN = "a-token-for-tests"
+TOKEN = "a-token-for-tests-of-clients"
 PAGE = ROOT / "docs" / "client.md"
 beside_the_model = pytest.mark.asyncio(loop_scope="module")
 """The model's server lives in the module's loop: only what runs there lets it answer."""

@@ -17,7 +17,7 @@ from tests.integration.server.conftest import MakeProcess
 from tests.integration.server.forks import ROOT
 
 CLIENT = Path(__file__).parents[2] / "mcp_servers/client.mjs"
-TOKEN = "a-token-of-some-length"
+TOKEN = "a-token-of-quite-some-length"
 LIMIT = 120.0
 
 

@@ -58,7 +58,7 @@ async def test_a_user_and_the_agent_share_a_kernel_that_stops_when_told_and_outl
             assert PICTURE in str(model.last_request.json["messages"])
 
             await run_cell(follower, "import time\nfor second in range(99): print('tick'); time.sleep(1)")
-            await follower.until(lambda: any("tick" in str(delta.get("text")) for delta in follower.deltas))
+            await follower.until(lambda: "tick" in "".join(str(delta.get("text")) for delta in follower.deltas))
             await follower.send({"action": "change_agent_state", "args": {"agent_state": "stopped"}})
             await follower.until(lambda: follower.count(observation="error") == 1)
             stopped = next(frame for frame in follower.frames if frame.get("observation") == "error")

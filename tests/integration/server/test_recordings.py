@@ -12,7 +12,7 @@ from tests.integration.server.conftest import WAIT_SECONDS, ServerProcess
 from tests.integration.server.forks import ROOT
 
 RECORDING = ROOT / "tests" / "contract" / "rest" / "first_generation.json"
-TOKEN = "the-token-of-this-test"
+TOKEN = "the-token-of-this-very-test"
 
 
 async def drydock(*arguments: str, standard_input: str | None = None, **environment: str) -> tuple[int, str, str]:

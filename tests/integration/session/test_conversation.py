@@ -20,6 +20,8 @@ from agent_core.events.serialization import AnyEvent, from_payload
 from agent_core.events.transient import OutputDelta, StatusNotice, TextDelta, TextDiscarded
 from agent_core.llm.llm import LLM
 from agent_core.runtime.connection import SandboxConnection
+from agent_core.security.confirmation import ConfirmRisky
+from agent_core.security.presets import get_default_analyzer
 from agent_core.session.agent_session import AgentSession
 from agent_core.testing.model_turns import Call, Turn, say
 from agent_core.tools.terminal import TerminalAction, TerminalObservation
@@ -287,7 +289,7 @@ async def test_a_command_of_the_user_runs_and_is_answered(house: House) -> None:
 async def test_risky_actions_wait_for_the_users_word(house: House) -> None:
     risky = run("echo launched", security_risk="HIGH")
     model = await house.model([Turn(calls=(risky,)), Turn(calls=(risky,)), finish()])
-    async with house.running(model, "go", confirmation_mode=True) as session:
+    async with house.running(model, "go", policy=ConfirmRisky(), analyzer=get_default_analyzer()) as session:
         events = await events_until(session, lambda event: isinstance(event, ActionEvent))
         assert [describe(event) for event in events[-2:]] == ["state awaiting_user_confirmation", "ActionEvent (agent)"]
         asked = await session.send(wants(AgentState.USER_CONFIRMED))

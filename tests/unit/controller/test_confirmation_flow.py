@@ -294,8 +294,8 @@ async def test_a_stop_does_not_wait_for_the_analyzer() -> None:
     assert not actions(events)
 
 
-async def test_confirmation_mode_alone_means_risky_calls_wait_by_rules_and_by_the_models_word() -> None:
-    async with staged(confirmation_mode=True) as stage:
+async def test_risky_calls_wait_by_rules_and_by_the_models_word() -> None:
+    async with staged(policy=ConfirmRisky(), analyzer=get_default_analyzer()) as stage:
         assert stage.session.is_confirmation_mode_active
         await stage.say()
         await until(stage, waits(1), [calls("ls"), calls("rm -rf /")])
@@ -305,7 +305,7 @@ async def test_confirmation_mode_alone_means_risky_calls_wait_by_rules_and_by_th
 
 async def test_a_call_of_unknown_risk_waits_by_default() -> None:
     silent: Reply = ("", [("terminal", '{"command": "ls"}')])
-    async with staged(confirmation_mode=True) as stage:
+    async with staged(policy=ConfirmRisky(), analyzer=get_default_analyzer()) as stage:
         await stage.say()
         events = await until(stage, waits(1), [silent])
     assert actions(events)[0].security_risk is SecurityRisk.UNKNOWN

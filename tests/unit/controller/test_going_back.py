@@ -22,6 +22,8 @@ from agent_core.events.control import (
 from agent_core.events.event import Event
 from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, ObservationEvent, SystemPromptEvent
 from agent_core.memory.view import View
+from agent_core.security.confirmation import ConfirmRisky
+from agent_core.security.presets import get_default_analyzer
 from agent_core.skills.context import AgentContext
 from agent_core.skills.skill import Skill
 from agent_core.skills.trigger import KeywordTrigger
@@ -162,7 +164,7 @@ async def test_before_the_first_event_the_agent_is_told_everything_anew() -> Non
 
 
 async def test_what_waited_for_confirmation_is_dropped() -> None:
-    async with staged(confirmation_mode=True) as stage:
+    async with staged(policy=ConfirmRisky(), analyzer=get_default_analyzer()) as stage:
         await stage.say()
         await answer(stage, "risky", 1)
         await at(stage, AgentState.AWAITING_USER_CONFIRMATION)

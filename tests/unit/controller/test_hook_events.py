@@ -226,8 +226,8 @@ async def test_a_hook_is_told_of_a_result_with_half_characters_and_the_call_has_
         printing(stage, "a file \udcff")
         events = await until(stage, FINISHED, [calls("ls"), REPLIES["finish"]])
     assert not [event for event in events if isinstance(event, AgentErrorEvent)]
-    assert "a file ?" in str(load(tmp_path / "told")["tool_response"])
-    assert "a file ?" in executions(events)[0].hook_input
+    assert "a file \ufffd" in str(load(tmp_path / "told")["tool_response"])
+    assert "a file \ufffd" in executions(events)[0].hook_input
 
 
 # --- hooks that ask a model ---

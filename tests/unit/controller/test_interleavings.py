@@ -23,6 +23,8 @@ from agent_core.events.llm_events import (
     UserRejectObservation,
 )
 from agent_core.events.serialization import AnyEvent
+from agent_core.security.confirmation import ConfirmRisky, NeverConfirm
+from agent_core.security.presets import get_default_analyzer
 from tests.unit.controller.stage import REPLIES, Stage, ticks
 
 WISHES = {
@@ -50,7 +52,10 @@ def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def play(deeds: list[tuple[str, int]], seed: int, *, asks: bool) -> tuple[Stage, list[AnyEvent]]:
-    stage = Stage(seed, {"confirmation_mode": asks, "max_iterations": 5})
+    stage = Stage(
+        seed,
+        {"policy": ConfirmRisky() if asks else NeverConfirm(), "analyzer": get_default_analyzer(), "max_iterations": 5},
+    )
     await stage.begin()
     for deed, pause in deeds:
         with suppress(EventStoreError):  # the user is told that it was not taken

@@ -22,6 +22,8 @@ from agent_core.llm.llm import LLM
 from agent_core.mcp.config import McpServer
 from agent_core.mcp.results import MCPToolObservation
 from agent_core.mcp.tool import MCPToolAction
+from agent_core.security.confirmation import ConfirmRisky
+from agent_core.security.presets import get_default_analyzer
 from agent_core.skills.context import AgentContext
 from agent_core.skills.skill import Skill
 from agent_core.skills.trigger import KeywordTrigger
@@ -32,6 +34,8 @@ from server.wire.envelope import to_wire
 from tests.unit.controller.stage import Reply, Stage
 from tests.unit.mcp.conftest import LIMIT_SECONDS, fake, is_running, until
 from tests.unit.mcp.test_addresses import Kind, serving
+
+ASKS: dict[str, Any] = {"policy": ConfirmRisky(), "analyzer": get_default_analyzer()}
 
 
 @pytest.fixture(autouse=True)
@@ -195,7 +199,7 @@ async def test_a_pause_ends_a_call_that_is_under_way_at_once() -> None:
 
 
 async def test_a_call_waits_for_the_users_word_like_any_other() -> None:
-    async with served({"one": fake("echo")}, confirmation_mode=True) as stage:
+    async with served({"one": fake("echo")}, **ASKS) as stage:
         await stage.say()
         await asked(stage, calls("echo", text="hello", security_risk="HIGH"))
         action = await found(stage, is_kind(ActionEvent))
@@ -208,7 +212,7 @@ async def test_a_call_waits_for_the_users_word_like_any_other() -> None:
 
 
 async def test_a_call_that_was_approved_after_a_restart_waits_for_its_server() -> None:
-    async with served({"one": fake("echo", delay=0.3)}, confirmation_mode=True) as stage:
+    async with served({"one": fake("echo", delay=0.3)}, **ASKS) as stage:
         await stage.say()
         await asked(stage, calls("echo", text="hello", security_risk="HIGH"))
         await found(stage, is_kind(ActionEvent))
@@ -235,7 +239,7 @@ async def test_a_call_that_was_under_way_at_a_crash_is_not_made_again() -> None:
 
 
 async def test_a_call_whose_server_is_gone_after_a_restart_gets_a_clear_answer() -> None:
-    async with served({"one": fake("echo")}, confirmation_mode=True) as stage:
+    async with served({"one": fake("echo")}, **ASKS) as stage:
         await stage.say()
         await asked(stage, calls("echo", text="hello", security_risk="HIGH"))
         await found(stage, is_kind(ActionEvent))

@@ -12,6 +12,8 @@ from agent_core.events.control import AgentState, AgentStateChanged, Trajectory
 from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, MessageEvent, ObservationEvent
 from agent_core.events.messages import Message, MessageToolCall
 from agent_core.events.serialization import AnyEvent
+from agent_core.security.confirmation import ConfirmRisky
+from agent_core.security.presets import get_default_analyzer
 from agent_core.tools.finish import FinishObservation
 from tests.unit.controller.stage import Stage
 from tests.unit.controller.test_going_back import answer, asked, at, heard, one_call_and_a_question, staged, until
@@ -97,7 +99,7 @@ async def test_a_replay_goes_on_after_a_restart_where_it_was() -> None:
 
 async def test_recorded_calls_wait_for_confirmation_like_any_others() -> None:
     risky = MessageToolCall(id="c", name="terminal", arguments='{"command": "rm x", "security_risk": "HIGH"}')
-    async with staged(confirmation_mode=True) as stage:
+    async with staged(policy=ConfirmRisky(), analyzer=get_default_analyzer()) as stage:
         await repeat(stage, Message.user("go"), Message(role="assistant", tool_calls=[risky]))
         await at(stage, AgentState.AWAITING_USER_CONFIRMATION)
         assert commands(stage) == []

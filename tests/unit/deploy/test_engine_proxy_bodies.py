@@ -8,6 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent_core.runtime.docker_filter import seccomp_profile
+from agent_core.runtime.naming import bridge_name
+from agent_core.runtime.network_border import BRIDGES
 from deploy.engine_proxy import bodies
 from deploy.engine_proxy.errors import RefusedError
 from deploy.engine_proxy.rules import read_json
@@ -16,8 +19,44 @@ from deploy.engine_proxy.rules import read_json
 def container(**host_config: Any) -> dict[str, Any]:
     return {
         "Image": "drydock/sandbox:base",
-        "HostConfig": {"CapDrop": ["ALL"], "SecurityOpt": ["no-new-privileges"], **host_config},
+        "HostConfig": {"CapDrop": ["ALL"], "SecurityOpt": ["no-new-privileges"], "NetworkMode": "none", **host_config},
     }
+
+
+def mount_with(driver: dict[str, Any]) -> dict[str, Any]:
+    options = {"Labels": {"a": "b"}, "DriverConfig": driver}
+    return {"Type": "volume", "Source": "drydock-a-workspace", "Target": "/workspace", "VolumeOptions": options}
+
+
+BEYOND_A_SIZE: list[Any] = [
+    {"type": "none", "device": "/", "o": "bind"},
+    {"size": "1048576", "device": "/"},
+    {"size": "1048576", "type": "tmpfs"},
+    {"size": "1048576", "o": ""},
+    {"Size": "1048576"},
+    {"size": "1048576,device=/"},
+    {"size": "1048576\n"},
+    {"size": "10m"},
+    {"size": "-1"},
+    {"size": "0"},
+    {"size": "\u0661\u0662"},
+    {"size": "9" * 19},
+    {"size": 1048576},
+    {"size": ["1048576"]},
+    [["size", "1048576"]],
+    "size=1048576",
+]
+
+
+@pytest.mark.parametrize("options", BEYOND_A_SIZE)
+def test_drivers_are_told_a_size_and_nothing_else(options: Any) -> None:
+    bodies.volume({"Name": "drydock-v", "DriverOpts": {"size": "1048576"}}, "body")
+    with pytest.raises(RefusedError):
+        bodies.volume({"Name": "drydock-v", "DriverOpts": options}, "body")
+    with pytest.raises(RefusedError):
+        bodies.container(container(Mounts=[mount_with({"Options": options})]), "body")
+    with pytest.raises(RefusedError):
+        bodies.container(container(StorageOpt=options), "body")
 
 
 @pytest.mark.parametrize(
@@ -27,11 +66,14 @@ def container(**host_config: Any) -> dict[str, Any]:
         {"Privileged": False, "CapAdd": None, "Devices": [], "Binds": None, "PidMode": "", "PortBindings": {}},
         {"NetworkMode": "none"},
         {"NetworkMode": "drydock-0123-full"},
-        {"Binds": ["drydock-a-workspace:/workspace:rw"]},
         {"Mounts": [{"Type": "volume", "Source": "drydock-a-workspace", "Target": "/workspace"}]},
+        {"Mounts": [mount_with({"Options": {"size": "1048576"}})]},
+        {"Mounts": [mount_with({"Name": "local", "Options": {"size": "1048576"}})]},
+        {"StorageOpt": {"size": "1048576"}},
         {"Memory": 2**32, "NanoCpus": 2 * 10**9, "PidsLimit": 512, "Init": True, "OomScoreAdj": 500},
         {"Tmpfs": {"/tmp": "rw,nosuid,size=1024"}, "LogConfig": {"Type": "json-file", "Config": {"max-size": "1m"}}},
         {"MaskedPaths": None, "ReadonlyPaths": None, "Runtime": "runsc"},
+        {"SecurityOpt": ["no-new-privileges", f"seccomp={seccomp_profile()}"]},
     ],
 )
 def test_a_hardened_container_passes(host_config: dict[str, Any]) -> None:
@@ -49,9 +91,18 @@ def test_a_hardened_container_passes(host_config: dict[str, Any]) -> None:
         ({"SecurityOpt": []}, "SecurityOpt"),
         ({"SecurityOpt": ["no-new-privileges", "seccomp=unconfined"]}, "SecurityOpt"),
         ({"SecurityOpt": ["no-new-privileges:false"]}, "SecurityOpt"),
+        ({"SecurityOpt": ["no-new-privileges", "seccomp="]}, "SecurityOpt"),
+        ({"SecurityOpt": ["no-new-privileges", f"seccomp={seccomp_profile()} "]}, "SecurityOpt"),
+        ({"SecurityOpt": ["no-new-privileges", f"SECCOMP={seccomp_profile()}"]}, "SecurityOpt"),
+        ({"SecurityOpt": [f"seccomp={seccomp_profile()}"]}, "SecurityOpt"),
+        ({"SecurityOpt": ["no-new-privileges", "apparmor=unconfined"]}, "SecurityOpt"),
         ({"Devices": [{"PathOnHost": "/dev/sda"}]}, "Devices"),
         ({"DeviceRequests": [{"Count": -1}]}, "DeviceRequests"),
         ({"NetworkMode": "host"}, "NetworkMode"),
+        ({"NetworkMode": "bridge"}, "NetworkMode"),
+        ({"NetworkMode": "default"}, "NetworkMode"),
+        ({"NetworkMode": ""}, "NetworkMode"),
+        ({"NetworkMode": None}, "NetworkMode"),
         ({"NetworkMode": "container:drydock-b"}, "NetworkMode"),
         ({"NetworkMode": "drydock_engine"}, "NetworkMode"),
         ({"PidMode": "host"}, "PidMode"),
@@ -63,6 +114,7 @@ def test_a_hardened_container_passes(host_config: dict[str, Any]) -> None:
         ({"Binds": ["/:/host"]}, "Binds"),
         ({"Binds": ["/var/run/docker.sock:/s"]}, "Binds"),
         ({"Binds": ["drydock_data:/data"]}, "Binds"),
+        ({"Binds": ["drydock-a-workspace:/workspace"]}, "Binds"),
         ({"Binds": ["drydock-a:/data:rshared"]}, "Binds"),
         ({"Mounts": [{"Type": "bind", "Source": "/", "Target": "/host"}]}, "Type"),
         ({"Mounts": [{"Type": "volume", "Source": "drydock_data", "Target": "/data"}]}, "Source"),
@@ -79,7 +131,7 @@ def test_a_hardened_container_passes(host_config: dict[str, Any]) -> None:
                     }
                 ]
             },
-            "DriverConfig",
+            "Options",
         ),
         ({"VolumesFrom": ["drydock_server_1"]}, "VolumesFrom"),
         ({"PortBindings": {"80/tcp": [{"HostPort": "80"}]}}, "PortBindings"),
@@ -106,6 +158,12 @@ def test_a_container_with_more_rights_is_refused(host_config: dict[str, Any], na
         {"Binds": ["/:/host"]},
         {"hostconfig": {"Privileged": True}},
         {"NetworkingConfig": {"EndpointsConfig": {"drydock_engine": {}}}},
+        {"NetworkingConfig": {"EndpointsConfig": {"drydock-net": {}}}},
+        {"Image": "../../containers/drydock-engine-1"},
+        {"Labels": {"com.docker.compose.project": "drydock"}},
+        {"Labels": {"COM.Docker.Compose.Project": "drydock"}},
+        {"Labels": {"com.docker.compose.project": ""}},
+        {"Labels": ["drydock.instance=x"]},
         {"NetworkingConfig": {"EndpointsConfig": {"drydock-net": {"IPAMConfig": {"IPv4Address": "1.2.3.4"}}}}},
         {"Image": ""},
         {"HostConfig": None},
@@ -129,6 +187,7 @@ def test_an_exec_gets_no_privileges() -> None:
         {"Name": "drydock-v", "DriverOpts": {"type": "none", "device": "/", "o": "bind"}},
         {"Name": "drydock_data"},
         {"Driver": "local"},
+        {"Name": "drydock-v", "Labels": {"com.docker.compose.volume": "data"}},
         {"Name": "drydock-v", "Driver": "sshfs"},
     ],
 )
@@ -145,11 +204,19 @@ def test_a_volume_is_a_plain_one_of_ours(body: dict[str, Any]) -> None:
         {"Name": "drydock-n", "Driver": "macvlan"},
         {"Name": "drydock-n", "IPAM": {"Config": [{"Subnet": "10.0.0.0/8"}]}},
         {"Name": "drydock-n", "Options": {"com.docker.network.bridge.name": "docker0"}},
+        {"Name": "drydock-n", "Options": {"com.docker.network.bridge.name": "drydock-"}},
+        {"Name": "drydock-n", "Options": {"com.docker.network.bridge.name": "drydock-eth0"}},
+        {"Name": "drydock-n", "Options": {"com.docker.network.bridge.name": "drydock-0123456\n"}},
+        {"Name": "drydock-n", "Options": {"com.docker.network.bridge.name": ["drydock-0123456"]}},
+        {"Name": "drydock-n", "Options": {"com.docker.network.bridge.gateway_mode_ipv4": "isolated"}},
         {"Name": "drydock-n", "ConfigFrom": {"Network": "x"}},
+        {"Name": "drydock-n", "Labels": {"com.docker.compose.network": "engine"}},
     ],
 )
 def test_a_network_is_a_plain_one_of_ours(body: dict[str, Any]) -> None:
     bodies.network({"Name": "drydock-n", "Driver": "bridge", "Internal": True, "IPAM": None}, "body")
+    named = {"com.docker.network.bridge.name": bridge_name(BRIDGES, "drydock-n")}
+    bodies.network({"Name": "drydock-n", "Options": named}, "body")
     with pytest.raises(RefusedError):
         bodies.network(body, "body")
 
@@ -158,7 +225,7 @@ def test_a_network_is_a_plain_one_of_ours(body: dict[str, Any]) -> None:
     "body",
     [
         {"Container": "drydock_server_1"},
-        {"Container": "ab" * 32},
+        {"Container": "drydock-a/../postgres"},
         {},
         {"Container": "drydock-a", "EndpointConfig": {"IPAMConfig": {"IPv4Address": "172.17.0.2"}}},
         {"Container": "drydock-a", "EndpointConfig": {"Aliases": ["engine"]}},
@@ -166,6 +233,7 @@ def test_a_network_is_a_plain_one_of_ours(body: dict[str, Any]) -> None:
 )
 def test_only_a_sandbox_is_connected_to_a_network_and_without_options(body: dict[str, Any]) -> None:
     bodies.connect({"Container": "drydock-a", "EndpointConfig": {}}, "body")
+    bodies.connect({"Container": "ab" * 32}, "body")
     bodies.disconnect({"Container": "drydock-a", "Force": True}, "body")
     with pytest.raises(RefusedError):
         bodies.connect(body, "body")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from urllib.parse import quote
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -49,7 +52,8 @@ CONTAINER = "ab" * 32
     ],
 )
 def test_a_call_that_sandboxes_need_passes(method: str, target: str) -> None:
-    assert find_call(method, target).unproven is None
+    call = find_call(method, target)
+    assert (call.method, call.target().partition("?")[0]) == (method, target.partition("?")[0])
 
 
 @pytest.mark.parametrize(
@@ -75,6 +79,21 @@ def test_a_call_that_sandboxes_need_passes(method: str, target: str) -> None:
         ("POST", "/v1.41/images/create?fromSrc=http%3A%2F%2Fx%2Fy.tar"),
         ("POST", "/v1.41/images/create?fromImage=a&fromSrc=-"),
         ("POST", "/v1.41/images/create"),
+        ("POST", "/v1.41/images/create?fromImage=python"),
+        ("POST", "/v1.41/images/create?fromImage=python&tag="),
+        ("POST", "/v1.41/images/create?fromImage=python&tag=3%0d%0ax"),
+        ("POST", "/v1.41/images/create?fromImage=a%2F..%2Fb&tag=1"),
+        ("GET", "/v1.41/images/json"),
+        ("POST", "/grpc"),
+        ("POST", "/v1.41/containers/drydock-a/%61ttach"),
+        ("GET", "/v1.41/containers/drydock-a/%2e%2e/json"),
+        ("GET", "/v1.41/containers/json?since=postgres"),
+        ("GET", "/v1.41/containers/json?filters=%7B%22volume%22%3A%5B%22x%22%5D%7D"),
+        ("GET", "/v1.41/containers/json?filters=%5B%5D"),
+        ("GET", "/v1.41/containers/json?filters=x"),
+        ("GET", "/v1.41/containers/json?filters=%7B%22label%22%3A%5B1%5D%7D"),
+        ("GET", "/v1.41/containers/json?all=1&ALL=0"),
+        ("DELETE", "/v1.41/containers/drydock-a?link=1"),
         ("GET", "/v1.41/images/drydock/sandbox:base/get"),
     ],
 )
@@ -96,6 +115,8 @@ def test_any_other_call_is_refused(method: str, target: str) -> None:
         "/v1.41/volumes/drydock_data",
         "/v1.41/volumes/" + CONTAINER,
         "/v1.41/networks/bridge",
+        "/v1.41/networks/drydock_default",
+        "/v1.41/exec/" + EXEC[:12] + "/json",
         "/v1.23/containers/drydock-a/json",
         "//v1.41/containers/drydock-a/json",
         "/v1.41/v1.41/version",
@@ -127,14 +148,16 @@ def test_a_name_cannot_be_given_in_two_ways(query: str) -> None:
         find_call("POST", f"/v1.41/containers/create{query}")
 
 
-def test_an_id_has_to_be_proven_first() -> None:
-    assert find_call("DELETE", f"/v1.41/containers/{CONTAINER}?force=True").unproven == CONTAINER
-    assert find_call("DELETE", f"/v1.41/networks/{CONTAINER}").unproven == CONTAINER
+@pytest.mark.parametrize("reference", ["drydock-a", CONTAINER, CONTAINER[:12]])
+def test_what_was_checked_takes_the_place_of_what_was_named(reference: str) -> None:
+    call = find_call("DELETE", f"/v1.41/containers/{reference}?force=True")
+    assert call.own == reference
+    assert call.target("cd" * 32) == f"/v1.41/containers/{'cd' * 32}?force=True"
 
 
 def test_path_and_query_are_written_anew() -> None:
     call = find_call("GET", "/v1.41/containers/drydock-a/archive?path=%2Fwork%20space%26x%3D1")
-    assert call.target == "/v1.41/containers/drydock-a/archive?path=%2Fwork+space%26x%3D1"
+    assert call.target() == "/v1.41/containers/drydock-a/archive?path=%2Fwork+space%26x%3D1"
 
 
 @given(st.text(alphabet=st.characters(min_codepoint=0x21, max_codepoint=0x7E), max_size=60))
@@ -143,5 +166,14 @@ def test_whatever_is_asked_for_the_engine_sees_only_plain_paths_of_ours(text: st
         call = find_call("DELETE", f"/v1.41/containers/{text}")
     except RefusedError:
         return
-    reference = call.target.partition("?")[0].removeprefix("/v1.41/containers/")
-    assert reference.startswith("drydock-") or call.unproven == reference
+    assert call.own.startswith("drydock-") or re.fullmatch("[0-9a-f]{12,64}", call.own)
+    assert call.target(CONTAINER).partition("?")[0] == f"/v1.41/containers/{CONTAINER}"
+
+
+@given(st.binary(max_size=60))
+def test_whatever_filters_are_given_the_engine_sees_plain_ones(text: bytes) -> None:
+    try:
+        call = find_call("GET", "/v1.41/volumes?filters=" + quote(text))
+    except RefusedError:
+        return
+    assert all(isinstance(value, str) for values in call.filters.values() for value in values)

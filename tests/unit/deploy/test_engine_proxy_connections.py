@@ -4,60 +4,48 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
+from deploy.engine_proxy.instance import ServedInstance
 from deploy.engine_proxy.proxy import BODY_LIMIT, EngineProxy
-from tests.listening import listening_at
+from tests.unit.deploy.fake_engine import OK, OURS, FakeEngine
 
 LIMIT = 10.0
-EXEC = "0f" * 32
-OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nOK"
+NAME = "drydock-a"
 GOOD_BODY = json.dumps(
-    {"Image": "x", "HostConfig": {"CapDrop": ["ALL"], "SecurityOpt": ["no-new-privileges"]}}
+    {
+        "Image": "x",
+        "Labels": OURS,
+        "HostConfig": {"CapDrop": ["ALL"], "SecurityOpt": ["no-new-privileges"], "NetworkMode": "none"},
+    }
 ).encode()
-
-Behaviour = Callable[[asyncio.StreamReader, asyncio.StreamWriter, "FakeEngine"], Awaitable[None]]
-
-
-class FakeEngine:
-    """Listens on a socket file; `received` holds the bytes of each connection."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.received: list[bytearray] = []
-        self.behaviour: Behaviour = answer_ok
-
-    async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.received.append(bytearray())
-        await self.behaviour(reader, writer, self)
+END = b"}"
 
 
-async def read_request(reader: asyncio.StreamReader, engine: FakeEngine) -> bytes:
-    head = await reader.readuntil(b"\r\n\r\n")
-    engine.received[-1] += head
-    return head
+@pytest.fixture
+def container(engine: FakeEngine) -> str:
+    """The id of a container of ours."""
+    return engine.add_container(NAME, OURS)
 
 
-async def answer_ok(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, engine: FakeEngine) -> None:
-    await read_request(reader, engine)
-    writer.write(OK)
+@pytest.fixture
+def exec_id(engine: FakeEngine, container: str) -> str:
+    """An exec in it."""
+    return engine.add_exec(container)
 
 
 async def answer_after_everything(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, engine: FakeEngine
 ) -> None:
-    head = await read_request(reader, engine)
-    end = b"0\r\n\r\n" if b"chunked" in head else GOOD_BODY[-1:]
+    end = b"0\r\n\r\n" if b"chunked" in engine.received[-1] else END
     while not engine.received[-1].endswith(end):
         engine.received[-1] += await reader.read(1000)
     writer.write(OK)
 
 
 async def echo_after_switching(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, engine: FakeEngine) -> None:
-    await read_request(reader, engine)
     engine.received[-1] += await reader.readexactly(2)
     writer.write(b"HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\nearly ")
     while data := await reader.read(1000):
@@ -66,24 +54,10 @@ async def echo_after_switching(reader: asyncio.StreamReader, writer: asyncio.Str
 
 
 async def refuse_to_switch(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, engine: FakeEngine) -> None:
-    await read_request(reader, engine)
     writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno")
     await writer.drain()
     writer.write_eof()
     engine.received[-1] += await reader.read(-1)
-
-
-@pytest.fixture
-async def engine(tmp_path: Path) -> AsyncIterator[FakeEngine]:
-    engine = FakeEngine(tmp_path / "engine.sock")
-    async with listening_at(engine.path, engine.connected):
-        yield engine
-
-
-@pytest.fixture
-async def port(engine: FakeEngine) -> AsyncIterator[int]:
-    async with EngineProxy(str(engine.path)).serving("127.0.0.1", 0) as port:
-        yield port
 
 
 async def ask(port: int, request: bytes, *, then_close_half: bool = False) -> bytes:
@@ -105,8 +79,8 @@ def create_request(body: bytes, *headers: str) -> bytes:
     return "\r\n".join([*lines, *headers]).encode() + b"\r\n\r\n" + body
 
 
-def start_exec(*headers: str) -> bytes:
-    lines = [f"POST /v1.41/exec/{EXEC}/start HTTP/1.1", "Host: x", "Content-Type: application/json"]
+def start_exec(exec_id: str, *headers: str) -> bytes:
+    lines = [f"POST /v1.41/exec/{exec_id}/start HTTP/1.1", "Host: x", "Content-Type: application/json"]
     return "\r\n".join([*lines, "Content-Length: 2", *headers]).encode() + b"\r\n\r\n{}"
 
 
@@ -126,9 +100,11 @@ async def test_a_refused_call_never_reaches_the_engine(port: int, engine: FakeEn
 
 async def test_a_checked_body_is_written_anew(port: int, engine: FakeEngine) -> None:
     engine.behaviour = answer_after_everything
-    spaced = GOOD_BODY.replace(b": ", b" \t:\r\n  ")
-    assert await ask(port, create_request(spaced, f"Content-Length: {len(spaced)}")) == OK
-    assert engine.received[0].endswith(b"\r\n\r\n" + GOOD_BODY)
+    engine.add_container(NAME, OURS)
+    spaced = b'{ "Cmd" \t:\r\n ["i\\u0064"] }'
+    head = f"POST /v1.41/containers/{NAME}/exec HTTP/1.1\r\nContent-Type: application/json\r\n"
+    assert await ask(port, f"{head}Content-Length: {len(spaced)}\r\n\r\n".encode() + spaced) == OK
+    assert engine.received[0].endswith(b'\r\n\r\n{"Cmd": ["id"]}')
 
 
 @pytest.mark.parametrize(
@@ -150,7 +126,7 @@ async def test_a_body_whose_end_is_unclear_is_refused(
 ) -> None:
     answer = await ask(port, create_request(GOOD_BODY, *headers))
     assert answer.startswith(b"HTTP/1.1 " + status)
-    assert engine.received == []
+    assert (engine.received, engine.asked) == ([], [])
 
 
 async def test_a_body_over_the_limit_is_refused(port: int, engine: FakeEngine) -> None:
@@ -158,7 +134,7 @@ async def test_a_body_over_the_limit_is_refused(port: int, engine: FakeEngine) -
     assert answer.startswith(b"HTTP/1.1 403 ")
 
 
-async def test_a_call_without_a_body_carries_none(port: int, engine: FakeEngine) -> None:
+async def test_a_call_without_a_body_carries_none(port: int, engine: FakeEngine, container: str) -> None:
     request = (
         b'POST /v1.41/containers/drydock-a/start HTTP/1.1\r\nHost: x\r\nContent-Length: 19\r\n\r\n{"Privileged":true}'
     )
@@ -174,9 +150,9 @@ async def test_a_second_request_on_the_connection_is_not_passed_on(port: int, en
     assert b"build" not in engine.received[0]
 
 
-async def test_an_archive_is_streamed_with_its_length(port: int, engine: FakeEngine) -> None:
+async def test_an_archive_is_streamed_with_its_length(port: int, engine: FakeEngine, container: str) -> None:
     engine.behaviour = answer_after_everything
-    data = b"x" * 300_000 + GOOD_BODY[-1:]
+    data = b"x" * 300_000 + END
     head = (
         f"PUT /v1.41/containers/drydock-a/archive?path=%2F HTTP/1.1\r\nHost: x\r\nContent-Length: {len(data)}\r\n\r\n"
     )
@@ -184,7 +160,9 @@ async def test_an_archive_is_streamed_with_its_length(port: int, engine: FakeEng
     assert engine.received[0].endswith(b"\r\n\r\n" + data)
 
 
-async def test_an_archive_in_chunks_is_streamed_to_its_end_and_no_further(port: int, engine: FakeEngine) -> None:
+async def test_an_archive_in_chunks_is_streamed_to_its_end_and_no_further(
+    port: int, engine: FakeEngine, container: str
+) -> None:
     engine.behaviour = answer_after_everything
     head = b"PUT /v1.41/containers/drydock-a/archive?path=%2F HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
     chunks = b"3\r\nabc\r\nA\r\n0123456789\r\n0\r\n\r\n"
@@ -192,54 +170,43 @@ async def test_an_archive_in_chunks_is_streamed_to_its_end_and_no_further(port: 
     assert engine.received[0].endswith(b"\r\n\r\n" + chunks)
 
 
-async def test_an_exec_becomes_a_stream_in_both_directions(port: int, engine: FakeEngine) -> None:
+async def test_an_exec_becomes_a_stream_in_both_directions(port: int, engine: FakeEngine, exec_id: str) -> None:
     engine.behaviour = echo_after_switching
-    request = start_exec("Connection: Upgrade", "Upgrade: tcp") + b"hello"
+    request = start_exec(exec_id, "Connection: Upgrade", "Upgrade: tcp") + b"hello"
     answer = await ask(port, request, then_close_half=True)
     assert answer.startswith(b"HTTP/1.1 101 ")
     assert answer.endswith(b"\r\n\r\nearly hello|end of input seen")
 
 
-async def test_nothing_follows_an_exec_that_the_engine_did_not_start(port: int, engine: FakeEngine) -> None:
+async def test_nothing_follows_an_exec_that_the_engine_did_not_start(
+    port: int, engine: FakeEngine, exec_id: str
+) -> None:
     engine.behaviour = refuse_to_switch
     smuggled = b"POST /v1.41/build HTTP/1.1\r\nHost: x\r\n\r\n"
-    answer = await ask(port, start_exec("Connection: Upgrade", "Upgrade: tcp") + smuggled)
+    answer = await ask(port, start_exec(exec_id, "Connection: Upgrade", "Upgrade: tcp") + smuggled)
     assert answer.startswith(b"HTTP/1.1 404 ")
     assert b"build" not in engine.received[0]
 
 
-async def test_an_exec_without_a_stream_passes_no_input(port: int, engine: FakeEngine) -> None:
-    answer = await ask(port, start_exec() + b"POST /v1.41/build HTTP/1.1\r\n\r\n")
+async def test_an_exec_without_a_stream_passes_no_input(port: int, engine: FakeEngine, exec_id: str) -> None:
+    answer = await ask(port, start_exec(exec_id) + b"POST /v1.41/build HTTP/1.1\r\n\r\n")
     assert answer == OK
     assert b"Upgrade" not in engine.received[0]
     assert b"build" not in engine.received[0]
 
 
-@pytest.mark.parametrize(("name", "passes"), [("/drydock-a-1", True), ("/postgres", False), ("", False)])
-async def test_an_id_passes_only_when_its_name_is_ours(port: int, engine: FakeEngine, name: str, passes: bool) -> None:
-    async def name_it(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, engine: FakeEngine) -> None:
-        head = await read_request(reader, engine)
-        body = json.dumps({"Name": name}).encode()
-        writer.write(b"HTTP/1.0 200 OK\r\n\r\n" + body if head.startswith(b"GET ") else OK)
-
-    engine.behaviour = name_it
-    answer = await ask(port, b"DELETE /v1.41/containers/" + b"ab" * 32 + b"?force=True HTTP/1.1\r\nHost: x\r\n\r\n")
-    assert (answer == OK) is passes
-    assert len(engine.received) == (2 if passes else 1)
-
-
 async def test_an_engine_that_is_down_is_named_as_the_cause(tmp_path: Path) -> None:
-    async with EngineProxy(str(tmp_path / "nothing.sock")).serving("127.0.0.1", 0) as port:
+    instance = ServedInstance(tmp_path / "instance")
+    async with EngineProxy(str(tmp_path / "nothing.sock"), instance).serving("127.0.0.1", 0) as port:
         answer = await ask(port, b"GET /_ping HTTP/1.1\r\nHost: x\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 503 ")
     assert b"engine does not answer" in answer
 
 
-async def test_a_client_that_leaves_lets_go_of_the_engine(port: int, engine: FakeEngine) -> None:
+async def test_a_client_that_leaves_lets_go_of_the_engine(port: int, engine: FakeEngine, container: str) -> None:
     asked, let_go = asyncio.Event(), asyncio.Event()
 
     async def never_answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, engine: FakeEngine) -> None:
-        await read_request(reader, engine)
         asked.set()
         await reader.read(-1)
         let_go.set()

@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import json
 import shlex
+from collections.abc import Callable
 from urllib.parse import quote, quote_plus
 
-from hypothesis import assume, given
+import pytest
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pydantic_core import to_json
 
@@ -113,7 +115,7 @@ KEY = "-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQ\nc2VjcmV0IGxpbmUgdHdv\nzz
 
 def test_a_secret_of_several_lines_is_hidden_line_by_line_too() -> None:
     masker = SecretMasker([KEY])
-    assert masker.text(f"key:\n{KEY}") == f"key:\n{MASK}"
+    assert masker.text(f"key:\n{KEY}") == f"key:\n{MASK}\n"
     numbered = "\n".join(f"{number:6}\t{line}" for number, line in enumerate(KEY.splitlines(), start=1))
     shown = masker.text(numbered)
     assert [line.split("\t")[1] for line in shown.splitlines()] == [
@@ -196,3 +198,124 @@ def test_a_secret_that_begins_with_another_one_is_hidden_whole() -> None:
     assert mask.feed("-twi") == ""
     assert mask.feed("ce and open-sesame-now") == f"{MASK} and {MASK}-now"
     assert mask.flush() == ""
+
+
+tokens = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=8, max_size=40)
+white = st.text(" \t\r\n", max_size=8)
+
+
+def checked(secret: str, text: str, step: int = 5) -> str:
+    """What is shown of a text: the same whole and in pieces, and not taken for a document without a secret."""
+    masker = SecretMasker([secret])
+    shown = masker.text(text)
+    if shown != text:
+        assert masker.may_be_in(to_json({"text": text}))
+    streaming = StreamingMask(masker)
+    pieces = [text[start : start + step] for start in range(0, len(text), step)]
+    assert "".join(map(streaming.feed, pieces)) + streaming.flush() == shown
+    return shown
+
+
+@given(tokens, st.lists(white, min_size=40, max_size=40), surroundings, st.integers(1, 20))
+def test_white_space_within_a_secret_does_not_show_it(secret: str, between: list[str], before: str, step: int) -> None:
+    torn = "".join(char + white for char, white in zip(secret, between, strict=False))
+    shown = checked(secret, f"{before}|{torn}|", step)
+    assert MASK in shown
+    assert secret not in "".join(shown.split())
+
+
+@given(tokens, st.integers(1, 12), st.sampled_from(["\n", "\r\n", "\n    "]))
+def test_a_secret_that_is_wrapped_at_any_width_is_hidden_also_as_base64(secret: str, width: int, end: str) -> None:
+    for form in (secret, base64.b64encode(b"key " + secret.encode()).decode(), secret.encode().hex()):
+        wrapped = end.join(form[start : start + width] for start in range(0, len(form), width))
+        assert MASK in checked(secret, f"<{wrapped}>"), wrapped
+
+
+HEX_STYLES = {
+    "plain": lambda raw: raw.hex(),
+    "capitals": lambda raw: raw.hex().upper(),
+    "od": lambda raw: "\n".join(raw.hex(" ")[start : start + 48] for start in range(0, 3 * len(raw), 48)),
+    "colons": lambda raw: raw.hex(":"),
+    "words": lambda raw: raw.hex(" ", 2),
+    "an array": lambda raw: ", ".join(f"0x{byte:02X}" for byte in raw),
+    "escapes": lambda raw: "".join(f"\\x{byte:02x}" for byte in raw),
+    "doubly escaped": lambda raw: "".join(f"\\\\x{byte:02x}" for byte in raw),
+    "JSON": lambda raw: "".join(f"\\u{byte:04x}" for byte in raw),
+    "HTML": lambda raw: "".join(f"&#x{byte:x};" for byte in raw),
+    "percent": lambda raw: "".join(f"%{byte:02X}" for byte in raw),
+    "a quoted-printable mail": lambda raw: "".join(f"={byte:02X}" for byte in raw),
+}
+
+
+@pytest.mark.parametrize("style", HEX_STYLES.values(), ids=HEX_STYLES.keys())
+@settings(max_examples=25)
+@given(secret=tokens, step=st.integers(1, 20), before=surroundings)
+def test_a_secret_in_hexadecimal_is_hidden(style: Callable[[bytes], str], secret: str, step: int, before: str) -> None:
+    written = style(secret.encode())
+    shown = checked(secret, f"{before}|{written}|", step)
+    assert MASK in shown
+    assert not any(written[start : start + len(written) // 2] in shown for start in range(len(written) // 2))
+
+
+@given(st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=4, max_size=7))
+def test_a_short_secret_is_hidden_in_hexadecimal_in_one_piece_only(secret: str) -> None:
+    assert checked(secret, f"<{secret.encode().hex()}>") == f"<{MASK}>"
+    spaced = secret.encode().hex(" ")
+    assert checked(secret, spaced) == spaced
+
+
+@given(secrets, st.lists(st.sampled_from("asX"), min_size=40, max_size=40), st.integers(1, 20))
+def test_any_characters_of_a_secret_may_be_percent_encoded(secret: str, how: list[str], step: int) -> None:
+    written = "".join(
+        char if kind == "a" else "".join(f"%{byte:{'02x' if kind == 's' else '02X'}}" for byte in char.encode())
+        for char, kind in zip(secret, how, strict=False)
+    )
+    assert MASK in checked(secret, f"https://host/?k={written}&x=100%", step)
+    assert MASK in checked(secret, f"k={written[:9]}\n{written[9:]}", step) or "%" in written[7:10]
+
+
+def test_a_percent_encoded_key_of_several_lines_is_hidden() -> None:
+    assert checked(KEY, f"?key={quote(KEY)}&x") == f"?key={MASK}%0A&x"
+    assert checked(KEY, quote(KEY.replace("\n", "\r\n"), safe="")).startswith(MASK)
+
+
+@given(tokens, st.sampled_from(["\\", '"', "%", "\\n", "%41", "\\\\", "\b"]), st.integers(0, 8), st.integers(1, 9))
+def test_characters_that_formats_treat_in_their_own_way_are_no_way_around(
+    secret: str, special: str, place: int, step: int
+) -> None:
+    odd = secret[:place] + special + secret[place:]
+    for text in (odd, f"{special}{odd}{special}", "\n".join(odd), f"C:\\{odd}", json.dumps(odd), quote(odd, safe="")):
+        assert MASK in checked(odd, text, step), text
+
+
+@given(
+    st.text("ab \n%6162", max_size=60),
+    st.lists(st.text("ab", min_size=8, max_size=9), min_size=1, max_size=3),
+    st.data(),
+)
+def test_pieces_show_what_the_whole_text_shows_also_of_torn_and_encoded_secrets(
+    text: str, hidden: list[str], data: st.DataObject
+) -> None:
+    masker = SecretMasker(hidden)
+    mask = StreamingMask(masker)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
+    pieces = [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    assert "".join(map(mask.feed, pieces)) + mask.flush() == masker.text(text)
+
+
+@pytest.mark.parametrize("text", ["%%61bcdef-s%65cret", "100%abcdef-secret", "%4abcdef-secret", "%zabcdef-s%65cret"])
+def test_a_percent_sign_before_a_secret_is_no_way_around(text: str) -> None:
+    assert MASK in checked("abcdef-secret", text, 1)
+
+
+def test_what_only_looks_like_a_form_of_a_secret_is_shown() -> None:
+    masker = SecretMasker(["open-sesame", "1234"])
+    for text in ("open the sesame", "100% of 6f70656e", "[31, 32, 33, 34]", "1 2 3 4", "%zz%", "1\n234"):
+        assert masker.text(text) == text
+
+
+def test_text_that_ends_with_white_space_is_shown_at_once_where_no_secret_begins() -> None:
+    mask = StreamingMask(SecretMasker(["sk-very-long-secret-value"]))
+    assert mask.feed("$ make test   \n\n") == "$ make test   \n\n"
+    assert mask.feed("the key is sk-\n  ") == "the key is "
+    assert mask.feed("very-long-secret-value.") == f"{MASK}."

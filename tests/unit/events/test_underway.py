@@ -61,3 +61,15 @@ def test_both_channels_of_one_answer_are_kept_and_no_older_answer() -> None:
         ("r2", "hm"),
         ("r2", "Hello"),
     }
+
+
+def test_a_warning_about_the_network_is_news_for_as_long_as_the_sandbox_runs() -> None:
+    underway = Underway()
+    warning = StatusNotice("STATUS$NETWORK_WARNING", "no network")
+    underway.note(StatusNotice("STATUS$STARTING_RUNTIME", ""))
+    underway.note(warning)
+    underway.note(StatusNotice("STATUS$READY", ""))
+    underway.note(StatusNotice("STATUS$ERROR", "The model is tired.", "error"))
+    assert list(underway) == [warning]
+    underway.note(StatusNotice("STATUS$STARTING_RUNTIME", "again"))
+    assert list(underway) == []

@@ -361,6 +361,7 @@ async def test_an_executor_that_is_built_from_another_uses_its_conversation() ->
         action_id = 7
         hard_timeout: float | None = None
         hidden = False
+        at_once = False
         idempotency_key = "c:7"
         latest: Observation | None = None
         sandbox: Any = None

@@ -201,3 +201,26 @@ def test_without_a_directory_everything_stays_in_memory(tmp_path: Path) -> None:
     assert journal.answer("k") == done("x")
     assert "memory only" in journal.trouble
     journal.close()
+
+
+def test_what_may_show_a_lent_secret_is_in_memory_only(tmp_path: Path) -> None:
+    first = opened(tmp_path)
+    first.begin("before")
+    first.finish("before", done("harmless"))
+    first.withhold()
+    for number in range(3):
+        first.begin(f"k{number}")
+        first.finish(f"k{number}", done("shown " * 100))
+    assert first.answer("k0") == done("shown " * 100)
+    assert first.acknowledge(["k1"]) == 1
+    first._rewrite()
+    assert b"shown" not in (tmp_path / "journal").read_bytes()
+    first.close()
+    second = opened(tmp_path)
+    assert second.answer("before") == done("harmless")
+    assert [second.state(f"k{number}") for number in range(3)] == ["done", "unknown", "done"]
+    answer = second.answer("k2")
+    assert answer is not None
+    assert answer["error"]["code"] == "forgotten"
+    assert "a secret had been lent" in answer["error"]["message"]
+    second.close()

@@ -8,6 +8,7 @@ import pytest
 
 from agent_core.runtime.docker import DockerEngine, EngineRefusedError
 from agent_core.runtime.docker_objects import DockerObjects
+from agent_core.runtime.docker_quota import DockerQuota
 from agent_core.runtime.sandbox import SandboxSpec
 
 
@@ -24,8 +25,9 @@ class Engine:
 
 
 def objects(engine: Engine) -> DockerObjects:
+    made = cast(DockerEngine, cast(Any, engine))
     spec = SandboxSpec("conversation", "instance", "image", "/nowhere")
-    return DockerObjects(cast(DockerEngine, cast(Any, engine)), spec, "drydock-name")
+    return DockerObjects(made, DockerQuota(made), spec, "drydock-name")
 
 
 @pytest.mark.parametrize("answers", [(204,), (500, 500, 500, 204), (500, 409), (404,)])

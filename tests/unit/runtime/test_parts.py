@@ -44,21 +44,18 @@ def test_a_name_shows_its_conversation() -> None:
 def test_the_archive_holds_the_runner_read_only_and_folders_of_the_user() -> None:
     with tarfile.open(fileobj=io.BytesIO(injection.runner_archive(1000, 1001, True))) as archive:
         members = {member.name: member for member in archive}
-    code = members[".drydock/runner/wire.py"]
+    code = members["runner/wire.py"]
     assert (code.uid, code.mode) == (0, 0o644)
-    assert (members[".drydock/state"].uid, members[".drydock/state"].gid, members[".drydock/state"].mode) == (
-        1000,
-        1001,
-        0o700,
-    )
-    assert members["workspace"].uid == 1000
-    assert members["workspace"].mtime > 0
-    assert f".drydock/runner/__pycache__/wire.{sys.implementation.cache_tag}.pyc" in members
+    assert (members["state"].uid, members["state"].gid, members["state"].mode) == (1000, 1001, 0o700)
+    assert members["given/workspace"].uid == 1000
+    assert members["given/workspace"].mtime > 0
+    assert (members["given"].uid, members["given"].mode) == (0, 0o700)
+    assert f"runner/__pycache__/wire.{sys.implementation.cache_tag}.pyc" in members
 
 
 def test_the_archive_for_a_restart_leaves_the_workspace_alone() -> None:
     with tarfile.open(fileobj=io.BytesIO(injection.runner_archive(1000, 1000, False))) as archive:
-        assert "workspace" not in archive.getnames()
+        assert not [name for name in archive.getnames() if "workspace" in name]
 
 
 @pytest.mark.parametrize(
@@ -172,23 +169,30 @@ def test_the_filter_refuses_its_list_and_lets_all_else_pass(machine: str, audit:
     program = filter_program(machine)
     steps = [struct.unpack("=HBBI", program[at : at + 8]) for at in range(0, len(program), 8)]
 
-    def verdict(number: int, on: int) -> int:
+    def verdict(number: int, on: int, *arguments: int) -> int:
+        words = {0: number, 4: on, **{16 + 8 * place: value for place, value in enumerate(arguments)}}
         at, held = 0, 0
         while True:
             code, met, unmet, value = steps[at]
             if code == 0x06:
                 return int(value)
             if code == 0x20:
-                held = {0: number, 4: on}[value]
+                held = words[value]
                 at += 1
             else:
                 at += 1 + (met if (held == value if code == 0x15 else held >= value) else unmet)
 
-    refused = [number for number in range(1000) if verdict(number, audit) == 0x50001]
-    assert refused == sorted(local_filter._MACHINES[machine].refused.values())
-    assert all(verdict(number, audit) == 0x7FFF0000 for number in range(1000) if number not in refused)
+    refused_always = sorted(local_filter._MACHINES[machine].refused.values())
+    sockets = local_filter._MACHINES[machine].sockets
+    refused = [number for number in range(467) if verdict(number, audit, 1, 1, 0) == 0x50001]
+    assert refused == refused_always
+    assert all(verdict(number, audit, 1, 1, 0) == 0x7FFF0000 for number in range(467) if number not in refused)
     assert verdict(1, 0x40000003) == 0x50026
-    assert verdict(0x40000001, audit) == 0x50026
+    assert verdict(467, audit) == verdict(0x40000001, audit) == verdict(2**32 - 1, audit) == 0x50026
+    for number in sockets:
+        let_pass = [family for family in range(60) if verdict(number, audit, family, 1, 0) == 0x7FFF0000]
+        assert let_pass == [1, 2, 10, 16]
+        assert [protocol for protocol in range(30) if verdict(number, audit, 16, 3, protocol) == 0x7FFF0000] == [0, 4]
 
 
 def test_an_unknown_machine_has_no_filter() -> None:

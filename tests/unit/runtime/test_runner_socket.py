@@ -39,12 +39,18 @@ def root(tmp_path: Path) -> Iterator[int]:
 
 async def test_whoever_listens_below_a_folder_is_reached(root: int, tmp_path: Path) -> None:
     async with listening(tmp_path / "root/state/s"):
-        opened = await connect_below(root, "/state/s")
+        opened = await connect_below(root, "/state/s", os.getpid())
         assert opened is not None
         stream, transport = opened
         assert await stream.first_word()
         assert await stream.reader.read(len(HELLO)) == HELLO
         transport.abort()
+
+
+async def test_whoever_is_not_the_one_that_is_looked_for_is_nobody(root: int, tmp_path: Path) -> None:
+    async with listening(tmp_path / "root/state/s"):
+        assert await connect_below(root, "/state/s", os.getpid() + 1) is None
+        assert await connect_below(root, "/state/s", 0) is None
 
 
 @pytest.mark.parametrize("linked", ["root/state", "root/state/s"])
@@ -53,24 +59,24 @@ async def test_a_link_on_the_way_to_a_socket_is_not_followed(root: int, tmp_path
         link = tmp_path / linked
         link.parent.mkdir(exist_ok=True)
         link.symlink_to(tmp_path / ("elsewhere" if linked == "root/state" else "elsewhere/s"))
-        assert await connect_below(root, "/state/s") is None
+        assert await connect_below(root, "/state/s", os.getpid()) is None
         assert await connect(link) is None
 
 
 async def test_what_is_not_there_not_listening_or_no_socket_is_nobody(root: int, tmp_path: Path) -> None:
-    assert await connect_below(root, "/state/s") is None
+    assert await connect_below(root, "/state/s", os.getpid()) is None
     async with listening(tmp_path / "root/state/s"):
         pass
     (tmp_path / "root/state/file").write_text("x")
-    assert await connect_below(root, "/state/s") is None
-    assert await connect_below(root, "/state/file") is None
+    assert await connect_below(root, "/state/s", os.getpid()) is None
+    assert await connect_below(root, "/state/file", os.getpid()) is None
     assert await connect(tmp_path / "root/state/file") is None
 
 
 async def test_no_descriptor_stays_open(root: int, tmp_path: Path) -> None:
     before = sorted(os.listdir("/proc/self/fd"))
     for _ in range(3):
-        assert await connect_below(root, "/not/there") is None
+        assert await connect_below(root, "/not/there", os.getpid()) is None
     assert sorted(os.listdir("/proc/self/fd")) == before
 
 

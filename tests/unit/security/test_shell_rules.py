@@ -290,7 +290,7 @@ def test_danger_before_the_part_that_is_too_much_counts() -> None:
     assert judge("ls\n" + "(" * 5000).risk == "UNKNOWN"
 
 
-@pytest.mark.parametrize("hidden", ["\u202e", "\u200b", "\ufeff", "\x00", "\x01", "\ue003"])
+@pytest.mark.parametrize("hidden", ["\u202e", "\u200b", "\ufeff", "\x00", "\x01", "\ue001"])
 def test_characters_that_nobody_sees_make_a_command_unknown(hidden: str) -> None:
     assert judge(f"ls {hidden}x").risk == "UNKNOWN"
 

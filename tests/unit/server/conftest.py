@@ -51,6 +51,7 @@ class FakeAgent:
         self.has_images_inspected = False
         self.sandbox = sandbox
         self.runtime_status = "STATUS$STARTING_RUNTIME"
+        self.runtime_warning = ""
         self.is_ready = False
         self.client_count: Callable[[], int] | None = None
         self.agent_state = AgentState.LOADING

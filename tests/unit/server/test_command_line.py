@@ -57,14 +57,17 @@ def test_the_doctor_names_everything_that_it_looked_at_and_what_is_missing(tmp_p
     assert [line[7:18].strip() for line in lines[1:-1]] == [
         "python",
         "data folder",
+        "disk",
         "access",
         "docker",
         "image",
         "bubblewrap",
+        "network",
         "page",
         "model",
     ]
     assert any("none configured" in line and "--" in line for line in lines)
+    assert any("-- network" in " ".join(line.split()) and "this host's own network" in line for line in lines)
     assert lines[-1] == "Everything that is needed is there."
 
 

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
+from server.auth.guesses import RateLimiter
 from server.auth.identity import OneTokenAuthenticator
 from server.auth.origin import OriginPolicy
-from server.gate import Gate, RateLimiter
+from server.gate import Gate
 from server.settings import Settings
 
 

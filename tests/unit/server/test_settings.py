@@ -35,7 +35,7 @@ TWO_VALUES: dict[str, tuple[object, object]] = {
     "port": (4001, 4002),
     "data_dir": ("a", "b"),
     "page": ("a", "b"),
-    "token": ("first-token", "second-token"),
+    "token": ("first-token-of-this-server", "second-token-of-this-server"),
     "preview_domain": ("a.example", "none"),
     "allowed_hosts": (["a.example"], ["b.example", "c.example"]),
     "webhook_hosts": (["a.internal"], ["b.internal", "*"]),
@@ -150,13 +150,13 @@ def test_an_address_that_cannot_be_is_told_by_its_variable_and_without_the_passw
 
 def test_the_protocols_own_variables_are_read() -> None:
     environment = {
-        "SESSION_API_KEY": "a-long-token",
+        "SESSION_API_KEY": "a-token-that-is-long-enough",
         "ALLOW_SET_CONVERSATION_ID": "1",
         "PERMITTED_CORS_ORIGINS": "http://localhost:3001",
     }
     settings = load_settings(None, environment)
     assert settings.token is not None
-    assert settings.token.get_secret_value() == "a-long-token"
+    assert settings.token.get_secret_value() == "a-token-that-is-long-enough"
     assert settings.allow_set_conversation_id
     assert settings.allowed_origins == ("http://localhost:3001",)
 
@@ -183,7 +183,10 @@ def test_the_home_that_programs_share_is_no_setting_and_no_mistake() -> None:
         ({"DRYDOCK_PORT": "many"}, "DRYDOCK_PORT: 'many': Input should be a valid integer"),
         ({"DRYDOCK_SANDBOX": "dokcer"}, "DRYDOCK_SANDBOX: 'dokcer': Input should be 'auto', 'docker', 'local'"),
         ({"DRYDOCK_ALLOWED_ORIGINS": "a.example"}, "write it with its scheme"),
-        ({"DRYDOCK_TOKEN": "short"}, "DRYDOCK_TOKEN: a token has at least 8 printable ASCII characters"),
+        (
+            {"DRYDOCK_TOKEN": "short"},
+            "DRYDOCK_TOKEN: a token has at least 24 printable ASCII characters; `auto` makes a good one",
+        ),
         ({"DRYDOCK_CONFIG": "/does/not/exist.toml"}, "cannot read the configuration file /does/not/exist.toml"),
     ],
 )
@@ -212,12 +215,12 @@ def test_a_bad_file_is_refused(tmp_path: Path, text: str, message: str) -> None:
 
 def test_a_refused_secret_is_not_repeated() -> None:
     with pytest.raises(ConfigurationError) as caught:
-        load_settings(None, {"DRYDOCK_TOKEN": "sécret-tökén"})
+        load_settings(None, {"DRYDOCK_TOKEN": "sécret-tökén-of-enough-characters"})
     assert "cret" not in str(caught.value)
 
 
 def test_secrets_do_not_show_when_settings_are_printed() -> None:
-    settings = load_settings(None, {"DRYDOCK_TOKEN": "hidden-token", "LLM_API_KEY": "hidden-key"})
+    settings = load_settings(None, {"DRYDOCK_TOKEN": "hidden-token-of-24-or-more", "LLM_API_KEY": "hidden-key"})
     assert "hidden" not in repr(settings)
 
 
@@ -235,3 +238,25 @@ def test_every_setting_is_described_and_the_reference_page_is_up_to_date() -> No
 
 def test_the_environment_of_other_programs_is_left_alone() -> None:
     assert load_settings(None, {"PORT": "1", "HOST": "h", "HOME": "/", "LLM_MODEL_PATH": "x"}).port == 3000
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "named"),
+    [
+        ('llm_api_key = "sk-of-somebody"', 0o644, "llm_api_key"),
+        ('token = "a token of twenty-four characters"', 0o604, "token"),
+        ('llm_api_key = "sk-of-somebody"', 0o600, ""),
+        ('llm_api_key = "sk-of-somebody"', 0o640, ""),
+        ('host = "127.0.0.1"', 0o644, ""),
+    ],
+)
+def test_a_file_with_a_key_that_everybody_can_read_is_warned_about(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str, mode: int, named: str
+) -> None:
+    path = tmp_path / "drydock.toml"
+    path.write_text(text)
+    path.chmod(mode)
+    load_settings(config_file=path)
+    assert len(caplog.messages) == bool(named)
+    assert all(str(path) in message and f"holds {named}:" in message for message in caplog.messages)
+    assert "sk-of" not in caplog.text

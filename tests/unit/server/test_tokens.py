@@ -67,3 +67,11 @@ def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     blocked.write_text("")
     with pytest.raises(ConfigurationError, match="file"):
         resolve_token(Settings(data_dir=blocked / "data", token=SecretStr("auto")))
+
+
+def test_a_kept_token_that_could_be_guessed_is_refused_and_not_replaced(tmp_path: Path) -> None:
+    kept = tmp_path / "token"
+    kept.write_text("x" * 23 + "\n")
+    with pytest.raises(ConfigurationError, match=r"has at least 24 printable .*remove the file"):
+        resolve_token(Settings(data_dir=tmp_path, token=SecretStr("auto")))
+    assert kept.read_text() == "x" * 23 + "\n"

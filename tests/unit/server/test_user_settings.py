@@ -5,6 +5,10 @@ from typing import Any
 import pytest
 from pydantic import SecretStr, ValidationError
 
+from agent_core.security.analyzer import LLMSecurityAnalyzer, SecurityAnalyzer
+from agent_core.security.confirmation import AlwaysConfirm, ConfirmationPolicy, ConfirmRisky, NeverConfirm
+from agent_core.security.presets import get_default_analyzer
+from agent_core.security.shell_rules import ShellRuleAnalyzer
 from server.db.user_settings import StoredSettings
 from server.mcp_config import McpConfig, read_config
 from server.session.settings_merge import ModelChoice, choose_model, merge_settings
@@ -135,11 +139,37 @@ def test_a_hosted_model_without_any_key_is_noticed(
 
 def test_the_users_wishes_win_over_the_servers_where_there_are_any() -> None:
     options = merge_settings(STORED, Settings(max_iterations=3, max_budget_per_task=2.5))
-    assert (options.max_iterations, options.max_budget, options.confirmation_mode) == (7, 2.5, True)
-    assert merge_settings(None, Settings(confirmation_mode=True)).confirmation_mode
-    assert not merge_settings(
-        StoredSettings(confirmation_mode=False), Settings(confirmation_mode=True)
-    ).confirmation_mode
+    assert (options.max_iterations, options.max_budget) == (7, 2.5)
+
+
+BOTH, LLM_WORD, RULES = get_default_analyzer(), LLMSecurityAnalyzer(), ShellRuleAnalyzer()
+ASKS = Settings(confirmation_mode=True)
+
+
+@pytest.mark.parametrize(
+    ("user", "server", "policy", "analyzer"),
+    [
+        (None, Settings(), NeverConfirm(), BOTH),
+        (None, ASKS, AlwaysConfirm(), BOTH),
+        (StoredSettings(), ASKS, AlwaysConfirm(), BOTH),
+        (StoredSettings(confirmation_mode=False), ASKS, NeverConfirm(), BOTH),
+        (StoredSettings(confirmation_mode=True), Settings(), AlwaysConfirm(), BOTH),
+        *(
+            (StoredSettings(confirmation_mode=True, security_analyzer=name), Settings(), AlwaysConfirm(), BOTH)
+            for name in (None, "", "none", "invariant", "LLM", " llm")
+        ),
+        (StoredSettings(confirmation_mode=True, security_analyzer="llm"), Settings(), ConfirmRisky(), LLM_WORD),
+        (StoredSettings(confirmation_mode=True, security_analyzer="rules"), Settings(), ConfirmRisky(), RULES),
+        (StoredSettings(confirmation_mode=True, security_analyzer="rules+llm"), Settings(), ConfirmRisky(), BOTH),
+        (StoredSettings(security_analyzer="llm"), ASKS, ConfirmRisky(), LLM_WORD),
+        (StoredSettings(confirmation_mode=False, security_analyzer="llm"), ASKS, NeverConfirm(), LLM_WORD),
+    ],
+)
+def test_who_is_asked_where_an_analyzer_is_chosen_or_not(
+    user: StoredSettings | None, server: Settings, policy: ConfirmationPolicy, analyzer: SecurityAnalyzer
+) -> None:
+    options = merge_settings(user, server)
+    assert (options.policy, options.security_analyzer) == (policy, analyzer)
 
 
 def test_an_agent_that_does_not_exist_here_is_replaced_by_the_servers() -> None:

@@ -84,6 +84,9 @@ class Helpers:
     most: int = 0
     cancelled: list[str] = field(default_factory=list)
     begun: asyncio.Event = field(default_factory=asyncio.Event)
+    together: int = 0
+    """None ends before so many are at work."""
+    _met: asyncio.Event = field(default_factory=asyncio.Event)
     _now: int = 0
 
     async def run(self, call: ToolContext, number: int, prompt: str, agent_type: str) -> TaskReport:
@@ -91,6 +94,9 @@ class Helpers:
         self._now += 1
         self.most = max(self.most, self._now)
         try:
+            if self._now >= self.together:
+                self._met.set()
+            await self._met.wait()
             await asyncio.sleep(0)
             if prompt == "wait":
                 self.begun.set()
@@ -184,6 +190,7 @@ return said"""
 
 async def test_no_more_work_at_a_time_than_is_wanted() -> None:
     scene = Scene()
+    scene.helpers.together = 3
     made = await scene.run("return len(await asyncio.gather(*(agent(str(n)) for n in range(20))))", concurrency=3)
     assert made.result == "20"
     assert scene.helpers.most == 3

@@ -5,6 +5,21 @@ import type { Notice } from "../../state/model";
 import { GENERAL_ERROR } from "../../state/notices";
 import { AlertIcon, CloseIcon } from "../common/icons";
 
+/** What is wrong with the sandbox's network, for as long as it is. */
+export function Warning({ text }: { readonly text: string }) {
+  if (text === "") return null;
+  return (
+    <div className="notices" role="status">
+      <div className="notice warning" data-testid="warning">
+        <AlertIcon size={17} />
+        <div className="notice-text">
+          <span dir="auto">{text}</span>
+        </div>
+      </div>
+    </div>
+  );
+}
+
 export function Notices({ notices, onDismiss }: { readonly notices: readonly Notice[]; readonly onDismiss: (key: string) => void }) {
   if (notices.length === 0) return null;
   return (

@@ -6,7 +6,15 @@ import type { Settings } from "../../protocol/rest";
 import { useReadable } from "../../state/store";
 import { Field } from "./Field";
 import { check, refusedFields, toChange, toText } from "./form";
-import type { FieldErrors, SettingsText } from "./form";
+import type { Asks, FieldErrors, SettingsText } from "./form";
+
+const ASKS: readonly Asks[] = ["nothing", "risky", "everything"];
+const ASKS_HELP = {
+  default: "Who runs the server has chosen whether the agent waits for your approval.",
+  nothing: "The agent works without your approval: the sandbox is the border.",
+  risky: "The agent waits for your approval before it runs what is rated risky or unknown.",
+  everything: "The agent waits for your approval before everything that it does, whatever the model calls harmless.",
+};
 
 interface SettingsFormProps {
   readonly stored: Settings | null;
@@ -144,13 +152,22 @@ export function SettingsForm({ stored, models }: SettingsFormProps) {
 
       <section className="panel" aria-labelledby="settings-agent">
         <h2 id="settings-agent">Agent</h2>
-        <label className="tick">
-          <input type="checkbox" checked={text.confirmation} data-testid="settings-confirmation" onChange={(event) => { change({ confirmation: event.target.checked }); }} />
-          <span>
-            Ask before risky actions
-            <span className="field-help">The agent waits for your approval before it runs what is rated risky or unknown.</span>
-          </span>
-        </label>
+        <Field label="Ask before" help={ASKS_HELP[text.asks ?? "default"]} error={errors.asks}>
+          {({ id, describedBy }) => (
+            <select
+              id={id}
+              aria-describedby={describedBy}
+              data-testid="settings-asks"
+              value={text.asks ?? "default"}
+              onChange={(event) => { change({ asks: ASKS.find((one) => one === event.target.value) ?? null }); }}
+            >
+              <option value="default">As the server is set</option>
+              <option value="nothing">Nothing</option>
+              <option value="risky">Risky actions</option>
+              <option value="everything">Every action</option>
+            </select>
+          )}
+        </Field>
         <div className="field-pair">
           <Field label="Steps at most" help="Then the agent halts and asks. Empty: the server's limit." error={errors.maxIterations}>
             {({ id, describedBy }) => (

@@ -166,6 +166,7 @@ export interface ConversationInfo {
   readonly num_connections: number;
   readonly pr_number: readonly number[];
   readonly runtime_status: string | null;
+  readonly runtime_warning: string | null;
   readonly selected_branch: string | null;
   readonly selected_repository: string | null;
   readonly session_api_key: string | null;

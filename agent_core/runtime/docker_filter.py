@@ -1,0 +1,114 @@
+"""System calls that programs in a container may make: a profile for seccomp in the form that engines take.
+
+It stands in the place of the engine's own, which differs between versions: some let programs reach the hypervisor and
+other machines of the host through sockets of the family vsock, and use io_uring, which has its own ways around a
+filter. What is not named here fails with EPERM, or with ENOSYS where programs have another way.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+from functools import cache
+from typing import Any
+
+FAMILIES = {"unix": 1, "inet": 2, "inet6": 10, "netlink": 16}
+"""Kinds of sockets that programs may open; of netlink only what tells about networks and sockets."""
+
+NETLINK_PROTOCOLS = {"route": 0, "sock_diag": 4}
+
+_NAMESPACES = 0x7E020000
+"""CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID and NEWNET."""
+
+_PERSONALITIES = (0x0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)
+_FIRST_WORD = 0xFFFFFFFF
+"""The kernel takes a family to be 32 bits wide, whatever stands in the register's other half."""
+
+_ALLOWED = """
+accept accept4 bind connect getpeername getsockname getsockopt listen recvfrom recvmmsg recvmmsg_time64 recvmsg
+sendmmsg sendmsg sendto setsockopt shutdown
+
+access chdir chmod chown chown32 close close_range copy_file_range creat dup dup2 dup3 faccessat faccessat2 fadvise64
+fadvise64_64 arm_fadvise64_64 fallocate fchdir fchmod fchmodat fchmodat2 fchown fchown32 fchownat fcntl fcntl64
+fdatasync fgetxattr flistxattr flock fremovexattr fsetxattr fstat fstat64 fstatat64 fstatfs fstatfs64 fsync ftruncate
+ftruncate64 futimesat getcwd getdents getdents64 getxattr getxattrat ioctl lchown lchown32 lgetxattr link linkat
+listxattr listxattrat llistxattr _llseek lremovexattr lseek lsetxattr lstat lstat64 mkdir mkdirat mknod mknodat
+newfstatat oldfstat oldlstat oldstat open openat openat2 pread64 preadv preadv2 pwrite64 pwritev pwritev2 read
+readahead readdir readlink readlinkat readv removexattr removexattrat rename renameat renameat2 rmdir sendfile
+sendfile64 setxattr setxattrat splice stat stat64 statfs statfs64 statx symlink symlinkat sync sync_file_range
+sync_file_range2 arm_sync_file_range syncfs tee truncate truncate64 umask unlink unlinkat utime utimensat
+utimensat_time64 utimes vmsplice write writev
+
+epoll_create epoll_create1 epoll_ctl epoll_pwait epoll_pwait2 epoll_wait eventfd eventfd2 inotify_add_watch inotify_init
+inotify_init1 inotify_rm_watch io_cancel io_destroy io_getevents io_pgetevents io_pgetevents_time64 io_setup io_submit
+_newselect pipe pipe2 poll ppoll ppoll_time64 pselect6 pselect6_time64 select signalfd signalfd4
+
+brk cachestat madvise map_shadow_stack membarrier memfd_create memfd_secret mincore mlock mlock2 mlockall mmap mmap2
+mprotect mremap mseal msync munlock munlockall munmap pkey_alloc pkey_free pkey_mprotect process_mrelease
+remap_file_pages
+
+ipc mq_getsetattr mq_notify mq_open mq_timedreceive mq_timedreceive_time64 mq_timedsend mq_timedsend_time64 mq_unlink
+msgctl msgget msgrcv msgsnd semctl semget semop semtimedop semtimedop_time64 shmat shmctl shmdt shmget
+
+arch_prctl capget capset execve execveat exit exit_group fork get_robust_list get_thread_area getegid getegid32 geteuid
+geteuid32 getgid getgid32 getgroups getgroups32 getpgid getpgrp getpid getppid getpriority getresgid getresgid32
+getresuid getresuid32 getrlimit getrusage getsid gettid getuid getuid32 ioprio_get ioprio_set landlock_add_rule
+landlock_create_ruleset landlock_restrict_self modify_ldt nice pidfd_open pidfd_send_signal prctl prlimit64 ptrace rseq
+sched_get_priority_max sched_get_priority_min sched_getaffinity sched_getattr sched_getparam sched_getscheduler
+sched_rr_get_interval sched_rr_get_interval_time64 sched_setaffinity sched_setattr sched_setparam sched_setscheduler
+sched_yield seccomp set_robust_list set_thread_area set_tid_address set_tls setfsgid setfsgid32 setfsuid setfsuid32
+setgid setgid32 setgroups setgroups32 setpgid setpriority setregid setregid32 setresgid setresgid32 setresuid
+setresuid32 setreuid setreuid32 setrlimit setsid setuid setuid32 times ugetrlimit vfork wait4 waitid waitpid
+
+futex futex_requeue futex_time64 futex_wait futex_waitv futex_wake kill pause restart_syscall rt_sigaction
+rt_sigpending rt_sigprocmask rt_sigqueueinfo rt_sigreturn rt_sigsuspend rt_sigtimedwait rt_sigtimedwait_time64
+rt_tgsigqueueinfo sgetmask sigaction sigaltstack signal sigpending sigprocmask sigreturn sigsuspend ssetmask tgkill
+tkill
+
+adjtimex alarm clock_adjtime clock_adjtime64 clock_getres clock_getres_time64 clock_gettime clock_gettime64
+clock_nanosleep clock_nanosleep_time64 getitimer gettimeofday nanosleep setitimer time timer_create timer_delete
+timer_getoverrun timer_gettime timer_gettime64 timer_settime timer_settime64 timerfd_create timerfd_gettime
+timerfd_gettime64 timerfd_settime timerfd_settime64
+
+breakpoint cacheflush getcpu getrandom olduname oldolduname riscv_flush_icache riscv_hwprobe sysinfo uname
+"""
+
+_ABSENT = ["clone3", "socketcall"]
+"""Of neither a filter can see what it asks for; libraries go on to ``clone``, and to ``socket`` where they know it."""
+
+
+@cache
+def seccomp_profile() -> str:
+    """The profile, as JSON; the same text each time."""
+    rules: list[dict[str, Any]] = [
+        _allow(_ALLOWED.split()),
+        *(
+            _allow(["socket", "socketpair"], _equals(0, family))
+            for name, family in FAMILIES.items()
+            if name != "netlink"
+        ),
+        *(
+            _allow(["socket", "socketpair"], _equals(0, FAMILIES["netlink"]), _equals(2, protocol))
+            for protocol in NETLINK_PROTOCOLS.values()
+        ),
+        _allow(["clone"], {"index": 0, "op": "SCMP_CMP_MASKED_EQ", "value": _NAMESPACES, "valueTwo": 0}),
+        *(_allow(["personality"], {"index": 0, "op": "SCMP_CMP_EQ", "value": value}) for value in _PERSONALITIES),
+        {"names": _ABSENT, "action": "SCMP_ACT_ERRNO", "errnoRet": errno.ENOSYS},
+    ]
+    profile = {
+        "defaultAction": "SCMP_ACT_ERRNO",
+        "archMap": [
+            {"architecture": "SCMP_ARCH_X86_64", "subArchitectures": ["SCMP_ARCH_X86", "SCMP_ARCH_X32"]},
+            {"architecture": "SCMP_ARCH_AARCH64", "subArchitectures": ["SCMP_ARCH_ARM"]},
+        ],
+        "syscalls": rules,
+    }
+    return json.dumps(profile, separators=(",", ":"))
+
+
+def _allow(names: list[str], *arguments: dict[str, Any]) -> dict[str, Any]:
+    return {"names": names, "action": "SCMP_ACT_ALLOW", "args": list(arguments)}
+
+
+def _equals(index: int, value: int) -> dict[str, Any]:
+    return {"index": index, "op": "SCMP_CMP_MASKED_EQ", "value": _FIRST_WORD, "valueTwo": value}

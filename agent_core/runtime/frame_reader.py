@@ -1,0 +1,161 @@
+"""Frames of a runner, as they arrive: nothing is kept that is not allowed, and nothing large is parsed on the loop.
+
+The runner is in the sandbox and is not believed anything. How long a frame may be is asked before a byte of it is kept,
+and what it may carry with it before a byte of that is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, NoReturn, TypeVar
+
+from agent_core.runtime.lost_streams import ChannelClosedError, protocol_error
+from runtime_images.runner import wire
+
+T = TypeVar("T")
+
+library: Any = json.decoder
+"""The standard library's parser that is written in Python: typed by nobody, there in every release."""
+scanner: Any = importlib.import_module("json.scanner")
+
+READ_SIZE: Final = 256 * 1024
+LARGE: Final = 256 * 1024
+"""Bytes of JSON from which on a frame is parsed in a thread, by a parser that lets others run meanwhile."""
+MAX_VALUES: Final = 500_000
+TURN_SECONDS: Final = 0.005
+_LENGTH: Final = 4
+_FEW: Final = 200_000
+"""Values and escapes that the C parser is done with before anybody notices."""
+
+_parsers = ThreadPoolExecutor(max_workers=2, thread_name_prefix="large-frames")
+
+
+class FrameReader:
+    """Reads one stream. After an error it is no use any more.
+
+    Args:
+        reader: where the bytes come from.
+        heard: called whenever some have come.
+    """
+
+    def __init__(self, reader: asyncio.StreamReader, heard: Callable[[], None]) -> None:
+        self._reader = reader
+        self._heard = heard
+        self._buffer = bytearray()
+        self._start = 0
+        self._turn_began = 0.0
+
+    async def message(self, most: Callable[[], int], least: int) -> tuple[wire.Message, int]:
+        """The JSON object of the next frame, and its length.
+
+        `least` bytes are allowed in any case; `most` is asked about more.
+
+        Raises:
+            ChannelClosedError: the stream has ended.
+            SandboxError: ``protocol``.
+        """
+        await self._give_way()
+        length = int.from_bytes(await self._take(_LENGTH, is_inside=False))
+        if length > least and length > (limit := most()):
+            raise protocol_error(f"a frame of {length} bytes where at most {max(least, limit)} were asked for")
+        body = await self._take(length)
+        try:
+            if length <= LARGE:
+                value = _DECODER.decode(body.decode("utf-8"))
+            else:
+                value = await in_thread(lambda: _decoded(body))
+        except (ValueError, RecursionError) as error:
+            raise protocol_error(f"a frame that is no valid JSON: {error or 'nested too deeply'}") from error
+        if not isinstance(value, dict):
+            raise protocol_error(f"a frame that holds a JSON {type(value).__name__}, not an object")
+        return value, length
+
+    async def blob(self, message: wire.Message, most: int) -> bytes | None:
+        """What comes with this message, at most so many bytes; None where it announces nothing.
+
+        Raises:
+            ChannelClosedError: the stream has ended.
+            SandboxError: ``protocol``.
+        """
+        if "blob" not in message:
+            return None
+        length = message["blob"]
+        if isinstance(length, bool) or not isinstance(length, int) or not 0 <= length <= most:
+            raise protocol_error(f"an attachment of {str(length)[:20]} bytes where at most {most} were asked for")
+        return await self._take(length)
+
+    async def _take(self, length: int, *, is_inside: bool = True) -> bytes:
+        while len(self._buffer) - self._start < length:
+            data = await self._receive(is_inside or len(self._buffer) > self._start)
+            if self._start:
+                del self._buffer[: self._start]
+                self._start = 0
+            self._buffer += data
+        end = self._start + length
+        with memoryview(self._buffer) as view:
+            taken = bytes(view[self._start : end])
+        self._start = end
+        if end == len(self._buffer):
+            self._buffer.clear()
+            self._start = 0
+        return taken
+
+    async def _receive(self, is_inside: bool) -> bytes:
+        try:
+            data = await self._reader.read(READ_SIZE)
+        except OSError as error:
+            raise ChannelClosedError(str(error) or type(error).__name__) from error
+        if not data:
+            truncated = " in the middle of an answer" if is_inside else ""
+            raise ChannelClosedError(f"the other side closed it{truncated}")
+        self._heard()
+        self._turn_began = asyncio.get_running_loop().time()
+        return data
+
+    async def _give_way(self) -> None:
+        """Many small frames that came together are not to hold up everybody else."""
+        if self._start and asyncio.get_running_loop().time() - self._turn_began > TURN_SECONDS:
+            await asyncio.sleep(0)
+            self._turn_began = asyncio.get_running_loop().time()
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """Do something that takes long with what has come; a few are done at a time."""
+    return await asyncio.get_running_loop().run_in_executor(_parsers, work)
+
+
+def _refused(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no number of JSON")
+
+
+_DECODER: Final = json.JSONDecoder(parse_constant=_refused)
+
+
+def _decoded(body: bytes) -> Any:
+    """Parse a large document: one of many values in Python, since the C parser lets no other thread have its turn."""
+    escapes = body.count(b"\\")
+    if escapes + sum(map(body.count, (b"[", b"{", b",", b":"))) <= _FEW:
+        return _DECODER.decode(body.decode("utf-8"))
+    left = MAX_VALUES
+
+    def counted(scan: Any) -> Any:
+        def scan_one(string: str, index: int) -> Any:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise ValueError(f"it holds more than {MAX_VALUES} values")
+            return scan(string, index)
+
+        return scan_one
+
+    parser: Any = json.JSONDecoder(parse_constant=_refused)
+    parser.parse_array = lambda place, scan: library.JSONArray(place, counted(scan))
+    parser.parse_object = lambda place, strict, scan, *rest: library.JSONObject(place, strict, counted(scan), *rest)
+    if escapes > _FEW:
+        parser.parse_string = library.py_scanstring
+    parser.scan_once = scanner.py_make_scanner(parser)
+    return parser.decode(body.decode("utf-8"))

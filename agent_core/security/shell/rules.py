@@ -1,0 +1,704 @@
+"""What programs do with their arguments and their input: a rule for each kind of program in the table."""
+
+from __future__ import annotations
+
+import getopt
+import posixpath
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise, takewhile
+from typing import Final, Literal, Protocol
+
+from agent_core.events.risk import SecurityRisk
+from agent_core.security.shell import programs
+from agent_core.security.shell.programs import Program, program_named
+from agent_core.security.shell.sinks import GRAVE, Mark, Scope, Sinks, derived, is_known, may_be_option, resolve, shown
+
+ANY_VARIABLE: Final = "_"
+"""Stands for every variable where nobody can tell which is set."""
+_MAX_CODE: Final = 50_000
+_STRONG: Final = frozenset({"delete", "shell", "dd", "permissions"})
+"""Programs that are looked at wherever they are named in what another program is given."""
+_OPEN_TO_ALL: Final = re.compile(r"[0-7]?[0-7][0-7][2367]\Z|(?:[ugo]*[oa][ugoa]*)?\+[rxXst]*w|a[+=]rwx|o[+=]\w*w")
+_SET_ID: Final = re.compile(r"0?[2467][0-7]{3}\Z|[ugoa]*[+=][rwxX]*s")
+_FILTER_OF_FIND: Final = re.compile(
+    r"-(?:i?(?:name|path|wholename|regex|lname)|newer.*|[ac]newer|[acm](?:time|min)|size|empty|user|group|perm|inum)\Z"
+)
+_ADDRESS: Final = r"(?:\d+|\$|/(?:[^/\\\n\[]|\\.|\[(?!\^?\])[^\]/\\]*\])*+/I?)"
+_SED: Final = re.compile(
+    rf"[\s;{{}}]*(?:{_ADDRESS}(?:[,~+]*{_ADDRESS})?)?\s*!?\s*"
+    r"(?:s([^\w\s\\\[])(?:(?!\1)[^\\\[]|\\.|\[(?!\^?\])(?:(?!\1)[^\]\\])*\])*+"
+    r"\1(?:(?!\1)[^\\]|\\.)*+\1[gpiIM\d]*(?=[\s;}]|\Z)|y/[^/\\]*+/[^/\\]*+/"
+    r"|[aic](?:\\\n?|[ \t])[^\n]*+|[pdqQ=lnNhHgGxDP](?:\s*\d+)?(?=[\s;}]|\Z)"
+    r"|[bt:]\s*\w*(?=[\s;}]|\Z)|(?=[{}])|\Z)",
+    re.DOTALL,
+)
+_AWK_STRING: Final = re.compile(r'"(?:[^"\\\n]|\\.)*+"')
+_CALM_CODE: Final = re.compile(
+    r"(?:console\.log\((?:require\('\./?[\w./-]+\.json'\)[\w.]*|process\.versions?(?:\.\w+)?|[\d\s+*/.-]+"
+    r"|'[\w \-.,:!]*')\);?|process\.version|(?:print|puts|echo) (?:'[\w \-.,:!]*'|[\d\s+*/.-]+|PHP_VERSION);?"
+    r"|s/[\w \-.,:!^*+?|\[\]\\]*/[\w \-.,:!]*/[gi]*;?|print if /[\w \-.,:!^*+?|\[\]\\]*/i?;?)\s*\Z"
+)
+_RUNS_TEXT: Final = re.compile(
+    r"(?<!\w)(?:system|exec\w*+|popen|run|call|check_\w++|Popen|getoutput|spawn)\s*+[({]?\s*+([\"'`])((?:(?!\1)[^\\]|\\.)*+)\1"
+)
+_RUNS_WORDS: Final = re.compile(
+    r"(?<!\w)(?:run|call|check_\w++|Popen|spawn\w*+|exec\w*+)\s*+\(\s*+[\[(]([^\])]{0,1000})[\])]"
+)
+_DELETES: Final = re.compile(r"\b(rmtree|remove|unlink|rmdir|removedirs|rm(?:dir)?Sync)\s*\(\s*[\"']([^\"']*)[\"']")
+_WRITES: Final = re.compile(r"\b(?:open\(\s*|Path\(\s*)([\"'])([^\"']*)\1(?:\s*\)\.write_(?:text|bytes)\b|\s*,)")
+_TEXT_IN_CODE: Final = re.compile(r"[\"']([^\"']*)[\"']")
+_RISKY_PYTHON: Final = re.compile(
+    r"\b(?:system|popen|exec\w*|spawn\w*|_?posix\w*|fork\w*|eval|breakpoint|[gs]etattr\w*|delattr|vars|globals|locals"
+    r"|attrgetter|methodcaller|subprocess\w*|pty|ctypes|cffi|importlib|import_module|runpy|builtins|multiprocessing|pickle"
+    r"|marshal|shelve|dill|cloudpickle|rmtree|remove|unlink|rmdir|removedirs|renames?|move|l?chmod|l?chown|kill\w*|truncate"
+    r"|modules|socket|create_subprocess\w*|startfile|get\w*output|Popen|check_\w+|run_path|run_module|write_text|write_bytes"
+    r"|symlink\w*|hardlink\w*|urlopen|urlretrieve|FunctionType|CodeType|zipimport|webbrowser|pexpect|plumbum|settrace"
+    r"|setprofile|addaudithook|timeit|c?[pP]rofile|pdb|bdb|doctest|InteractiveInterpreter|InteractiveConsole|Formatter"
+    r"|get_field|pipes|unsafe_load|UnsafeLoader|copyfile\w*|copytree|os\.replace|shutil\.copy\w*|code\.interact|import\s+code|from\s+code"
+    r"|__(?!(?:name|file|version|doc|init|main|all|path|future)__)\w+__)\b|\bopen\s*\([^()]*,|\bopen\s*\([^()]*\("
+)
+_RISKY_TEXT: Final = re.compile(
+    r"system|exec|spawn|popen|fork|unlink|remove|rmdir|Command|[pP]rocess|shell|asm|eval|dlopen|`|\brm\b|/etc|~/|/dev/"
+)
+_DROPS: Final = re.compile(
+    r"(?i)\bdrop\s+(?:database|schema|table|user|role)\b|\btruncate\s+(?:table\s+)?\w|\bdelete\s+from\s+[\w.\"`]+\s*(?:;|\Z)"
+    r"|\b(?:dropDatabase|flushall|flushdb)\b"
+)
+_RUN_BY_DATABASE: Final = re.compile(
+    r"(?i)\\|\.(?:shell|system|once|output|load|read|import|excel)|\bsystem\b|program\s+'"
+)
+_REMOTE_PATH: Final = re.compile(r"(?:[\w.-]+@)?[\w.\[\]-]+:(?!//)|(?:rsync|s3|gs|az|sftp|scp|ftp|https?)://")
+
+
+When = Literal["now", "later", "apart"]
+
+
+class Shell(Protocol):
+    """What runs commands (in thought), for the rules that know programs which run others."""
+
+    sinks: Sinks
+
+    def run(self, words: Sequence[str], stdin: str) -> str:
+        """Start a program with its arguments, the name first; returns what it prints."""
+        ...
+
+    def run_code(self, text: str, stdin: str, *, when: When = "apart") -> str:
+        """Run a text as a shell script: in this shell now or later, or in one apart; returns what it prints."""
+        ...
+
+    def assign(self, name: str, text: str) -> None:
+        """Give a variable a value."""
+        ...
+
+    def go_to(self, folder: str) -> None:
+        """Change the working directory."""
+        ...
+
+
+@dataclass(slots=True)
+class Call:
+    """A program, its arguments, and its input ("" when it gets none)."""
+
+    name: str
+    arguments: list[str]
+    stdin: str
+    options: list[tuple[str, str]] = field(default_factory=list)
+    operands: list[str] = field(default_factory=list)
+
+    @property
+    def plain(self) -> list[str]:
+        """The arguments that do not look like options."""
+        return [word for word in self.arguments if word[:1] != "-" or word == "-"]
+
+    def has(self, *names: str) -> bool:
+        """Whether one of these options is given."""
+        return any(name in names for name, _ in self.options)
+
+    def values(self, *names: str) -> list[str]:
+        """What was given with these options."""
+        return [value for name, value in self.options if name in names]
+
+
+class Rules:
+    """The rules, each a method with the name of its kind, that returns what the program prints."""
+
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
+        self._sinks = shell.sinks
+
+    def apply(self, name: str, arguments: list[str], stdin: str) -> str:
+        """Judge a program by its plain name; one that is not known is judged by what it is given."""
+        program = program_named(name) or Program("opaque", SecurityRisk.MEDIUM)
+        reason = programs.REASONS[program.stops] if program.risk is SecurityRisk.HIGH else ""
+        if program.risk is not SecurityRisk.UNKNOWN:
+            said = f"{name} {reason}" if reason else f"runs {shown(name)}"
+            self._sinks.note(program.risk, program.stops if reason else "program", said)
+        call = Call(name, arguments, stdin)
+        for word in program.stop.intersection(arguments):
+            self._sinks.high(program.stops, f"{name} {word} {programs.REASONS[program.stops]}")
+        if any(_is_option(option, word) for option in program.ask for word in arguments):
+            self._ask(call, "options with which it runs or writes something else")
+        if program.ask or program.stop:
+            self._ask_if_open(call, arguments)
+        rule: Callable[[Call], str] = getattr(self, program.kind)
+        return rule(call)
+
+    def _ask(self, call: Call, what: str) -> None:
+        self._sinks.unknown("unknown-option", f"gives {call.name} {what}")
+
+    def _ask_if_open(self, call: Call, words: Sequence[str]) -> None:
+        if any(map(may_be_option, words)):
+            self._ask(call, "words that are not known, and may be options")
+
+    def _parsed(self, call: Call, spec: str = "", *, stops: bool = False) -> Call:
+        """The call with its options and operands; with `stops` the first operand ends the options."""
+        short, *long = programs.OPTIONS.get(spec or call.name, "-").replace("--", "").split(" ")
+        parse = getopt.getopt if stops else getopt.gnu_getopt
+        try:
+            call.options, call.operands = parse(call.arguments, short, [name.replace(":", "=") for name in long])
+        except getopt.GetoptError:
+            self._ask(call, "an option that is not known here")
+            call.operands = call.plain
+        return call
+
+    # Programs that look, print, or work on what nobody can see
+
+    def looks(self, call: Call) -> str:
+        texts = [self._sinks.read(word) for word in call.plain]
+        if call.name == "cat" and len(texts) == len(call.arguments):
+            return "".join(texts) or call.stdin
+        if call.name in {"grep", "rg"} and any(re.match(r"-\w*[lL]|--files-with", word) for word in call.arguments):
+            return "\n".join(f"{root}/{Mark.PIECE}" for root in call.plain[1:] or ["."])
+        return derived("".join([call.stdin, *texts]))
+
+    def last_written(self, call: Call) -> str:
+        if len(call.plain) > (call.name != "hostname") or any(map(may_be_option, call.arguments)):
+            self._ask(call, "files, the last of which it may write to")
+        return Mark.DECODED if any("r" in word for word in call.arguments) else derived(call.stdin)
+
+    def echo(self, call: Call) -> str:
+        text = " ".join(call.arguments)
+        return derived(text) if "\\" in text or text.startswith("-") else text + "\n"
+
+    def printf(self, call: Call) -> str:
+        if call.arguments[:1] == ["-v"] or any(word[:1] == "-" or may_be_option(word) for word in call.arguments[:1]):
+            self.names(Call("printf", [word.removeprefix("-v") for word in call.arguments[:2]], ""))
+        text = " ".join(call.arguments)
+        found = re.fullmatch(r"(?:%s(?:\\n)? )?([^%\\]*)", text)
+        return found[1] + "\n" * ("\\n" in text) if found and len(call.arguments) < 3 else derived(text)
+
+    def secrets(self, call: Call) -> str:
+        return Mark.SECRET
+
+    def decode(self, call: Call) -> str:
+        return Mark.DECODED + derived(call.stdin + "".join(map(self._sinks.read, call.plain)))
+
+    def opaque(self, call: Call) -> str:
+        """A program of which nothing is known may run any of its arguments, and the files that they name."""
+        for position, word in enumerate(call.arguments):
+            known = program_named(posixpath.basename(word))
+            if known and (known.kind in _STRONG or known.stops == "disk"):
+                self._shell.run(call.arguments[position:], call.stdin)
+            for text in self._sinks.written(word):
+                self.run_file(word, text)
+        self._judge_modules(call)
+        if not self._sinks.files.keys().isdisjoint(programs.RECIPES):
+            self._ask(call, "to run what this command has just written")
+        return derived(call.stdin + "".join(call.arguments))
+
+    def container(self, call: Call) -> str:
+        for word in call.arguments:
+            source = word.removeprefix("-v").removeprefix("--volume=")
+            source = (
+                (word.partition("source=")[2] or word.partition("src=")[2] or source)
+                .partition(",")[0]
+                .partition(":")[0]
+            )
+            is_given = (":" in word or "=" in word) and source[:1] in {"/", "~"}
+            if "docker.sock" in word or (is_given and self._sinks.scopes(source) & GRAVE):
+                self._sinks.high("container", f"gives a container {shown(source)} of the host")
+        return self.opaque(call)
+
+    def ask(self, call: Call) -> str:
+        self._ask(call, "something to do that cannot be told")
+        for word in call.arguments:
+            self._shell.run_code(re.split("[=!]", word)[-1], call.stdin)
+        return self.opaque(call)
+
+    def run_file(self, path: str, text: str) -> str:
+        """Run what the command itself has put into a file."""
+        first = text.partition("\n")[0]
+        if path.endswith(".py") or (first.startswith("#!") and "python" in first):
+            self._judge_code(Call("python", [], ""), text)
+        elif first.startswith("#!") and not re.search(r"[/ ](?:ba|da|z|k)?sh\b", first):
+            self._sinks.unknown("unknown-code", f"runs {shown(path)} as a program of another language")
+        elif "." not in posixpath.basename(path) or path.endswith((".sh", ".bash")) or not is_known(text):
+            return self._shell.run_code(text, Mark.UNKNOWN)
+        elif _RISKY_TEXT.search(text):
+            self._sinks.unknown("nested-program", f"works on {shown(path)}, which starts programs or deletes")
+        return derived(text)
+
+    # Commands of the shell itself
+
+    def cd(self, call: Call) -> str:
+        operands = [word for word in call.arguments if word not in {"--", "-P", "-L"}]
+        target = operands[0] if len(operands) == 1 else Mark.UNKNOWN if operands or call.name != "cd" else "~"
+        self._shell.go_to(Mark.UNKNOWN if target[:1] in {"-", "+"} else target)
+        return "" if call.name == "cd" and operands != ["-"] else derived("")
+
+    def declare(self, call: Call) -> str:
+        for word in call.arguments:
+            name, equals, value = word.partition("=")
+            if equals:
+                self._shell.assign(name.removesuffix("+"), value)
+            elif may_be_option(word) or (re.match(r"[-+]\w*[ina]", word) and call.name != "export"):
+                self._sinks.unknown("unknown-variable", f"gives variables another meaning ({call.name})")
+        return derived("") if call.arguments else Mark.SECRET
+
+    def names(self, call: Call) -> str:
+        for word in call.arguments:
+            if may_be_option(word) or "[" in word or word[:2] == "-C":
+                self._sinks.unknown("unknown-variable", f"sets a variable whose name is not known ({call.name})")
+            elif word.isidentifier():
+                self._shell.assign(word, Mark.UNKNOWN)
+        return ""
+
+    def test(self, call: Call) -> str:
+        for before, word in pairwise(["", *call.arguments]):
+            if (before in {"-v", "-R", "-p"} or word[:2] == "-p" or may_be_option(before)) and (
+                not is_known(word) or "[" in word
+            ):
+                self._sinks.unknown("unknown-code", "asks for a variable whose name is not known")
+        return ""
+
+    def trap(self, call: Call) -> str:
+        words = [word for word in call.arguments if word not in {"--", "-", "-l", "-p"}]
+        return derived(self._shell.run_code(words[0], Mark.UNKNOWN, when="later")) if words else ""
+
+    def eval(self, call: Call) -> str:
+        return self._shell.run_code(" ".join(call.arguments), call.stdin, when="now")
+
+    def source(self, call: Call) -> str:
+        self._shell.assign(ANY_VARIABLE, Mark.UNKNOWN)
+        return "".join(self._script(word, call) for word in call.arguments[:2] if word != "--")
+
+    # Programs that run a text
+
+    def shell(self, call: Call) -> str:
+        self._parsed(call, "shell", stops=True)
+        rest = [word for word in call.operands if not word.startswith("+")]
+        if call.has("-c"):
+            return self._shell.run_code("".join(rest[:1]), call.stdin)
+        if rest and not call.has("-s"):
+            return self._script(rest[0], call)
+        self._sinks.note(SecurityRisk.MEDIUM if not call.stdin else SecurityRisk.LOW, "program", "opens another shell")
+        return self._shell.run_code(call.stdin, call.stdin) if call.stdin else derived("")
+
+    def _script(self, path: str, call: Call) -> str:
+        if resolve(path, "/") in {"/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"} or path == "-":
+            return self._shell.run_code(call.stdin, call.stdin)
+        self._sinks.note(SecurityRisk.MEDIUM, "program", f"runs the script {shown(path)}")
+        self._sinks.code(path)
+        if path.startswith(("/dev/", "/proc/")) or re.search(r"[*?\[]", path):
+            self._sinks.unknown("unknown-code", f"runs {shown(path)} as a program, whatever that is")
+        return "".join([self._shell.run_code(text, Mark.UNKNOWN) for text in self._sinks.written(path)]) or derived("")
+
+    def python(self, call: Call) -> str:
+        self._parsed(call, "python", stops=True)
+        self._judge_modules(call)
+        file = "".join(call.operands[:1]) if not call.has("-c", "-m") else ""
+        codes = call.values("-c") or ([call.stdin] if (not call.operands and not call.has("-m")) or file == "-" else [])
+        for code in [*codes, *(self._sinks.written(file) if file[-3:] != ".py" else [])]:
+            self._judge_code(call, code)
+        if re.search(r"[*?\[]", file) or not is_known(file):
+            self._ask(call, "a script that is not known")
+        if any(map(_RISKY_PYTHON.fullmatch, call.values("-m"))) or "code" in call.values("-m"):
+            self._ask(call, "a module that runs a text")
+        return self.opaque(Call(call.name, [*call.values("-m"), *call.operands[call.has("-m") ^ 1 :]], call.stdin))
+
+    def _judge_modules(self, call: Call) -> None:
+        for name, texts in [*self._sinks.files.items()]:
+            for text in texts if name.endswith(".py") else []:
+                self._judge_code(Call("python", [], ""), text)  # it may be run, or taken for a module
+
+    def language(self, call: Call) -> str:
+        codes = [text for word in call.plain[:1] for text in self._sinks.written(word)] or [call.stdin]
+        codes += [
+            word for before, word in pairwise(call.arguments) if re.fullmatch(r"-\w*[eErp]|--eval|--print", before)
+        ]
+        for code in codes:
+            self._judge_code(call, code)
+        options = [*takewhile(lambda word: word[:1] == "-" or may_be_option(word), call.arguments)]
+        if not all(re.fullmatch(r"-[wnlpesv]+|--version", word) for word in options):
+            self._ask(call, "options with which it may run something else")
+        return derived(call.stdin)
+
+    def _judge_code(self, call: Call, code: str) -> None:
+        """A program in another language: what it starts or deletes, and whether it may do so unseen."""
+        self._sinks.code(code)
+        text = unicodedata.normalize("NFKC", code[:_MAX_CODE])
+        for found in _RUNS_TEXT.finditer(text):
+            self._shell.run_code(found[2].replace('\\"', '"'), "")
+        for found in _RUNS_WORDS.finditer(text):
+            self._shell.run(_TEXT_IN_CODE.findall(found[1]) or [Mark.UNKNOWN], "")
+        for found in _DELETES.finditer(text):
+            self._sinks.delete(found[2], is_recursive=found[1] in {"rmtree", "rmSync"})
+        if program_named(call.name) == program_named("python"):
+            for found in _WRITES.finditer(text):
+                self._sinks.write(found[2], Mark.UNKNOWN)
+            is_calm = len(code) <= _MAX_CODE and not _RISKY_PYTHON.search(_WRITES.sub("(", text))
+        else:
+            is_calm = not code or bool(_CALM_CODE.match(code))
+        if not is_calm:
+            self._sinks.unknown(
+                "nested-program", f"runs a program in another language ({call.name}) that may do anything"
+            )
+
+    def awk(self, call: Call) -> str:
+        self._parsed(call, "awk", stops=True)
+        scripts = [text for path in call.values("-f", "--file") for text in self._sinks.written(path)]
+        for text in scripts or call.operands[:1]:
+            rest = re.sub(r"\A\s*!?/(?:[^/\\\"]|\\.)*+/|\|\|", "", text)
+            rest = rest if "/" in _AWK_STRING.sub("", rest) else _AWK_STRING.sub('""', rest)
+            if len(text) > 2000 or re.search(r"system|getline|\||@|print[^;}\n]*>", rest) or not is_known(text):
+                self._sinks.code(text)
+                self._sinks.unknown("nested-program", "has awk run programs, or write to files")
+            for found in re.finditer(r"system\s*\(\s*\"((?:[^\"\\]|\\.)*+)\"", text):
+                self._shell.run_code(found[1], "")
+        return derived(call.stdin + "".join(map(self._sinks.read, call.operands[1:])))
+
+    def sed(self, call: Call) -> str:
+        in_place = [word for word in call.arguments if re.match(r"-[nErsuz]*i|--in-place", word)]
+        rest = [re.sub(r"\A-([nErsuz]*)i.*|\A--in-place.*", r"-\1n", word, flags=re.DOTALL) for word in call.arguments]
+        call = self._parsed(Call("sed", rest, call.stdin))
+        scripts, files = call.values("-e", "--expression"), call.operands
+        scripts += [text for path in call.values("-f", "--file") for text in self._sinks.written(path)]
+        if call.has("-f", "--file"):
+            self._sinks.note(SecurityRisk.MEDIUM, "program", "runs a script of sed")
+        elif not scripts:
+            scripts, files = files[:1], files[1:]
+        for script in scripts:
+            position = 0
+            while position < len(script) and (found := _SED.match(script, position)) and found.end() > position:
+                position = found.end()
+            if position < len(script) or not is_known(script):
+                self._sinks.unknown("sed-runs", "has sed do something that may run commands or write to files")
+        self._ask_if_open(call, files)
+        if any(set("/*") & set(word) for word in in_place):
+            self._ask(call, "a place of its own for copies")
+        for path in files if in_place else []:
+            self._sinks.write(path, "\n".join(scripts) if path.endswith(".py") else Mark.UNKNOWN)
+        return derived("".join(map(self._sinks.read, files)) or call.stdin)
+
+    # Programs that start others
+
+    def launch(self, call: Call) -> str:
+        self._parsed(call, stops=True)
+        if call.name == "command" and call.has("-v", "-V"):
+            return derived("")
+        before = int(call.name == "timeout")
+        self._ask_if_open(call, call.operands[:before])
+        rest = call.operands[before:]
+        while rest and "=" in rest[0] and call.name in {"env", "sudo", "doas"}:
+            self._shell.assign(*rest.pop(0).partition("=")[::2])
+        if call.name in {"sudo", "doas"}:
+            self._sinks.note(SecurityRisk.MEDIUM, "program", f"runs something as another user ({call.name})")
+            known = program_named(posixpath.basename(rest[0])) if rest else None
+            if known and known.kind == "delete":
+                self._sinks.high("root-delete", "deletes files as root")
+            elif not rest and call.has("-i", "-s", "--login", "--shell"):
+                self._sinks.high("root", "opens a shell as root")
+        if call.has("-C", "-D", "--chdir") or (call.name == "sudo" and call.has("-i", "--login")):
+            self._shell.go_to(Mark.UNKNOWN)
+        codes = call.values("-S", "--split-string") if call.name == "env" else []
+        codes += [" ".join(rest)] if call.name == "watch" else []
+        if codes or not rest:
+            return "".join([self._shell.run_code(code, call.stdin) for code in codes]) or Mark.SECRET * (
+                call.name == "env"
+            )
+        return self._shell.run(rest, call.stdin)
+
+    def xargs(self, call: Call) -> str:
+        self._parsed(call, stops=True)
+        rest, stdin = call.operands, call.stdin
+        if paths := call.values("-a", "--arg-file"):
+            stdin = "".join(map(self._sinks.read, paths))
+        given = stdin.split()[:64]
+        if not is_known(stdin) and not all(re.fullmatch(f"[\\w./~{Mark.PIECE}-]+", word) for word in given):
+            given = []
+        given = given or [derived(stdin, Mark.MANY)]
+        for mark in [value or "{}" for value in call.values("-I")]:
+            if any(mark in word for word in rest):
+                return "".join([self._shell.run([word.replace(mark, one) for word in rest], "") for one in given[:8]])
+        return self._shell.run([*(rest or ["echo"]), *given], "")
+
+    def find(self, call: Call) -> str:
+        words = call.arguments
+        first = next((n for n, word in enumerate(words) if re.match(r"-(?![HLP]\Z)|[(!]", word)), len(words))
+        roots = [word for word in words[:first] if word[:1] != "-"] or ["."]
+        self._ask_if_open(call, words)
+        names = [word for before, word in pairwise(words) if re.match(r"-i?(?:name|path|wholename)\Z", before)]
+        is_certain = any(re.search(r"\w", name) for name in names) and {"-o", "-or", ",", "!", "-not"}.isdisjoint(words)
+        piece = Mark.PIECE if is_certain or {"-delete", "rm"}.isdisjoint(words) else Mark.UNKNOWN
+        is_filtered = any(map(_FILTER_OF_FIND.match, words))
+        found = [f"{root.rstrip('/')}/{piece}" if is_filtered and root != "/" else root for root in roots]
+        for position, word in enumerate(words):
+            rest = words[position + 1 :]
+            if word == "-delete":
+                self._sinks.note(SecurityRisk.MEDIUM, "delete", "deletes what it finds")
+                for root, path in zip(roots, found, strict=True):
+                    self._sinks.delete(root if self._sinks.scopes(root) & GRAVE else path, is_recursive=True)
+            elif word in {"-fprint", "-fprintf", "-fls", "-fprint0"}:
+                self._sinks.write("".join(rest[:1]), Mark.UNKNOWN)
+            elif word in {"-exec", "-execdir", "-ok", "-okdir"}:
+                if word.endswith("dir"):
+                    self._ask(call, "a program to run in folders that are not known")
+                command = rest[: min([rest.index(end) for end in (";", "+") if end in rest], default=len(rest))]
+                for path in found if any("{}" in one for one in command) else [""]:
+                    self._shell.run([one.replace("{}", path) for one in command] or [Mark.UNKNOWN], "")
+        is_plain = not any(re.match("-(?:exec|ok|printf|ls)", word) for word in words)
+        return "\n".join([*found, Mark.PIECE]) if is_plain else derived("")
+
+    # Programs that write, delete, or open up
+
+    def write(self, call: Call) -> str:
+        is_appended = any(re.match(r"-\w*a|--append", word) for word in call.arguments)
+        for path in call.plain if call.name != "mkdir" else []:
+            text = {"tee": call.stdin, "touch": ""}.get(call.name, Mark.UNKNOWN)
+            self._sinks.write(path, text, append=is_appended)
+        return call.stdin if call.name == "tee" else derived("")
+
+    def copy(self, call: Call) -> str:
+        is_first = any(re.match(r"-\w*t|--t", word) for word in call.arguments)
+        named = [word.partition("=")[2] for word in call.arguments if word.startswith("--t")]
+        named += [word.partition("t")[2] for word in call.arguments if re.match(r"-\w*t.", word)]
+        sources = call.plain if is_first or len(call.plain) == 1 else call.plain[:-1]
+        self._ask_if_open(call, call.arguments)
+        text = "".join([self._sinks.read(path) or Mark.UNKNOWN for path in sources])
+        text += Mark.UNKNOWN if len(sources) > 1 or call.name == "ln" else ""
+        text = "" if all(path.endswith(".py") and not self._sinks.written(path) for path in call.plain) else text
+        for target in [*named, *call.plain] if is_first else call.plain[-1:]:
+            self._sinks.write(target, text)
+            for path in sources if target != "/dev/null" else []:
+                self._sinks.write(posixpath.join(target, posixpath.basename(path.rstrip("/"))), text)
+        for path in sources if call.name == "mv" else []:
+            if self._sinks.scopes(path) & {Scope.SYSTEM, Scope.DEVICE} or resolve(path, ".") in {"~", "/root", "/home"}:
+                self._sinks.high("system-file", f"moves {shown(path)} away, which is no part of the work")
+        return derived("")
+
+    def dd(self, call: Call) -> str:
+        parts = [word.partition("=") for word in call.arguments]
+        printed = "".join([self._sinks.read(value) for key, _, value in parts if key == "if"]) or derived(call.stdin)
+        self._ask_if_open(call, call.arguments)
+        for path in [value for key, _, value in parts if key == "of"]:
+            self._sinks.write(path, printed)
+        return printed
+
+    def delete(self, call: Call) -> str:
+        letters = "".join(word[1:] for word in call.arguments if re.match("-[^-]", word))
+        longs = [word for word in call.arguments if re.match("--[a-z]", word)]
+        is_forced = "f" in letters or any("--force".startswith(word) for word in longs) or call.name == "rimraf"
+        is_recursive = set("rR") & set(letters) or any("--recursive".startswith(word) for word in longs)
+        is_recursive = bool(is_recursive) or any(map(may_be_option, call.arguments)) or call.name in {"rimraf", "trash"}
+        self._ask_if_open(call, call.arguments)
+        if any(word.startswith("--no-p") for word in longs):
+            self._sinks.high("catastrophic-delete", "deletes without protection of the root directory")
+        if is_recursive and is_forced:
+            self._sinks.note(SecurityRisk.MEDIUM, "recursive-forced-delete", "deletes folders without asking")
+        for path in [word for word in call.arguments if word[:1] != "-" or "--" in call.arguments]:
+            self._sinks.delete(path, is_recursive=is_recursive)
+        return derived("")
+
+    def permissions(self, call: Call) -> str:
+        words = [
+            word
+            for word in call.arguments
+            if not re.fullmatch(r"-[RvcfhHLP]+|--(?:rec\w*|verbose|changes|quiet)", word)
+        ]
+        mode, paths = (words[0] if words else ""), words[1:]
+        is_recursive = any(re.match("-[a-zHLP]*R|--rec", word) for word in call.arguments)
+        self._ask_if_open(call, words)
+        if mode.startswith("--"):
+            self._ask(call, "an option that is not known here")
+        if call.name == "chmod" and _SET_ID.match(mode):
+            self._sinks.high("privileges", "gives a program the rights of another user")
+        is_opened = is_recursive and call.name == "chmod" and bool(_OPEN_TO_ALL.match(mode))
+        for path in paths:
+            scopes = self._sinks.scopes(path)
+            if scopes & GRAVE or (is_opened and scopes & {Scope.WHOLE, Scope.OUTSIDE}):
+                self._sinks.high("permissions", f"changes the permissions of {shown(path)}")
+            elif Scope.UNKNOWN in scopes:
+                self._sinks.unknown("permissions", f"changes the permissions of what is not known ({shown(path)})")
+        return derived("")
+
+    def kill(self, call: Call) -> str:
+        words = call.arguments
+        if any(may_be_option(word) or (word[:1] == "-" and not is_known(word)) for word in words):
+            self._ask(call, "processes that are not known")
+        is_all = "1" in words[-1:] or "1" in words[1:] or (words[-1:] == ["-1"] and len(words) > 1)
+        is_users = any(re.match(r"-\w*[uUv]|--(?:euid|user|inverse)|\.\*?\Z|\Z", word) for word in words)
+        if is_all if call.name == "kill" else is_users:
+            self._sinks.high("kill-all", "ends every process, of a user or of all, or the first one")
+        return derived("")
+
+    # Programs that know versions, other machines and databases
+
+    def git(self, call: Call) -> str:
+        words = list(call.arguments)
+        while words and words[0].startswith("-"):
+            option = words.pop(0)
+            if option == "-c" and words:
+                self._setting(words.pop(0))
+            elif option == "-C" and words:
+                self._ask_if_open(call, [words.pop(0)])
+            elif option not in {"--no-pager", "--version", "--help", "-P", "--no-optional-locks", "-h"}:
+                self._ask(call, "an option with which it may run something")
+        verb, rest = (words[0], words[1:]) if words else ("version", [])
+        rest = [word for before, word in pairwise(["", *rest]) if before not in {"-m", "-F", "-am", "--message"}]
+        operands = [word for word in rest if word[:1] != "-"]
+        lists = programs.GIT
+        if verb == "mv":
+            self._sinks.write("".join(operands[-1:]) or ".", Mark.UNKNOWN)
+        if verb == "push":
+            self._push(rest)
+        elif verb == "config" and len(operands) > 1:
+            self._setting("=".join(operands[:2]))
+        elif verb in lists["history"]:
+            self._sinks.high("history", f"git {verb} rewrites the whole history")
+        elif verb not in {*lists["looks"], *lists["changes"]}:
+            self._sinks.unknown("unknown-program", f"has git do something that is not known ({shown(verb)})")
+        if verb not in lists["looks"] and (verb not in lists["either"] or operands):
+            self._sinks.note(SecurityRisk.MEDIUM, "program", f"runs git {verb}")
+        if rest[:1] in [["run"], ["foreach"]] and verb in {"bisect", "submodule"}:
+            return self._shell.run_code(" ".join(rest[1:]), "")
+        for position, word in enumerate(rest):
+            asks = any(
+                _is_option(option, word) for option in lists["asks"] if option not in lists.get(f"calm {verb}", ())
+            )
+            asks = asks or (verb == "clone" and re.match(r"-\w*[uc]", word) is not None) or "ext::" in word
+            if asks or (may_be_option(word) and "--" not in rest[:position]):
+                self._ask(call, "an option that may run something, or is not known")
+        return f"./{Mark.PIECE}\n" if verb == "ls-files" else Mark.NETWORK if verb == "ls-remote" else derived("")
+
+    def _push(self, rest: list[str]) -> None:
+        self._sinks.note(SecurityRisk.MEDIUM, "push", "sends commits to another repository")
+        options = (
+            "-f",
+            "-d",
+            "--force",
+            "--force-with-lease",
+            "--force-if-includes",
+            "--mirror",
+            "--delete",
+            "--prune",
+        )
+        if any(word[:1] in {"+", ":"} or any(_is_option(one, word) for one in options) for word in rest):
+            self._sinks.high("force-push", "overwrites or deletes what others have in the repository")
+
+    def _setting(self, text: str) -> None:
+        name, _, value = text.partition("=")
+        if value[:1] == "!" or name.lower() in {"core.pager", "core.editor", "core.sshcommand", "sequence.editor"}:
+            self._shell.run_code(value.removeprefix("!"), "")
+        is_calm = name.lower().startswith(programs.GIT["settings"]) or value in {"cat", "true", "false", "less"}
+        if not is_calm or may_be_option(text):
+            self._sinks.unknown("hooks", f"changes a setting with which git may run programs ({shown(name)})")
+
+    def fetch(self, call: Call) -> str:
+        """Asks or tells a server."""
+        self._parsed(call, "curl" if call.name == "curl" else "wget")
+        is_curl, urls = call.name == "curl", [*call.operands, *call.values("--url")]
+        texts = call.values(*programs.SENDING_TEXT) + (call.values("-d", "-F") if is_curl else [])
+        found = [re.match(r"(?:[^=@<]*=)?[@<]([^;]*)", text) for text in texts]
+        paths = call.values("--post-file", "--body-file", "--upload-file") + (call.values("-T") if is_curl else [])
+        for path in [*paths, *(one[1] for one in found if one)]:
+            text = call.stdin if path == "-" else self._sinks.read(path)
+            self._sinks.send(text or Mark.UNKNOWN, urls, is_file=True)
+        for text in [text for text, one in zip(texts, found, strict=True) if not one]:
+            self._sinks.send(text, urls, is_file=False)
+        self._sinks.send("".join(re.findall(Mark.SECRET, "".join(urls))), urls, is_file=False)
+        for path in call.values("-D", "-c", "--dump-header", "--cookie-jar", "--trace", "--stderr") if is_curl else []:
+            self._sinks.write(path, Mark.NETWORK)
+        outputs = call.values("-o", "--output") if is_curl else call.values("-O", "--output-document")
+        is_named = call.has("-O", "-J", "--remote-name", "--remote-name-all") if is_curl else not outputs
+        if is_named and call.name in {"curl", "wget", "aria2c", "axel"}:
+            outputs += [posixpath.basename(re.split(r"[?#]", url)[0].rstrip("/")) or "index.html" for url in urls]
+        folder = "".join(call.values("--output-dir", "--directory-prefix") + ([] if is_curl else call.values("-P")))
+        for path in [path for path in outputs if path != "-"]:
+            self._sinks.write(posixpath.join(folder, path), Mark.NETWORK)
+        return Mark.NETWORK
+
+    def connect(self, call: Call) -> str:
+        """Opens a connection, over which anything may go out."""
+        is_netcat = call.name in {"nc", "ncat", "netcat", "telnet"}
+        runs = any(re.match(r"(?i)(?:exec|system|shell)\b", word) for word in call.arguments)
+        if runs or (is_netcat and self._parsed(call, "nc").has("-e", "-c", "--exec", "--sh-exec")):
+            self._sinks.high("reverse-shell", "hands a program over to whoever is at the other end")
+        if call.name in {"socat", "ftp", "tftp", "lftp", "mail", "mailx", "mutt", "sendmail", "msmtp", "nmap"}:
+            self._ask(call, "something that it may send or run")
+        self._sinks.send("".join(call.arguments), [], is_file=False)
+        self._sinks.send(call.stdin, [word for word in call.operands if not word.isdigit()], is_file=True)
+        return Mark.NETWORK
+
+    def ssh(self, call: Call) -> str:
+        self._parsed(call, "ssh", stops=True)
+        calm = re.compile(r"(?i)(?:stricthostkeychecking|batchmode|connecttimeout|userknownhostsfile|loglevel)[= ]")
+        if not all(map(calm.match, call.values("-o"))) or call.has("-F", "-E"):
+            self._ask(call, "options with which it may run something")
+        self._ask_if_open(call, call.arguments[: len(call.arguments) - len(call.operands) + 1])
+        self._sinks.send(call.stdin, call.operands[:1], is_file=True)
+        for code in [*(value.partition("=")[2] for value in call.values("-o")), " ".join(call.operands[1:])]:
+            self._shell.run_code(code, "")
+        return Mark.NETWORK
+
+    def remote(self, call: Call) -> str:
+        """Copies files from or to another machine."""
+        self._parsed(call) if call.name in {"scp", "rsync"} else None
+        operands = call.operands or call.plain
+        self._ask_if_open(call, call.arguments)
+        if call.has("-e", "--rsh", "-S", "-o", "-F", "--rsync-path") or call.name == "sftp":
+            self._ask(call, "options with which it may run something")
+        if call.has("--delete", "--delete-after", "--delete-excluded", "--remove-source-files"):
+            for path in operands:
+                self._sinks.delete(path, is_recursive=True)
+        if len(operands) > 1 and _REMOTE_PATH.match(operands[-1]):
+            self._sinks.send(Mark.UNKNOWN, operands[-1:], is_file=True)
+        for path in ["", *operands[:-1]] if len(operands) > 1 and call.name in {"scp", "rsync"} else []:
+            self._sinks.write(posixpath.join(operands[-1], posixpath.basename(path)).rstrip("/"), Mark.NETWORK)
+        return Mark.NETWORK
+
+    def database(self, call: Call) -> str:
+        text = " ".join(call.arguments) + "\n" + call.stdin
+        if _DROPS.search(text):
+            self._sinks.high("database", f"{call.name} {programs.REASONS['database']}")
+        if not is_known(text) or _RUN_BY_DATABASE.search(text):
+            self._ask(call, "something that is not known, or may run programs")
+        for found in re.finditer(r"(?m)(?:\\!|\.shell|\.system|system)\s+(.*)$", text):
+            self._shell.run_code(found[1], "")
+        return derived("")
+
+    def pack(self, call: Call) -> str:
+        words = call.arguments
+        for before, word in pairwise(["", *words]):
+            self._shell.run_code(word.partition("exec=")[2], "")
+            scopes = self._sinks.scopes(word) if before in {"-C", "-d", "--directory"} else set()
+            if scopes & {Scope.SYSTEM, Scope.DEVICE}:
+                self._sinks.high("system-file", f"works on files in {shown(word)}")
+            elif scopes & {Scope.HOME, Scope.UNKNOWN}:
+                self._ask(call, "files that are not known")
+        if any(re.match(r"-?\w*[PTIF]|--files-from", word) for word in words[:1]) or any(
+            word[:5] == "--abs" for word in words
+        ):
+            self._ask(call, "files that are not known")
+        return derived(call.stdin + "".join(map(self._sinks.read, call.plain)))
+
+
+def _is_option(option: str, word: str) -> bool:
+    """Whether a word may give an option: a long one also cut short, a letter also among others."""
+    if option.startswith("--"):
+        return len(word) > 2 and word.startswith("--") and option.startswith(word.partition("=")[0])
+    if len(option) == 2 and option[0] == "-":
+        return word[:1] == "-" and word[1:2] != "-" and option[1] in word[1:]
+    return word.startswith(option)

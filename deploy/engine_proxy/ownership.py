@@ -1,0 +1,244 @@
+"""Which containers, volumes and networks are this Drydock's: asked of the engine for each call."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import quote
+
+from deploy.engine_proxy.calls import Kind
+from deploy.engine_proxy.engine import Answer, Engine
+from deploy.engine_proxy.errors import EngineAnswerError, RefusedError
+from deploy.engine_proxy.instance import ServedInstance
+from deploy.engine_proxy.rules import ID, INSTANCE_LABEL, OWN_NAME, is_compose_label
+
+_NOT_THERE: Final = 404
+_RIGHTS: Final = (
+    *("Privileged", "CapAdd", "Binds", "Devices", "DeviceRequests", "DeviceCgroupRules", "VolumesFrom", "Links"),
+    *("PortBindings", "PublishAllPorts", "PidMode", "UTSMode", "UsernsMode", "CgroupParent", "ExtraHosts", "GroupAdd"),
+)
+_OWN_IMAGES: Final = re.compile(r"([^/]*[.:][^/]*/)?drydock(/|$)", re.IGNORECASE)  # of whatever registry
+
+
+class Ownership:
+    """Tells what belongs to the instance that the proxy serves.
+
+    That is what carries its label and does not belong to a compose project. Labels are given when a thing is made and
+    never change; whatever the proxy lets be made carries the instance's.
+
+    All methods may raise `OSError` when the engine does not answer, and take the API version as it stands in a path.
+    """
+
+    def __init__(self, engine: Engine, instance: ServedInstance) -> None:
+        self._engine = engine
+        self._instance = instance
+
+    def is_ours(self, labels: object) -> bool:
+        """Whether a thing with these labels is the instance's."""
+        if not isinstance(labels, dict) or any(value and is_compose_label(name) for name, value in labels.items()):
+            return False
+        return self._instance.name is not None and labels.get(INSTANCE_LABEL) == self._instance.name
+
+    def claim(self, labels: Mapping[str, object]) -> None:
+        """What is made or asked for with these labels is the instance's; a proxy that serves nobody yet learns whom.
+
+        Raises:
+            RefusedError: it is another instance's, or nobody's.
+        """
+        name = labels.get(INSTANCE_LABEL)
+        if not isinstance(name, str) or not name:
+            raise RefusedError(f"the label {INSTANCE_LABEL} is missing")
+        self._instance.learn(name)
+        if name != self._instance.name:
+            raise RefusedError(
+                f"this proxy serves the instance {self._instance.name} and no other; "
+                "after the server's data were removed, remove the proxy's volume, too"
+            )
+
+    async def container(self, reference: str, version: str) -> dict[str, object]:
+        """A container of ours as the engine describes it, by its name or id.
+
+        Raises:
+            RefusedError: it is not ours.
+            EngineAnswerError: there is none, or the engine cannot tell.
+        """
+        _check_reference(reference)
+        found = await self._found(f"{version}/containers/{reference}/json")
+        self._check("container", reference, _part(found, "Config").get("Labels"))
+        if not _is_confined(found):
+            # Images inherit labels too: of one that was made from a sandbox, anybody may make such a container.
+            raise RefusedError(f"the container {reference} has more rights than one that was made through this proxy")
+        return found
+
+    async def network(self, reference: str, version: str) -> str:
+        """The id of a network of ours, by its name or id; raises as `container` does."""
+        _check_reference(reference)
+        found = await self._found(f"{version}/networks/{reference}")
+        self._check("network", reference, found.get("Labels"))
+        return full_id(found)
+
+    async def volume(self, name: str, version: str) -> None:
+        """See to it that a volume is ours; raises as `container` does."""
+        if OWN_NAME.fullmatch(name) is None:
+            raise RefusedError("only volumes whose names begin with drydock- can be touched")
+        found = await self._found(f"{version}/volumes/{name}")
+        self._check("volume", name, found.get("Labels"))
+
+    async def exec_in_ours(self, reference: str, version: str) -> None:
+        """See to it that an exec is in a container of ours and has no more rights than that; raises as `container`."""
+        found = await self._found(f"{version}/exec/{reference}/json")
+        process = found.get("ProcessConfig")
+        if not isinstance(process, dict) or process.get("privileged"):
+            raise RefusedError("an exec with privileges was not made through this proxy")
+        await self.container(str(found.get("ContainerID", "")), version)
+
+    async def unless_not_ours(self, kind: Kind, name: str, version: str) -> None:
+        """See to it that a volume or network is ours, if there is one of that name."""
+        try:
+            await (self.volume(name, version) if kind == "volume" else self.network(name, version))
+        except EngineAnswerError as error:
+            if error.status != _NOT_THERE:
+                raise
+
+    async def fit_container(self, body: dict[str, object], version: str) -> None:
+        """Change the body of a container to be made so that it is ours, and only uses what is.
+
+        Compose 2 labels the images that it builds with its project, which containers inherit: emptied here, or
+        sandboxes would belong to the project, whose end would remove them.
+
+        Raises:
+            RefusedError: it uses what is not ours.
+        """
+        labels = _labels(body)
+        self.claim(labels)
+        image = await self._engine.ask("GET", f"{version}/images/{quote(str(body.get('Image')), safe='/:@')}/json")
+        inherited = _labels(image.document().get("Config")) if image.succeeded else {}
+        body["Labels"] = {**{name: "" for name in inherited if is_compose_label(name)}, **labels}
+        for mount in _volume_mounts(body):
+            options = mount.get("VolumeOptions")
+            options = mount["VolumeOptions"] = options if isinstance(options, dict) else {}
+            options["Labels"] = {**_labels(options), INSTANCE_LABEL: labels[INSTANCE_LABEL]}
+            await self.unless_not_ours("volume", str(mount["Source"]), version)
+        mode = _part(body, "HostConfig").get("NetworkMode")
+        if mode != "none":
+            await self.network(str(mode), version)
+
+    async def settle_container(self, body: dict[str, object], made: Answer, version: str) -> None:
+        """Look once more at what a container just made has got hold of, now that nobody can take it away.
+
+        Raises:
+            RefusedError: somebody else was faster to make a volume of that name; the container is gone again.
+        """
+        container = full_id(made.document())
+        try:
+            for mount in _volume_mounts(body):
+                await self.volume(str(mount["Source"]), version)
+        except BaseException:
+            await self._engine.ask("DELETE", f"{version}/containers/{container}?force=1")
+            raise
+
+    async def check_start(self, found: dict[str, object], version: str) -> None:
+        """See to it that a container of ours is started in networks of ours; names are bound to networks only now."""
+        networks = _part(_part(found, "NetworkSettings"), "Networks")
+        for name in {*networks, str(_part(found, "HostConfig").get("NetworkMode"))} - {"none"}:
+            await self.unless_not_ours("network", name, version)
+
+    def fit_volume(self, body: dict[str, object]) -> None:
+        """Refuse to make a volume that would not be ours."""
+        self.claim(_labels(body))
+
+    def settle_volume(self, made: Answer) -> None:
+        """Refuse a volume that was there before and is somebody else's: an engine gives that instead of an error."""
+        self._check("volume", "of this name", made.document().get("Labels"))
+
+    def fit_network(self, body: dict[str, object]) -> None:
+        """Refuse to make a network that would not be ours, or whose name another one has."""
+        self.claim(_labels(body))
+        body["CheckDuplicate"] = True
+
+    async def is_here(self, name: str, tag: str, version: str) -> bool:
+        """Whether an image that is to be pulled is here already; then it is never pulled over.
+
+        What others on this host run next time would otherwise be whatever somebody has published under that name.
+
+        Raises:
+            RefusedError: only we give images of that name.
+        """
+        if _OWN_IMAGES.match(name):
+            raise RefusedError("the images of Drydock are built, never pulled")
+        reference = f"{name}{'@' if ':' in tag else ':'}{tag}"
+        found = await self._engine.ask("GET", f"{version}/images/{quote(reference, safe='/:@')}/json")
+        return found.status != _NOT_THERE
+
+    def claim_filters(self, filters: Mapping[str, list[str]]) -> None:
+        """Learn from what is listed whom the proxy serves, if it serves nobody yet."""
+        for label in filters.get("label", []):
+            name, _, value = label.partition("=")
+            if name == INSTANCE_LABEL and value:
+                self._instance.learn(value)
+
+    def only_ours(self, listed: object, kind: Kind | None) -> object:
+        """What remains of the engine's list when all that is not ours has been left out."""
+        if kind == "volume":
+            volumes = listed.get("Volumes") if isinstance(listed, dict) else None
+            return {"Volumes": self.only_ours(volumes, None), "Warnings": None}
+        return [item for item in listed if self.is_ours(_labels(item))] if isinstance(listed, list) else []
+
+    async def _found(self, target: str) -> dict[str, object]:
+        return (await self._engine.ask("GET", target)).document()
+
+    def _check(self, kind: str, reference: str, labels: object) -> None:
+        if not self.is_ours(labels):
+            raise RefusedError(f"the {kind} {reference} is not of the instance that this proxy serves")
+
+
+def full_id(described: Mapping[str, object]) -> str:
+    """The whole id of what the engine describes, in place of any other reference to it."""
+    found = described.get("Id")
+    if not isinstance(found, str) or ID.fullmatch(found) is None:
+        raise RefusedError("the engine's answer could not be understood")
+    return found
+
+
+def _check_reference(reference: str) -> None:
+    """By name only under a name of ours, so that nobody learns which other names there are."""
+    if OWN_NAME.fullmatch(reference) is None and ID.fullmatch(reference) is None:
+        raise RefusedError("only things whose names begin with drydock- can be touched")
+
+
+def _is_confined(found: Mapping[str, object]) -> bool:
+    """Whether a container has no more rights than the rules for bodies let it be made with."""
+    host = _part(found, "HostConfig")
+    dropped, mode, mounts = host.get("CapDrop"), str(host.get("NetworkMode")), found.get("Mounts") or []
+    return (
+        not any(host.get(right) for right in _RIGHTS)
+        and isinstance(dropped, list)
+        and "ALL" in dropped
+        and host.get("IpcMode") in ("private", "none")
+        and (mode == "none" or OWN_NAME.fullmatch(mode) is not None)
+        and isinstance(mounts, list)
+        and all(isinstance(mount, dict) and _is_plain_mount(mount) for mount in mounts)
+    )
+
+
+def _is_plain_mount(mount: Mapping[str, object]) -> bool:
+    """Of a volume of our own, or one without a name that came with the container."""
+    name = str(mount.get("Name", ""))
+    return mount.get("Type") == "tmpfs" or (
+        mount.get("Type") == "volume" and bool(OWN_NAME.fullmatch(name) or ID.fullmatch(name))
+    )
+
+
+def _part(value: Mapping[str, object], key: str) -> dict[str, object]:
+    found = value.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _labels(value: object) -> dict[str, object]:
+    return _part(value, "Labels") if isinstance(value, dict) else {}
+
+
+def _volume_mounts(body: Mapping[str, object]) -> list[dict[str, object]]:
+    mounts = _part(body, "HostConfig").get("Mounts")
+    return [mount for mount in mounts if mount.get("Type") == "volume"] if isinstance(mounts, list) else []

@@ -1,0 +1,82 @@
+"""The server's reserve on its disk, on a small file system of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent_core.runtime.sandbox import SandboxStatus
+from server.session.disk_reserve import DiskReserve
+from tests.contract.rest.conftest import serving
+
+MEGABYTE = 1024**2
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """A folder with 128 MiB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    if os.geteuid() != 0:
+        pytest.skip("only root may mount a file system")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128m", "tmpfs", str(folder)], check=True)
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def fill(folder: Path, left: int) -> Path:
+    """Leave so many bytes free."""
+    found = os.statvfs(folder)
+    path = folder / "filling"
+    path.write_bytes(bytes(found.f_bavail * found.f_frsize - left))
+    return path
+
+
+async def test_below_the_reserve_nothing_starts_what_runs_is_frozen_and_it_goes_on_by_itself(small: Path) -> None:
+    async with serving(small, disk_reserve_mb=32) as server:
+        made = (await server.client.post("/api/conversations", json={"initial_user_msg": "hello"})).json()
+        ident = made["conversation_id"]
+        await server.until_running(ident)
+        (sandbox,) = [one for one in server.provider.sandboxes.values() if one.spec.conversation_id == ident]
+        filling = fill(small, 20 * MEGABYTE)
+
+        async def is_paused() -> bool:
+            return sandbox.status is SandboxStatus.PAUSED
+
+        await server.until(is_paused)
+        refused = await server.client.post("/api/conversations", json={})
+        assert refused.status_code == 507
+        assert "32 MiB are kept in reserve (disk_reserve_mb)" in refused.text
+        assert "20 MiB are free" in refused.text or "19 MiB are free" in refused.text
+        started = await server.client.post(f"/api/conversations/{ident}/start", json={})
+        assert started.status_code == 507
+
+        async def is_told() -> bool:
+            return "kept in reserve" in (await server.client.get(f"/api/conversations/{ident}/events")).text
+
+        await server.until(is_told)
+        filling.unlink()
+
+        async def goes_on() -> bool:
+            return sandbox.status is SandboxStatus.RUNNING
+
+        await server.until(goes_on)
+        assert (await server.client.post("/api/conversations", json={})).status_code == 200
+
+
+def test_there_is_room_again_only_with_something_to_spare(small: Path) -> None:
+    reserve = DiskReserve([str(small), str(small / "none")], 32 * MEGABYTE)
+    assert reserve.problem() == ""
+    fill(small, 31 * MEGABYTE)
+    assert "31 MiB are free" in reserve.problem()
+    (small / "filling").unlink()
+    fill(small, 33 * MEGABYTE)
+    assert reserve.problem()
+    (small / "filling").unlink()
+    fill(small, 37 * MEGABYTE)
+    assert reserve.problem() == ""
+    assert DiskReserve([str(small)], 0).problem() == ""

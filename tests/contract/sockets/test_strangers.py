@@ -1,0 +1,149 @@
+"""What a client may have the server keep before it is known, and before it is in a conversation: next to nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+from httpx import AsyncClient
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+
+from server.sockets.limits import SocketLimits
+from server.websocket_protocol import BoundedWebSocketProtocol
+from tests.contract.sockets.loopback import Client, Loopback, serving, until
+from tests.contract.sockets.test_polling import polling
+
+KEY = "a-key-of-more-than-24-characters"
+KIBIBYTE = 1024
+
+
+async def answered_before_its_body(loopback: Loopback, path: str) -> bytes:
+    """The status line that a request gets of whose 15 MB no byte is sent."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", loopback.port)
+    try:
+        head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {15 * KIBIBYTE * KIBIBYTE}\r\n\r\n"
+        writer.write(head.encode())
+        async with asyncio.timeout(60):
+            return await reader.readline()
+    finally:
+        writer.close()
+
+
+@pytest.mark.parametrize("path", ["/socket.io/", "/socket.io", "/socket.io/anything"])
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        ("EIO=4&transport=polling", b"401"),
+        ("EIO=4&transport=polling&sid=unknown", b"401"),
+        ("EIO=4&transport=polling&sid=unknown&session_api_key=wrong", b"401"),
+        (f"EIO=4&transport=polling&sid=unknown&session_api_key={KEY}", b"400"),
+    ],
+)
+async def test_nothing_is_read_for_a_connection_that_is_not_there(path: str, query: str, status: bytes) -> None:
+    async with serving(token=KEY) as loopback:
+        assert status in await answered_before_its_body(loopback, f"{path}?{query}")
+
+
+async def test_nothing_is_read_without_the_key_for_one_that_is_there() -> None:
+    async with serving(token=KEY) as loopback, Client(transports=("polling",)) as client:
+        await client.connect(loopback.url(session_api_key=KEY))
+        [transport_id] = loopback.gateway._server.eio.sockets
+        address = f"/socket.io/?EIO=4&transport=polling&sid={transport_id}"
+        assert b"401" in await answered_before_its_body(loopback, address)
+        assert b"401" in await answered_before_its_body(loopback, f"{address}&session_api_key=wrong")
+
+
+async def test_a_stranger_gets_no_connection_of_the_library() -> None:
+    async with serving(token=KEY) as loopback:
+        async with loopback.raw("conversation_id=c1&session_api_key=wrong") as socket:
+            assert json.loads(str(await socket.recv()).removeprefix("44")) == {"message": "invalid_session_api_key"}
+            with pytest.raises(ConnectionClosed):
+                await socket.recv()
+        assert loopback.gateway._server.eio.sockets == {}
+
+
+@pytest.mark.parametrize("ws", ["websockets-sansio", BoundedWebSocketProtocol])
+async def test_who_has_not_joined_may_say_little_and_who_has_may_say_more(ws: object) -> None:
+    async with serving(ws=ws) as loopback:
+        async with loopback.raw("conversation_id=c1") as socket:
+            await socket.send("4" + "x" * 64 * KIBIBYTE)
+            with pytest.raises(ConnectionClosed):
+                await socket.recv()
+        async with loopback.raw("conversation_id=c1&latest_event_id=-1") as socket:
+            await socket.send("40")
+            assert str(await socket.recv()).startswith("40")
+            text = "x" * 500 * KIBIBYTE
+            await socket.send(f'42["oh_user_action",{{"action":"message","args":{{"content":"{text}"}}}}]')
+            await until(lambda: loopback.conversations.sent)
+            await socket.send("41")
+            await until(lambda: loopback.gateway.connection_count == 0)
+            await socket.send("4" + "x" * 64 * KIBIBYTE)
+            await socket.wait_closed()
+
+
+async def test_a_message_that_says_it_is_too_large_is_not_even_read() -> None:
+    async with serving(ws=BoundedWebSocketProtocol) as loopback:
+        reader, writer = await asyncio.open_connection("127.0.0.1", loopback.port)
+        try:
+            writer.write(
+                b"GET /socket.io/?EIO=4&transport=websocket HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\n"
+                b"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+                b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+            )
+            await reader.readuntil(b"\r\n\r\n")
+            await reader.readexactly(1)
+            writer.write(b"\x81\xff" + (10 * KIBIBYTE * KIBIBYTE).to_bytes(8) + b"\0\0\0\0")  # only the frame's head
+            async with asyncio.timeout(60):
+                assert (1009).to_bytes(2) in await reader.read()
+        finally:
+            writer.close()
+
+
+async def test_who_polls_and_has_not_joined_may_post_little() -> None:
+    async with serving() as loopback:
+        async with Client(transports=("polling",)) as client:
+            await client.connect(loopback.url())
+            await client.send({"action": "message", "args": {"content": "x" * 500 * KIBIBYTE}})
+            await until(lambda: loopback.conversations.sent)
+        async with AsyncClient(base_url=f"http://127.0.0.1:{loopback.port}") as http:
+            address = "/socket.io/?EIO=4&transport=polling"
+            transport_id = json.loads((await http.get(address)).text[1:])["sid"]
+            refused = await http.post(f"{address}&sid={transport_id}", content="4" + "x" * 64 * KIBIBYTE)
+            assert refused.status_code == 413
+            assert f"{64 * KIBIBYTE} bytes" in refused.json()["message"]
+
+
+async def test_who_polls_and_never_joins_is_forgotten() -> None:
+    limits = SocketLimits(handshake_seconds=0.2, ping_timeout_seconds=0.4)
+    async with serving(limits) as loopback:
+        reader, writer = await asyncio.open_connection("127.0.0.1", loopback.port)
+        writer.write(b"GET /socket.io/?EIO=4&transport=polling HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        await reader.readline()
+        assert loopback.gateway._server.eio.sockets
+        await until(lambda: not loopback.gateway._server.eio.sockets)
+        writer.close()
+
+
+async def test_compression_is_not_spoken() -> None:
+    async with serving() as loopback:
+        address = f"ws://127.0.0.1:{loopback.port}/socket.io/?EIO=4&transport=websocket"
+        async with connect(address, compression="deflate") as socket:
+            assert isinstance(socket, ClientConnection)
+            assert socket.protocol.extensions == []
+
+
+async def test_a_body_that_comes_in_many_pieces_costs_no_more_than_its_size() -> None:
+    pieces = 20_000
+
+    async def body() -> AsyncIterator[bytes]:
+        yield b'42["oh_user_action",{"action":"message","args":{"content":"'
+        for _ in range(pieces):
+            yield b"x" * 100
+        yield b'"}}]'
+
+    async with serving() as loopback, polling(loopback) as poller:
+        assert (await poller.post(body())).status_code == 200
+        assert len(loopback.conversations.sent) == 1
