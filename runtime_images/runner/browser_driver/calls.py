@@ -116,6 +116,7 @@ class Calls:
                 "the page asked for another one, which has not answered yet: look again later, or navigate"
             )
         await self._tabs.expect_reaction()
+        (await self._tabs.active()).was_told()
 
     async def _new_tabs(self, unseen: int) -> bool:
         """Wait, if the call made the page open tabs, until they are there; `unseen` is how many were not before.
@@ -160,7 +161,9 @@ class Calls:
         """Open it; a page that goes elsewhere by itself meanwhile, and again, is left for a new tab."""
         for attempt in range(_ATTEMPTS):
             try:
-                return tab, await tab.page.goto(url, wait_until="commit", timeout=self._navigation_ms)
+                response = await tab.page.goto(url, wait_until="commit", timeout=self._navigation_ms)
+                tab.was_told()
+                return tab, response
             except Error as error:
                 if "interrupted by another navigation" not in error.message or attempt == _ATTEMPTS - 1:
                     raise
@@ -191,6 +194,7 @@ class Calls:
             raise ActionError("the page did not answer in time") from None
         if response is None and page.url == before:
             raise ActionError(f"there is no {'earlier' if steps < 0 else 'later'} page in this tab's history")
+        tab.was_told()
         await loaded(tab)
         return f"The page is {page.url} now."
 

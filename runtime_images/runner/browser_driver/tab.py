@@ -15,6 +15,8 @@ from .tree import Numbers, Tree
 
 _STORM_DIALOGS = 10
 _STORM_SECONDS = 6.0
+_RESTLESS_MOVES = 4
+_RESTLESS_SECONDS = 3.0
 _STOP_SECONDS = 3.0
 _STOPS = 20
 _STAYED_SECONDS = 0.1
@@ -27,8 +29,8 @@ class Tab:
     """One open page: its requests under way, with the times they began at, and what is known of it.
 
     `numbers` are those of its elements, `seen` is what was last seen of it, and where; `is_slow`: it was waited for in
-    vain; `moves` is how many documents it has shown. `dialogs` has the times of the newest ones that its present
-    document has shown.
+    vain; `moves` is how many documents it has shown, `moved_at` has the times of the newest since it was told something,
+    and `dialogs` those of the newest ones that its present document has shown.
     """
 
     id: str
@@ -37,6 +39,7 @@ class Tab:
     numbers: Numbers = field(default_factory=Numbers)
     is_slow: bool = False
     moves: int = 0
+    moved_at: deque[float] = field(default_factory=lambda: deque(maxlen=_RESTLESS_MOVES))
     seen: Tree = field(default_factory=Tree)
     seen_url: str = ""
     dialogs: deque[float] = field(default_factory=lambda: deque(maxlen=_STORM_DIALOGS))
@@ -117,6 +120,16 @@ class Tab:
         is_many = len(self.dialogs) == _STORM_DIALOGS
         return is_many and time.monotonic() - self.dialogs[0] < _STORM_SECONDS
 
+    def was_told(self) -> None:
+        """Whatever documents it has shown until now, somebody wanted them."""
+        self.moved_at.clear()
+
+    @property
+    def keeps_moving(self) -> bool:
+        """Whether it goes from document to document by itself, which may win against where it is to go."""
+        is_often = len(self.moved_at) == _RESTLESS_MOVES
+        return is_often and time.monotonic() - self.moved_at[0] < _RESTLESS_SECONDS
+
     async def reacts(self, seconds: float) -> bool:
         """Whether its page does anything that it is asked within so many seconds."""
         try:
@@ -132,6 +145,7 @@ class Tab:
         is_page = frame is self.page.main_frame
         if is_page:
             self.moves += 1
+            self.moved_at.append(time.monotonic())
             self.requests.clear()
             self.dialogs.clear()
         return is_page

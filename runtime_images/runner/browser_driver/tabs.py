@@ -72,6 +72,8 @@ class Tabs:
             await tab.stop_loading()  # until that answers, its page does nothing that it is asked
         if tab.keeps_asking:
             return await self.leave_for_new(tab, "kept showing dialogs")
+        if tab.keeps_moving:
+            return await self.leave_for_new(tab, "kept going elsewhere")
         if not await tab.reacts(_BUSY_SECONDS):
             return await self.leave_for_new(tab, "did not react any more")
         return tab
