@@ -1,4 +1,4 @@
-"""`Conversation`: the library's way to work with an agent (agent-core 8.3)."""
+"""`Conversation`: the library's way to work with an agent."""
 
 from __future__ import annotations
 
@@ -168,8 +168,8 @@ class Conversation(Acting, Carrying, Reaching, Extending, Stepping, Branching, A
     async def arun(self) -> None:
         """`run` for asynchronous programs.
 
-        To cancel it is to interrupt the agent: what it had called is answered, it is paused, and this returns
-        (agent-core 8.3). So does a time limit around it: `state.execution_status` tells whether it has finished.
+        To cancel it is to interrupt the agent: what it had called is answered, it is paused, and this returns. So does
+        a time limit around it: `state.execution_status` tells whether it has finished.
         """
         try:
             await self._ado(self._work.run())

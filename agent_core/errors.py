@@ -78,7 +78,7 @@ class LLMError(DrydockError):
     """A model call failed for good (after its retries).
 
     Attributes:
-        status_id: the public id of this kind of failure (wire-protocol section 5), for example
+        status_id: the public id of this kind of failure, for example
             ``STATUS$ERROR_LLM_AUTHENTICATION``.
         retryable: whether the same request may succeed later.
         retry_after: seconds that the server asked to wait, if it did.

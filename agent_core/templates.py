@@ -1,4 +1,4 @@
-"""Prompt templates: the one place that renders them (agent-core 2.3, 7.1)."""
+"""Prompt templates: the one place that renders them."""
 
 from __future__ import annotations
 

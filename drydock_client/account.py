@@ -1,4 +1,4 @@
-"""What belongs to the user and to no conversation: settings and secrets (wire-protocol 4.7 and 7)."""
+"""What belongs to the user and to no conversation: settings and secrets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SettingsApi(Calls):
             return None
 
     async def change(self, /, **values: Any) -> None:
-        """Change the named settings (wire-protocol 7.1), such as ``llm_model="…", llm_api_key="…"``; others stay.
+        """Change the named settings, such as ``llm_model="…", llm_api_key="…"``; others stay.
 
         Conversations that run keep theirs until they are started again.
 

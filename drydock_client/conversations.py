@@ -1,4 +1,4 @@
-"""Making, listing and steering conversations (wire-protocol 4.3)."""
+"""Making, listing and steering conversations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a conversation's log holds and what its live line carries, as a program reads it (wire-protocol 3).
+"""What a conversation's log holds and what its live line carries, as a program reads it.
 
 Everything here is tolerant: fields that are not known are kept (``model_extra``), types of events that are not known
 are an `Action` or `Observation` like any other, and what has no known form at all is an `Unknown`.
@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 
 class AgentState(StrEnum):
-    """What the agent does (wire-protocol 3.7). A state of a newer server is a plain text; both compare as texts."""
+    """What the agent does. A state of a newer server is a plain text; both compare as texts."""
 
     LOADING = "loading"
     RUNNING = "running"

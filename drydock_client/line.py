@@ -1,4 +1,4 @@
-"""One live connection to a conversation: Socket.IO over a WebSocket, as far as a reader needs it (wire-protocol 1).
+"""One live connection to a conversation: Socket.IO over a WebSocket, as far as a reader needs it.
 
 What this says of the protocols: a connection is opened (``0{…}``), joined (``40``; refused: ``44{…}``), events come as
 ``42[name, argument]``, and a ping (``2``) wants its pong (``3``). Nothing is read ahead of the program but what the

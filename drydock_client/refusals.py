@@ -1,4 +1,4 @@
-"""What a server's refusal says, whichever of the protocol's forms it has (wire-protocol 4.0)."""
+"""What a server's refusal says, whichever of the protocol's forms it has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The answers of the REST routes, as a program reads them (wire-protocol 4 and 6)."""
+"""The answers of the REST routes, as a program reads them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from drydock_client.events import Event, Tolerant, Unknown
 
 
 class Conversation(Tolerant):
-    """The facts of a conversation (wire-protocol 4.3). `id` is `conversation_id`.
+    """The facts of a conversation. `id` is `conversation_id`.
 
     `status` is ``STARTING``, ``RUNNING`` or ``STOPPED`` (``ERROR``, ``ARCHIVED`` are the protocol's others): whether it
     is loaded, not what its agent does, which events tell.
@@ -156,7 +156,7 @@ class NewWebhook(Webhook):
 
 
 class Settings(Tolerant):
-    """A user's settings (wire-protocol 7.1), without secrets: flags say which of those are set.
+    """A user's settings, without secrets: flags say which of those are set.
 
     The fields that are not named here are in `model_extra`.
     """

@@ -1,4 +1,4 @@
-"""What a program says in a conversation (wire-protocol 2)."""
+"""What a program says in a conversation."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class SayingCalls(Calls):
     async def send_action(
         self, conversation_id: str, action: str, args: Mapping[str, Any], *, idempotency_key: str | None = None
     ) -> Sent:
-        """Send any action that a client may (wire-protocol 2), such as ``run`` with ``{"command": "ls"}``."""
+        """Send any action that a client may, such as ``run`` with ``{"command": "ls"}``."""
         response = await self._http.request(
             "POST",
             conversation_path(conversation_id, "events"),

@@ -1,4 +1,4 @@
-"""The workspace of a conversation: its files and its repositories (wire-protocol 4.4, 4.5). It has to run for this."""
+"""The workspace of a conversation: its files and its repositories. It has to run for this."""
 
 from __future__ import annotations
 

@@ -268,7 +268,7 @@ def _make_api(page: ASGIApp, lifespan: Callable[[FastAPI], object]) -> FastAPI:
 
 
 def _for_other_origins(app: ASGIApp, allowed: Sequence[str]) -> ASGIApp:
-    """The same for pages of these origins, too: they may read every answer, refusals included (wire-protocol 4.0)."""
+    """The same for pages of these origins, too: they may read every answer, refusals included."""
     theirs = CORSMiddleware(
         app,
         allow_origins=allowed,

@@ -1,4 +1,4 @@
-"""Tools that the clients of a conversation carry out, as they are declared when it is made (agent-core 3.4)."""
+"""Tools that the clients of a conversation carry out, as they are declared when it is made."""
 
 from __future__ import annotations
 

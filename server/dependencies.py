@@ -72,7 +72,7 @@ def identity_of(request: Request) -> Identity:
 
 
 def checked_conversation_id(conversation_id: str) -> str:
-    """The id, if it can be one (wire-protocol 4.3).
+    """The id, if it can be one.
 
     Raises:
         HTTPException: 400, it cannot.
@@ -155,7 +155,7 @@ OwnConversation = Annotated[ConversationRecord, Depends(own_conversation)]
 
 
 def conversation_not_found(conversation_id: str) -> ReplyError:
-    """The shape of 404 that start and stop have (wire-protocol 4.3); with words, which its client shows."""
+    """The shape of 404 that start and stop have; with words, which its client shows."""
     return ReplyError(
         404,
         {

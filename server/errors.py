@@ -1,4 +1,4 @@
-"""Errors of the server, and how every error becomes a reply (wire-protocol 4.0), in this one place."""
+"""Errors of the server, and how every error becomes a reply, in this one place."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ReplyError(ServerError):
 
 
 class PlainError(ServerError):
-    """Ends a request with the error's own text as a JSON string; so are errors of git providers (wire-protocol 4.0)."""
+    """Ends a request with the error's own text as a JSON string; so are errors of git providers."""
 
     reply_status: ClassVar[int] = 500
 

@@ -7,7 +7,7 @@ from typing import Final, Literal, get_args
 from urllib.parse import urlsplit
 
 Provider = Literal["github", "gitlab", "bitbucket", "enterprise_sso", "azure_devops", "forgejo"]
-"""The providers that the protocol knows (wire-protocol 6), and two that are additions to it."""
+"""The providers that the protocol knows, and two that are additions to it."""
 
 PROVIDERS: Final[tuple[Provider, ...]] = get_args(Provider)
 

@@ -1,4 +1,4 @@
-"""MCP servers as the protocol configures them (wire-protocol 7.1): three lists, and what an agent is given of them."""
+"""MCP servers as the protocol configures them: three lists, and what an agent is given of them."""
 
 from __future__ import annotations
 

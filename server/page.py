@@ -28,7 +28,7 @@ FOREIGN_POLICY: Final = "frame-ancestors 'none'; object-src 'none'"
 """What another client's page may not do. Its scripts are the operator's choice, also those within its HTML."""
 
 FOREVER: Final = "public, max-age=2592000, immutable"
-"""For files whose names change with what is in them: a build's ``assets`` (wire-protocol 4.0)."""
+"""For files whose names change with what is in them: a build's ``assets``."""
 
 ASK_AGAIN: Final = "no-cache"
 

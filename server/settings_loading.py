@@ -38,7 +38,7 @@ PROTOCOL_VARIABLES = {
     "ALLOW_SET_CONVERSATION_ID": "allow_set_conversation_id",
     "PERMITTED_CORS_ORIGINS": "allowed_origins",
 }
-"""The protocol's names of some settings (wire-protocol 1.2, 4.0, 4.3); the same with the prefix wins here too."""
+"""The protocol's names of some settings; the same with the prefix wins here too."""
 
 
 def variable_name(field: str) -> str:

@@ -1,4 +1,4 @@
-"""What a user stores on the settings page (wire-protocol 7): shape, merging of partial changes, public form."""
+"""What a user stores on the settings page: shape, merging of partial changes, public form."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def merged(
 
 
 def public_form(settings: StoredSettings, own_servers: McpConfig | None = None) -> dict[str, Any]:
-    """The reply of ``GET /api/settings``: no key, but for each whether there is one (wire-protocol 7.2).
+    """The reply of ``GET /api/settings``: no key, but for each whether there is one.
 
     The MCP servers of the whole server, `own_servers`, stand before the user's; what is secret in them is left out.
     """

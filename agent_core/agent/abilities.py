@@ -1,4 +1,4 @@
-"""What kinds of agents can do, for callers that act accordingly instead of asking for classes (agent-core 2.1)."""
+"""What kinds of agents can do, for callers that act accordingly instead of asking for classes."""
 
 from __future__ import annotations
 

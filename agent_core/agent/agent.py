@@ -1,4 +1,4 @@
-"""The agent: one question to the model, its answer as events (agent-core 2.4)."""
+"""The agent: one question to the model, its answer as events."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _too_many(count: int) -> str:
 
 
 def _unreadable(error: FunctionCallValidationError, response: LLMResponse) -> StepOutcome:
-    """What a model that writes its calls as text is told about one that cannot be (agent-core 2.4, row 6a)."""
+    """What a model that writes its calls as text is told about one that cannot be."""
     told = _nudge(f"Your call could not be read, so nothing was run: {error}", response)
     said = [_spoken(response.message, response, waits=False)] if response.message.text.strip() else []
     return StepOutcome([*said, told], response)

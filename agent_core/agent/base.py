@@ -1,4 +1,4 @@
-"""What every agent is: frozen configuration that can be stored, sent and made again (agent-core 2.1)."""
+"""What every agent is: frozen configuration that can be stored, sent and made again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tools that a client of the conversation carries out; a JSON schema describes their arguments (agent-core 3.4)."""
+"""Tools that a client of the conversation carries out; a JSON schema describes their arguments."""
 
 from __future__ import annotations
 

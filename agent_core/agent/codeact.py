@@ -1,4 +1,4 @@
-"""CodeActAgent: the default agent, whose tools are chosen by flags (agent-core 2.10, 4.14)."""
+"""CodeActAgent: the default agent, whose tools are chosen by flags."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class CodeActAgent(Agent):
 
     @property
     def resolved_system_prompt_filename(self) -> str:
-        """The template for long tasks where the agent keeps a list of them (agent-core 4.14, plan mode)."""
+        """The template for long tasks where the agent keeps a list of them (plan mode)."""
         keeps_tasks = any(canonical_name(tool.name) == TaskTrackerTool.tool_name for tool in self.tools)
         if self.enable_plan_mode and keeps_tasks and self.system_prompt_filename == SYSTEM_PROMPT:
             return LONG_HORIZON_PROMPT if (self.prompt_dir / LONG_HORIZON_PROMPT).is_file() else SYSTEM_PROMPT

@@ -1,4 +1,4 @@
-"""Critics: how good is what an agent says it has done, and shall it try again? (agent-core 2.9)."""
+"""Critics: how good is what an agent says it has done, and shall it try again?."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An agent without a model, with which an installation is tried: the same few things each time (agent-core 2.10)."""
+"""An agent without a model, with which an installation is tried: the same few things each time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which family a model belongs to, for notes in its prompt (agent-core 2.3)."""
+"""Which family a model belongs to, for notes in its prompt."""
 
 from __future__ import annotations
 

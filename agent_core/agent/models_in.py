@@ -1,4 +1,4 @@
-"""All models in a configuration (agent-core 2.7)."""
+"""All models in a configuration."""
 
 from __future__ import annotations
 

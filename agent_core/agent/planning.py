@@ -1,4 +1,4 @@
-"""The planning agent: finds out what there is, and writes down what others are to do (agent-core 3.6)."""
+"""The planning agent: finds out what there is, and writes down what others are to do."""
 
 from __future__ import annotations
 

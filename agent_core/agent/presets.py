@@ -1,4 +1,4 @@
-"""Agents ready for use (agent-core 3.6)."""
+"""Agents ready for use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A folder of prompt templates (agent-core 7.6)."""
+"""A folder of prompt templates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an agent is told before anything else: its system prompt (agent-core 2.1, 2.3)."""
+"""What an agent is told before anything else: its system prompt."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Prompted(ToolUser):
         A `Conversation` does so itself, before its agent works. Doing it again does nothing.
 
         Raises:
-            AssertionError: the user has spoken before there was a system prompt (agent-core 1.4).
+            AssertionError: the user has spoken before there was a system prompt.
         """
         schemas = [self.shown_tool(tool) for tool in self.initialize(state).values()]
         registry = getattr(state, "secret_registry", None)
@@ -132,7 +132,7 @@ class Prompted(ToolUser):
         `secrets` are the descriptions of the conversation's secrets by name.
 
         Raises:
-            AssertionError: the user has spoken before there was a system prompt (agent-core 1.4).
+            AssertionError: the user has spoken before there was a system prompt.
         """
         for event in first_events[:FIRST_EVENTS]:
             if isinstance(event, SystemPromptEvent):

@@ -1,4 +1,4 @@
-"""Whether an agent may go on with a conversation that another one has begun (agent-core 2.6)."""
+"""Whether an agent may go on with a conversation that another one has begun."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tools whose one text is an object of a certain form: structured answers (agent-core 3.1)."""
+"""Tools whose one text is an object of a certain form: structured answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an agent's tools are shown to its model (agent-core 3.3, 4.14)."""
+"""How an agent's tools are shown to its model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SHORT = re.compile(r"gpt-4|o1|o3|o4")
 
 
 def takes_short_descriptions(model: str) -> bool:
-    """Whether a model of this name takes short descriptions of tools only (agent-core 4.14)."""
+    """Whether a model of this name takes short descriptions of tools only."""
     return _SHORT.search(model.lower()) is not None
 
 

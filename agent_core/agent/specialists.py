@@ -1,4 +1,4 @@
-"""Agents with few tools: two that only read, and two that use nothing but a browser (agent-core 2.10)."""
+"""Agents with few tools: two that only read, and two that use nothing but a browser."""
 
 from __future__ import annotations
 

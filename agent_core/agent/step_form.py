@@ -1,4 +1,4 @@
-"""What goes into one step of an agent, and what comes out (agent-core 2.4)."""
+"""What goes into one step of an agent, and what comes out."""
 
 from __future__ import annotations
 

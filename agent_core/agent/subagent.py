@@ -1,4 +1,4 @@
-"""From a kind of sub-agent to its agent (agent-core 4.11)."""
+"""From a kind of sub-agent to its agent."""
 
 from __future__ import annotations
 

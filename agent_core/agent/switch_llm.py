@@ -1,4 +1,4 @@
-"""The switch_llm tool: another of the user's stored models goes on with the conversation (agent-core 3.4)."""
+"""The switch_llm tool: another of the user's stored models goes on with the conversation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Agents whose class says in a blocking `step` what they do, in place of `astep` (agent-core 2.1, 2.4)."""
+"""Agents whose class says in a blocking `step` what they do, in place of `astep`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The static part of a system message: a template, and what it is told (agent-core 2.3)."""
+"""The static part of a system message: a template, and what it is told."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a model's tool calls to actions: repair, checks, and errors that the model can act on (agent-core 2.5.1)."""
+"""From a model's tool calls to actions: repair, checks, and errors that the model can act on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tools of an agent: how they are configured, and made once (agent-core 2.1, 2.2)."""
+"""The tools of an agent: how they are configured, and made once."""
 
 from __future__ import annotations
 

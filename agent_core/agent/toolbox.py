@@ -1,4 +1,4 @@
-"""From an agent's tool specs to its tools (agent-core 2.2)."""
+"""From an agent's tool specs to its tools."""
 
 from __future__ import annotations
 

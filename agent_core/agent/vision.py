@@ -1,4 +1,4 @@
-"""Images for models that do not see: told of in words, and looked at by another model (agent-core 2.2, 2.4, 3.4)."""
+"""Images for models that do not see: told of in words, and looked at by another model."""
 
 from __future__ import annotations
 

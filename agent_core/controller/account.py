@@ -1,4 +1,4 @@
-"""What a conversation's models cost: counted call by call, and kept in its log (agent-core 8.8)."""
+"""What a conversation's models cost: counted call by call, and kept in its log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The controller: one of the four subscribers of a stream; it decides when the agent steps (agent-core 8.5).
+"""The controller: one of the four subscribers of a stream; it decides when the agent steps.
 
 It reads the log, folds it, and acts only when it has read to the end: so its own writes are always part of what it
 decides from, and the same decision is never taken twice. The step runs in a task of its own, so that a stop or a new
@@ -187,7 +187,7 @@ class AgentController:
             if present in _ANSWERABLE:
                 await self._enter(AgentState.RUNNING)
         elif wanted is AgentState.PAUSED and present is AgentState.AWAITING_USER_CONFIRMATION:
-            return  # it rests already, and its question stands (agent-core 6.4)
+            return  # it rests already, and its question stands
         elif wanted in INTERRUPTING and wanted is not present:
             await self._cancel_step()
             await self._enter(wanted)
@@ -243,7 +243,7 @@ class AgentController:
                 await self._enter(AgentState.RUNNING)
 
     async def _decide(self, wanted: AgentState, *, reason: str, remember: bool = False) -> None:
-        """Confirm or reject everything that awaits it, in the order of wire-protocol 3.7; the runtime does the rest.
+        """Confirm or reject everything that awaits it, in the order of their calls; the runtime does the rest.
 
         With `remember` nothing that comes later waits any more.
         """

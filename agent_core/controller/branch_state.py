@@ -1,4 +1,4 @@
-"""The state of one branch of a log, and the events with which a branch begins (agent-core 1.3, 1.6)."""
+"""The state of one branch of a log, and the events with which a branch begins."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from agent_core.events.llm_events import ActionEvent, AgentErrorEvent
 from agent_core.events.serialization import AnyEvent
 
 _UNSAID: Final[dict[str, Any]] = {"thought": [], "reasoning_content": None, "thinking_blocks": []}
-"""What only the first call of an answer carries (agent-core 1.4), in all others."""
+"""What only the first call of an answer carries, in all others."""
 
 
 def error_for(call: AnyEvent, text: str) -> AgentErrorEvent:

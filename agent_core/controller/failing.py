@@ -1,4 +1,4 @@
-"""A step that failed: its user is told at once, and the log as soon as it can be written (agent-core 8.6)."""
+"""A step that failed: its user is told at once, and the log as soon as it can be written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stops an agent: its limits, and failures put into words (agent-core 8.6, wire-protocol 3.7 and 5)."""
+"""What stops an agent: its limits, and failures put into words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the controller asks the hooks: may the agent see a message, and may it come to rest (agent-core 8.10)."""
+"""What the controller asks the hooks: may the agent see a message, and may it come to rest."""
 
 from __future__ import annotations
 

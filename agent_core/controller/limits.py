@@ -1,4 +1,4 @@
-"""How far an agent may go without its user (agent-core 8.6)."""
+"""How far an agent may go without its user."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Limits:
             self.iteration_limit = iterations + self.max_iterations
 
     def extend(self, iterations: int, cost: float) -> None:
-        """The agent begins to work: a limit that was hit is raised by its initial amount (agent-core 8.6)."""
+        """The agent begins to work: a limit that was hit is raised by its initial amount."""
         if self.per_run or iterations >= self.iteration_limit:
             self.iteration_limit = iterations + self.max_iterations
         if self.max_budget is not None and self.budget_limit is not None and cost >= self.budget_limit:

@@ -42,7 +42,7 @@ class Deltas:
 
 
 class Retries:
-    """Tells the user about retries; a limited rate is a state of its own (wire-protocol 3.7)."""
+    """Tells the user about retries; a limited rate is a state of its own."""
 
     def __init__(self, stream: EventStream) -> None:
         self._stream = stream

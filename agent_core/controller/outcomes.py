@@ -1,4 +1,4 @@
-"""What a step came to, made fit for the log: agents of programs may leave out what ours never do (agent-core 2.4)."""
+"""What a step came to, made fit for the log: agents of programs may leave out what ours never do."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def completed(outcome: StepOutcome) -> StepOutcome:
     Where nothing came of the step, that is what the agent is told next; it counts as an empty reply.
 
     Raises:
-        DrydockError: a call that is not the first of its response has a thought (agent-core 1.4).
+        DrydockError: a call that is not the first of its response has a thought.
     """
     events = outcome.events or [MessageEvent(llm_message=Message.user(NOTHING_DONE))]
     if not outcome.events or not all(map(_is_complete, events)):

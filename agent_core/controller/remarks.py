@@ -1,4 +1,4 @@
-"""What the controller itself says to agents and users when a step cannot go its usual way (agent-core 2.4)."""
+"""What the controller itself says to agents and users when a step cannot go its usual way."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def blind(llm: LLM, state: ConversationState, tools: Collection[str]) -> Message
 
 
 def refinement(critic: CriticBase | None, state: ConversationState) -> MessageEvent | None:
-    """What an agent is told whose finish its critic found wanting; None when it may rest (agent-core 2.9)."""
+    """What an agent is told whose finish its critic found wanting; None when it may rest."""
     config = critic.iterative_refinement if critic is not None else None
     result = state.finish_result
     if config is None or result is None or state.refinements >= config.max_iterations:

@@ -1,4 +1,4 @@
-"""Doing again what is recorded: recorded answers stand for the model's, their results are new (agent-core 8.11)."""
+"""Doing again what is recorded: recorded answers stand for the model's, their results are new."""
 
 from __future__ import annotations
 

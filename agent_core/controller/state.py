@@ -1,4 +1,4 @@
-"""A conversation's state, folded from its log, and what has to happen next in it (agent-core 8.5).
+"""A conversation's state, folded from its log, and what has to happen next in it.
 
 Both are pure: the same log gives the same state in any process, so a restart simply folds again and goes on.
 """
@@ -283,7 +283,7 @@ class ConversationState:
             self.last_interruption_id = event.id
         if event.agent_state in INTERRUPTING | {AgentState.RUNNING}:
             self._asked = event.agent_state
-            keeps_waiting = event.agent_state is AgentState.PAUSED and self.undecided  # see agent-core 6.4
+            keeps_waiting = event.agent_state is AgentState.PAUSED and self.undecided
             if self.agent_state is AgentState.LOADING and not keeps_waiting:
                 self._told_to_run = event.agent_state is AgentState.RUNNING
                 self.resumable = event.agent_state

@@ -277,7 +277,7 @@ class Step:
         before = _back_to_work(was_limited=was_limited)
         errors = sorted(outcome.errors.items())
         if must_confirm:
-            # The state comes first: clients draw the question when the action arrives (wire-protocol 0, row 6), below
+            # The state comes first: clients draw the question when the action arrives, below
             # the newest event. So no error may come behind what is asked about.
             failed, events = failed_first(events, [position for position, _ in errors])
             answered = (await self._stream.add_events([*before, *failed]))[len(before) :]

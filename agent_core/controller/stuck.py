@@ -1,4 +1,4 @@
-"""Stuck agents: patterns of repetition that no model comes out of by itself (agent-core 8.4).
+"""Stuck agents: patterns of repetition that no model comes out of by itself.
 
 A fold like the state: it takes the events in the order of their ids, keeps digests of the newest ones only, and says
 when asked whether the agent goes round in circles.

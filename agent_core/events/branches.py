@@ -1,4 +1,4 @@
-"""Branches of a log: taking a conversation back is an event too, and what it undid stays in the log (agent-core 1.3).
+"""Branches of a log: taking a conversation back is an event too, and what it undid stays in the log.
 
 A log is a tree that is written down in one line: each event follows the one before it, but the first after a `Rewind`,
 which follows the event that the rewind names. What counts is the path from the root to the newest event.

@@ -1,4 +1,4 @@
-"""What kind of failure an error is, and what may be done about it (agent-core 1.2)."""
+"""What kind of failure an error is, and what may be done about it."""
 
 from __future__ import annotations
 

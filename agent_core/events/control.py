@@ -1,4 +1,4 @@
-"""Events that steer a conversation and are never sent to a model as they are (agent-core 1.7, 7.7, 8.5)."""
+"""Events that steer a conversation and are never sent to a model as they are."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agent_core.events.messages import Frozen, ImageContent, Message, TextConten
 
 
 class AgentState(StrEnum):
-    """What a conversation's agent is doing (wire-protocol 3.7)."""
+    """What a conversation's agent is doing."""
 
     LOADING = "loading"
     RUNNING = "running"
@@ -56,7 +56,7 @@ class ChangeAgentState(Event):
 
 
 class PauseEvent(ChangeAgentState):
-    """A program's request to pause, which is the marker of it in the log as well (agent-core 1.2)."""
+    """A program's request to pause, which is the marker of it in the log as well."""
 
     kind: Literal["PauseEvent"] = "PauseEvent"  # type: ignore[assignment] # another event of the same meaning
     source: Source = "user"
@@ -97,7 +97,7 @@ class RecalledKnowledge(Frozen):
 
 
 class RecallObservation(Event):
-    """What the memory knows: facts of the workspace, or knowledge triggered by the message (agent-core 7.7).
+    """What the memory knows: facts of the workspace, or knowledge triggered by the message.
 
     An empty answer (nothing known) is an event as well: it lets the agent go on. With the workspace all secrets are
     named, and later those that the agent has not heard of.
@@ -158,7 +158,7 @@ class CondensationRequest(Event):
 
 
 class SubAgentSpending(Frozen):
-    """What a sub-agent has cost so far, all its tasks together (agent-core 4.11).
+    """What a sub-agent has cost so far, all its tasks together.
 
     Attributes:
         name: of its conversation, see `agent_core.events.lineage`.
@@ -227,7 +227,7 @@ class LoopDetected(Event):
 
 
 class LoopRecovery(Event):
-    """What a user wants of an agent that was found in a loop (agent-core 8.4).
+    """What a user wants of an agent that was found in a loop.
 
     Option 1: go back to before the loop, and wait for the user; 2: go back, and say the user's last message again;
     3: stop.
@@ -239,7 +239,7 @@ class LoopRecovery(Event):
 
 
 class Trajectory(Event):
-    """What an agent did in another conversation, to be done here again before its model is asked (agent-core 8.11).
+    """What an agent did in another conversation, to be done here again before its model is asked.
 
     `turns` are the answers of that agent's model, and what its user said in between.
     """
@@ -268,7 +268,7 @@ class ConversationError(Event):
 
 
 ConversationErrorEvent = ConversationError
-"""The same by the name that other programs know (agent-core 1.2)."""
+"""The same by the name that other programs know."""
 
 
 class ToolServerFailed(Event):
@@ -285,7 +285,7 @@ class ToolServerFailed(Event):
 
 
 class ClientToolResult(Event):
-    """What a client answers to the call of a tool that it carries out; `cause` is the action's id (agent-core 3.4).
+    """What a client answers to the call of a tool that it carries out; `cause` is the action's id.
 
     The agent is told by the observation that follows.
     """

@@ -1,4 +1,4 @@
-"""The base of all events (agent-core 1.1, with integer ids as architecture section 4 says)."""
+"""The base of all events with integer ids 0, 1, 2, … per conversation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The events that a model sees: prompts, messages, tool calls and their results (agent-core 1.2)."""
+"""The events that a model sees: prompts, messages, tool calls and their results."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from agent_core.events.risk import SecurityRisk
 from agent_core.events.schema import AnyAction, AnyObservation
 
 _CAUSE = AliasChoices("cause", "action_id")
-"""What an answer answers, also by the name that other programs know (agent-core 1.2)."""
+"""What an answer answers, also by the name that other programs know."""
 
 
 class TokenUsage(Lean):
-    """Tokens of one call, or of many added up (agent-core 8.8)."""
+    """Tokens of one call, or of many added up."""
 
     model: str = ""
     prompt_tokens: int = 0
@@ -67,7 +67,7 @@ class UsageFigures(Lean):
 class MetricsSnapshot(UsageFigures):
     """What the conversation has cost up to and including the call that produced the event.
 
-    The figures are those of all its models together, and in `by_usage_id` of each (agent-core 8.8).
+    The figures are those of all its models together, and in `by_usage_id` of each.
     """
 
     max_budget: float | None = None
@@ -134,7 +134,7 @@ class ActionEvent(LLMConvertibleEvent):
 
     `action` is None when the model's call could not be validated; such an event is answered by an `AgentErrorEvent`
     and never executed. With `awaits_confirmation` it is executed only after an `ActionDecision`. Within one
-    `llm_response_id` only the first event carries thought, reasoning and thinking blocks (agent-core 1.4).
+    `llm_response_id` only the first event carries thought, reasoning and thinking blocks.
     `calls_in_response` says of how many calls it is one, so that a batch is known to be whole; 0: nobody has counted.
     `hard_timeout` (seconds) limits the execution and makes it blocking. `seen` is the id of the newest event that the
     model had been shown.
@@ -195,7 +195,7 @@ class ObservationEvent(LLMConvertibleEvent):
 
     @property
     def action_id(self) -> int:
-        """The same as `cause`, by the name that other programs know (agent-core 1.2)."""
+        """The same as `cause`, by the name that other programs know."""
         return self.cause
 
     def to_llm_message(self) -> Message:
@@ -221,7 +221,7 @@ class UserRejectObservation(LLMConvertibleEvent):
 
     @property
     def action_id(self) -> int:
-        """The same as `cause`, by the name that other programs know (agent-core 1.2)."""
+        """The same as `cause`, by the name that other programs know."""
         return self.cause
 
     def to_llm_message(self) -> Message:
@@ -241,7 +241,7 @@ class AgentErrorEvent(LLMConvertibleEvent):
     Attributes:
         error: what happened and what to do about it, for model and user alike.
         classification: what kind of failure; ``agent_action`` when the model can mend its call. None means unknown.
-        error_id: public id (wire-protocol section 5), empty when there is none.
+        error_id: public id, empty when there is none.
     """
 
     kind: Literal["AgentErrorEvent"] = "AgentErrorEvent"

@@ -1,4 +1,4 @@
-"""Secrets never reach the log: every string of an event is masked before it is stored (architecture section 4).
+"""Secrets never reach the log: every string of an event is masked before it is stored.
 
 A secret is hidden in each form in which it commonly shows: as it is, base64 (at any alignment, standard and
 URL-safe), hexadecimal (as dumps, programs and escapes write bytes), and escaped as JSON, Python and shells do it; all
@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote, unquote_to_bytes
 
 MASK = "<secret_hidden>"
-"""What stands in the place of a secret (wire-protocol 3.1)."""
+"""What stands in the place of a secret."""
 
 MIN_SECRET_LENGTH = 4
-"""Shorter values are not masked: they would hide half of every text and protect nothing (agent-core 8.9)."""
+"""Shorter values are not masked: they would hide half of every text and protect nothing."""
 
 SENSITIVE_NAME = re.compile(r"auth|cookie|credential|key|pass|pwd|secret|session|token", re.IGNORECASE)
 """Found in the names of headers and variables whose values are likely to be secrets."""

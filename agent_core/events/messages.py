@@ -1,4 +1,4 @@
-"""What is said to and by a model: messages, their content, and the calls in them (agent-core 1.2, 9.6)."""
+"""What is said to and by a model: messages, their content, and the calls in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Actions and observations: the open, typed vocabulary of the tools (agent-core 3.3).
+"""Actions and observations: the open, typed vocabulary of the tools.
 
 Any library user may add a subclass, so these are not a closed union: each carries its class name as `kind`, and a
 registry finds the class again when an event is read back. A stored value whose class is gone becomes an
@@ -92,7 +92,7 @@ class Action(Tagged):
 
 
 ERROR_NOTE = TextContent(text="[An error occurred during execution.]")
-"""Stands before what the model is shown of a call that failed (agent-core 3.3)."""
+"""Stands before what the model is shown of a call that failed."""
 
 
 class Observation(Lean, Tagged):
@@ -118,7 +118,7 @@ class Observation(Lean, Tagged):
 
     @property
     def to_llm_content(self) -> Sequence[TextContent | ImageContent]:
-        """The content for the model; an error is announced by a first block (agent-core 3.3)."""
+        """The content for the model; an error is announced by a first block."""
         if not self.is_error:
             return list(self.content)
         return [ERROR_NOTE, *self.content]
@@ -167,7 +167,7 @@ AnyObservation = Annotated[SerializeAsAny[Observation], BeforeValidator(lambda v
 
 @cache
 def parameters_of(model: type[BaseModel]) -> dict[str, Any]:
-    """The JSON schema of a model's fields, reduced to what models understand (agent-core 3.3).
+    """The JSON schema of a model's fields, reduced to what models understand.
 
     ``$ref`` is resolved (a cycle becomes a plain object), ``anyOf`` is reduced to its first alternative that is not
     null, only ``type, description, properties, required, items, enum`` are kept, and ``kind`` is left out.

@@ -1,4 +1,4 @@
-"""The event stream of one conversation: number, mask, store, then wake the readers (architecture 1 and 4)."""
+"""The event stream of one conversation: number, mask, store, then wake the readers."""
 
 from __future__ import annotations
 

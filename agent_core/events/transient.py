@@ -1,4 +1,4 @@
-"""Transient notices: seen live by whoever follows the stream, never stored (architecture section 7)."""
+"""Transient notices: seen live by whoever follows the stream, never stored."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class TextDelta:
 
     @property
     def content(self) -> str | None:
-        """What is more of the message, by the name that other programs know (agent-core 1.2)."""
+        """What is more of the message, by the name that other programs know."""
         return self.text if self.channel == "message" else None
 
     @property
@@ -55,7 +55,7 @@ class OutputDelta:
 
 @dataclass(frozen=True, slots=True)
 class StatusNotice:
-    """Progress or trouble to show to people: an id of wire-protocol section 5 and a text.
+    """Progress or trouble to show to people: a status id of docs/protocol.md and a text.
 
     With `start_failed` the trouble is that there is no session: sandbox or agent could not be started.
     """

@@ -1,4 +1,4 @@
-"""Calls that have no answer (agent-core 1.6)."""
+"""Calls that have no answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a configured model can do and how much it takes: own settings over what is known of it (agent-core 9.5, 9.9)."""
+"""What a configured model can do and how much it takes: own settings over what is known of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client library, tamed: the only module that imports litellm (architecture section 7).
+"""The client library, tamed: the only module that imports litellm.
 
 litellm takes seconds and 160 MB to import, so that happens once, on first use, in a thread (`warm_up` does it ahead of
 time). Its high-level call spends 10 to 20 ms on logging, cost and wrapping per call, and its OpenAI route 50 to 200 ms

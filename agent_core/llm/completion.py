@@ -1,4 +1,4 @@
-"""One model call with its retries (agent-core 9.2, 9.3): attempts, time limits, deltas, the finished response."""
+"""One model call with its retries: attempts, time limits, deltas, the finished response."""
 
 from __future__ import annotations
 

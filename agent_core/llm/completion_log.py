@@ -1,4 +1,4 @@
-"""One JSON file per model call, for whoever wants to see what was asked and answered (agent-core 9.12)."""
+"""One JSON file per model call, for whoever wants to see what was asked and answered."""
 
 from __future__ import annotations
 

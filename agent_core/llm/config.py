@@ -1,4 +1,4 @@
-"""The configuration of a model: every setting, and where it is read from (agent-core 9.1)."""
+"""The configuration of a model: every setting, and where it is read from."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ class LLMConfig(BaseModel):
     force_string_serializer: bool | None = None
     """Whether message content is one text instead of a list of parts; None asks the table of known models."""
     capability_overrides: dict[str, bool | str] = Field(default_factory=dict)
-    """What the model can do, by the names of agent-core 9.9 (``supports_vision`` …); beats everything that is known.
+    """What the model can do, by the names of `ModelFeatures` (``supports_vision`` …); beats everything known.
 
     All are true or false but ``thinking_mode``: ``adaptive``, ``manual`` or ``none``.
     """

@@ -13,7 +13,7 @@ from agent_core.llm.response import LLMResponse
 
 @dataclass(frozen=True, slots=True)
 class CallContext:
-    """Values of one conversation that go with a call but not into the shared configuration (agent-core 9.2).
+    """Values of one conversation that go with a call but not into the shared configuration.
 
     `prompt_cache_key` is the key under which a provider may cache the prompt: the conversation's id, for a sub-agent
     its parent's. `session_id` stands in the log of calls. `on_response` hears of every finished call, with the usage

@@ -1,4 +1,4 @@
-"""Turns what went wrong at a provider into our errors: by status, by class, by what the text says (agent-core 9.4)."""
+"""Turns what went wrong at a provider into our errors: by status, by class, by what the text says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which models to ask when one fails (agent-core 9.11)."""
+"""Which models to ask when one fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images at web addresses, fetched for models that take them only within the request (agent-core 9.6)."""
+"""Images at web addresses, fetched for models that take them only within the request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A configured model: what is known of it, and what its calls have cost (agent-core 8.8, 9.1, 9.5)."""
+"""A configured model: what is known of it, and what its calls have cost."""
 
 from __future__ import annotations
 

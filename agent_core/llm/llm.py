@@ -1,4 +1,4 @@
-"""`LLM`: a configured model, how messages are put for it, and the call (agent-core 9.1, 9.2)."""
+"""`LLM`: a configured model, how messages are put for it, and the call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the client library may mend a request that its provider would refuse, call by call (agent-core 9.1)."""
+"""Whether the client library may mend a request that its provider would refuse, call by call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What model calls cost: the counter of one model, and those of a conversation by usage id (agent-core 8.8)."""
+"""What model calls cost: the counter of one model, and those of a conversation by usage id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options of a request: what is configured of a model, as far as the model takes it (agent-core 9.1, 9.5, 9.9)."""
+"""The options of a request: what is configured of a model, as far as the model takes it."""
 
 from __future__ import annotations
 

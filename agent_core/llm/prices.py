@@ -1,4 +1,4 @@
-"""What a call cost and how many tokens it took (agent-core 9.12)."""
+"""What a call cost and how many tokens it took."""
 
 from __future__ import annotations
 

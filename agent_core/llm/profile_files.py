@@ -1,4 +1,4 @@
-"""Named model configurations as files, one JSON file each, in the user's home (agent-core 9.1)."""
+"""Named model configurations as files, one JSON file each, in the user's home."""
 
 from __future__ import annotations
 

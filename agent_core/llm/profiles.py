@@ -1,4 +1,4 @@
-"""Models by the name under which the user stored them (agent-core 9.1)."""
+"""Models by the name under which the user stored them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages out of their wire form, for whoever wants to look into a prompt (agent-core 9.11)."""
+"""Messages out of their wire form, for whoever wants to look into a prompt."""
 
 from __future__ import annotations
 

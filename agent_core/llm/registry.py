@@ -1,4 +1,4 @@
-"""The models of one conversation, by usage id (agent-core 9.11)."""
+"""The models of one conversation, by usage id."""
 
 from __future__ import annotations
 

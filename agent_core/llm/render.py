@@ -1,4 +1,4 @@
-"""Messages in the form in which OpenAI-compatible servers take them (agent-core 9.6, 9.7)."""
+"""Messages in the form in which OpenAI-compatible servers take them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What comes back from a model call, and what kind of answer it is (agent-core 2.4 row 7)."""
+"""What comes back from a model call, and what kind of answer it is."""
 
 from __future__ import annotations
 

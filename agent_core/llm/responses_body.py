@@ -1,4 +1,4 @@
-"""A request in the form of OpenAI's Responses API (agent-core 9.8)."""
+"""A request in the form of OpenAI's Responses API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The events of OpenAI's Responses API as chunks (agent-core 9.8)."""
+"""The events of OpenAI's Responses API as chunks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When to try again, and after how long (agent-core 9.3)."""
+"""When to try again, and after how long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models that hand each call to one of several others (agent-core 9.11)."""
+"""Models that hand each call to one of several others."""
 
 from __future__ import annotations
 

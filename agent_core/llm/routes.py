@@ -17,7 +17,7 @@ _DEFAULT_URLS = {
     "ollama_chat": "http://localhost:11434",
     "lm_studio": "http://localhost:1234/v1",
     "llamafile": "http://localhost:8080/v1",
-    "openhands": "https://llm-proxy.app.all-hands.dev",  # what the prefix stands for (agent-core 9.1)
+    "openhands": "https://llm-proxy.app.all-hands.dev",  # what the prefix stands for
 }
 
 

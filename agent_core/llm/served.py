@@ -1,4 +1,4 @@
-"""What servers say of the models that they serve: context window and longest answer (agent-core 9.5).
+"""What servers say of the models that they serve: context window and longest answer.
 
 Asked are servers that are known to say it: proxies of the client library, vLLM, OpenRouter. Each is asked once in a
 while, whether it answers or not; a call waits for that a moment at most, and goes on without.

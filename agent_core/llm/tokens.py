@@ -1,4 +1,4 @@
-"""How many tokens a text is: by a tokenizer of one's own, or estimated (agent-core 9.1, 9.2)."""
+"""How many tokens a text is: by a tokenizer of one's own, or estimated."""
 
 from __future__ import annotations
 

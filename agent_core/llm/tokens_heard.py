@@ -1,4 +1,4 @@
-"""A program's function that hears a model's text as it comes (agent-core 2.8)."""
+"""A program's function that hears a model's text as it comes."""
 
 from __future__ import annotations
 

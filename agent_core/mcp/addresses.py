@@ -1,4 +1,4 @@
-"""Servers at an address: how they are reached, and what each request to them carries (agent-core 3.5)."""
+"""Servers at an address: how they are reached, and what each request to them carries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which servers an agent may use, and how they are reached: configuration only (agent-core 3.5)."""
+"""Which servers an agent may use, and how they are reached: configuration only."""
 
 from __future__ import annotations
 

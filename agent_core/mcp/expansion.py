@@ -1,4 +1,4 @@
-"""References to values in texts: ``$NAME``, ``${NAME}`` and ``${NAME:-default}`` (agent-core 3.5)."""
+"""References to values in texts: ``$NAME``, ``${NAME}`` and ``${NAME:-default}``."""
 
 from __future__ import annotations
 

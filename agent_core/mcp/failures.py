@@ -1,4 +1,4 @@
-"""What went wrong with a server, told apart and put in words (agent-core 3.5)."""
+"""What went wrong with a server, told apart and put in words."""
 
 from __future__ import annotations
 

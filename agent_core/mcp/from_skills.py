@@ -1,4 +1,4 @@
-"""Servers that skills bring along (agent-core 7.5)."""
+"""Servers that skills bring along."""
 
 from __future__ import annotations
 

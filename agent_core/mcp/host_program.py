@@ -1,4 +1,4 @@
-"""Programs of this host as servers: started with few variables, and certainly ended (agent-core 3.5)."""
+"""Programs of this host as servers: started with few variables, and certainly ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The protocol's client library, imported and connected (agent-core 3.5).
+"""The protocol's client library, imported and connected.
 
 It takes a second and 50 MB to import, so that happens in a thread, when the first conversation with a server needs it;
 this folder is its home, and nothing here imports it at the top of a module.

@@ -1,4 +1,4 @@
-"""A server that is a program: spoken to line by line, wherever it runs (agent-core 3.5).
+"""A server that is a program: spoken to line by line, wherever it runs.
 
 The client library's own transport for programs keeps lines of any length, reports each line of garbage with a traceback
 and can wait for ever for a program that never stops writing; this one has a bound for each of these.

@@ -1,4 +1,4 @@
-"""How far a call of a remote tool is, as its server says: lines for people, not too many (agent-core 3.5)."""
+"""How far a call of a remote tool is, as its server says: lines for people, not too many."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server answered, as an observation: texts and images, cut to what a model can use (agent-core 3.5)."""
+"""What a server answered, as an observation: texts and images, cut to what a model can use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arguments of a remote tool against the schema that its server gave, before the server is asked (agent-core 3.5)."""
+"""Arguments of a remote tool against the schema that its server gave, before the server is asked."""
 
 from __future__ import annotations
 

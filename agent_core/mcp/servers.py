@@ -1,4 +1,4 @@
-"""The servers of one conversation: connected together in the background, each with its own failure (agent-core 3.5)."""
+"""The servers of one conversation: connected together in the background, each with its own failure."""
 
 from __future__ import annotations
 

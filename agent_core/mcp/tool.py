@@ -1,4 +1,4 @@
-"""A tool of a server, as the agent has it (agent-core 3.5)."""
+"""A tool of a server, as the agent has it."""
 
 from __future__ import annotations
 

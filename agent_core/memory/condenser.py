@@ -1,4 +1,4 @@
-"""What condensers have in common: frozen configuration that shortens a view (agent-core 5.1, 5.3)."""
+"""What condensers have in common: frozen configuration that shortens a view."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ class PipelineCondenser(Condenser):
 
 
 class RollingCondenser(Condenser):
-    """Condenses when there is a reason to, and knows what to do when it cannot (agent-core 5.3)."""
+    """Condenses when there is a reason to, and knows what to do when it cannot."""
 
     handles_requests: ClassVar[bool] = True
 

@@ -51,5 +51,5 @@ def weight(event: ViewEvent) -> int:
 
 
 def token_estimate(events: Sequence[ViewEvent]) -> int:
-    """About how many tokens they are: four characters make one (agent-core 9.2, REC)."""
+    """About how many tokens they are: four characters make one (REC)."""
     return sum(map(weight, events)) // CHARACTERS_PER_TOKEN

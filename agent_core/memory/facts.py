@@ -1,4 +1,4 @@
-"""What a recall tells the model: facts of the workspace and triggered knowledge, as a message (agent-core 7.7)."""
+"""What a recall tells the model: facts of the workspace and triggered knowledge, as a message."""
 
 from __future__ import annotations
 

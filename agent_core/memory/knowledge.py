@@ -1,4 +1,4 @@
-"""What the memory knows: the skills of a conversation and its workspace, and which were told (agent-core 7.7)."""
+"""What the memory knows: the skills of a conversation and its workspace, and which were told."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The memory: the subscriber that answers recalls with facts of the workspace and with skills (agent-core 7.7)."""
+"""The memory: the subscriber that answers recalls with facts of the workspace and with skills."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Memory:
         self._is_stale = False
 
     def rules_for(self, path: str) -> tuple[TextContent, list[str]] | None:
-        """What there is to say of a touched file, with the names of the rules; each rule once (agent-core 7.2)."""
+        """What there is to say of a touched file, with the names of the rules; each rule once."""
         return None if self._is_silent else self._knowledge.rules_for(path)
 
     def observe(self, event: AnyEvent) -> None:

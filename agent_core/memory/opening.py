@@ -1,4 +1,4 @@
-"""What no model goes without, whatever was forgotten: its system prompt and the user's first words (agent-core 1.7)."""
+"""What no model goes without, whatever was forgotten: its system prompt and the user's first words."""
 
 from __future__ import annotations
 

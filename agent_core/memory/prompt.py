@@ -1,4 +1,4 @@
-"""The prompt: a view's messages as the model's wire form, rendered once and kept (architecture section 7)."""
+"""The prompt: a view's messages as the model's wire form, rendered once and kept."""
 
 from __future__ import annotations
 

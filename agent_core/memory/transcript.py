@@ -1,4 +1,4 @@
-"""The transcript: a view's events as messages for a model, kept up to date event by event (agent-core 1.5)."""
+"""The transcript: a view's events as messages for a model, kept up to date event by event."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Transcript:
 
 
 def join_user_messages(messages: Sequence[Message]) -> list[Message]:
-    """`messages` with neighbouring plain messages of the user made one (agent-core 1.5, rule 3)."""
+    """`messages` with neighbouring plain messages of the user made one (rule 3)."""
     out: list[Message] = []
     for message in messages:
         if out and is_plain(message) and is_plain(out[-1]):

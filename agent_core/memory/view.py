@@ -1,4 +1,4 @@
-"""The view: what a model is shown of the log, kept up to date event by event (agent-core 1.5, 5.2).
+"""The view: what a model is shown of the log, kept up to date event by event.
 
 What it guarantees, whatever the log holds (crashes, interruptions, condensations, messages in between): a tool call is
 never shown without exactly one result, a result never without its call, a batch of calls stays whole and its results
@@ -107,7 +107,7 @@ class View:
 
     @classmethod
     def from_events(cls, events: Iterable[AnyEvent]) -> View:
-        """`from_log` by the name that other programs know (agent-core 5.2)."""
+        """`from_log` by the name that other programs know."""
         return cls.from_log(events)
 
     @property
@@ -130,7 +130,7 @@ class View:
             case ConversationError() if event.code == NoCondensationError.__name__:
                 self._settle_requests()  # in vain; but the model may be another one when it is asked the next time
             case ActionEvent(tool_call=None, hidden=True):
-                return  # its user wants the result for themselves (agent-core 4.1)
+                return  # its user wants the result for themselves
             case ActionEvent(tool_call=None):
                 self._typed[event.id] = event  # the user's own; shown once it is answered
             case ActionEvent():
@@ -226,7 +226,7 @@ class View:
                 self._batch = []
 
     def _named_by(self, event: AnswerEvent) -> int | None:
-        """Which call is answered by an error that only says that call's own id (agent-core 1.2)."""
+        """Which call is answered by an error that only says that call's own id."""
         waiting = (call for call in self._batch if call.id in self._waiting)
         return next((call.id for call in waiting if call.tool_call_id == event.tool_call_id), None)
 

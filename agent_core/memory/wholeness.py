@@ -1,4 +1,4 @@
-"""What may not be torn apart in a view: a call and its result, a batch of calls, a loop of thinking (agent-core 5.2).
+"""What may not be torn apart in a view: a call and its result, a batch of calls, a loop of thinking.
 
 All functions take a view's events and look at nothing else.
 """

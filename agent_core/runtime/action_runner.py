@@ -1,4 +1,4 @@
-"""One action, carried out: its hooks, its locks, its tool, and the answer that comes of it (agent-core 2.5.4)."""
+"""One action, carried out: its hooks, its locks, its tool, and the answer that comes of it."""
 
 from __future__ import annotations
 

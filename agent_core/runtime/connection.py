@@ -41,7 +41,7 @@ class SandboxConnection:
 
     Args:
         sandbox: made by a provider; the connection is its only user.
-        on_status: told what happens, as ``(status id of wire-protocol section 5, text)``.
+        on_status: told what happens, as ``(status id of docs/protocol.md, text)``.
         limits: bounds in time.
     """
 

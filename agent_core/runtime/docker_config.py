@@ -1,4 +1,4 @@
-"""Containers as the engine's API wants them: hardened, limited, labelled (architecture section 6)."""
+"""Containers as the engine's API wants them: hardened, limited, labelled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hook commands in the sandbox of a conversation (agent-core 8.10)."""
+"""Hook commands in the sandbox of a conversation."""
 
 from __future__ import annotations
 

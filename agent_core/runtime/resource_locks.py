@@ -1,4 +1,4 @@
-"""Places in line for what calls touch: those run together that do not disturb one another (agent-core 2.5.4)."""
+"""Places in line for what calls touch: those run together that do not disturb one another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runtime: the subscriber that executes actions and gives each of them exactly one answer (architecture 1, 6).
+"""The runtime: the subscriber that executes actions and gives each of them exactly one answer.
 
 Actions run one after another in the order of the log, or several calls of one answer together where the agent allows
 that. Each runs under its idempotency key, so one that was under way when the server died is asked for again, not run
@@ -291,7 +291,7 @@ class Runtime:
 
     async def _work(self) -> None:
         while self._begun:
-            # In the order of the calls, whichever is done first (agent-core 1.4).
+            # In the order of the calls, whichever is done first.
             action = self._begun[0]
             answer = await self._result(action, self._running[action.id])
             await self._answer(action, answer)
@@ -339,7 +339,7 @@ class Runtime:
     async def interrupt(self, *, keeps_questions: bool = False) -> None:
         """Stop the running action and answer all that wait, those that wait for the user included.
 
-        With `keeps_questions` these go on waiting: no pause is an answer to what the user is asked (agent-core 6.4).
+        With `keeps_questions` these go on waiting: no pause is an answer to what the user is asked.
         """
         waiting = [
             action

@@ -1,4 +1,4 @@
-"""The sandbox protocol (architecture section 6): a place of its own for every conversation, behind one byte stream.
+"""The sandbox protocol: a place of its own for every conversation, behind one byte stream.
 
 Providers implement `Sandbox` and `SandboxProvider`; all of them pass the same conformance suite.
 """
@@ -15,7 +15,7 @@ SandboxState = Mapping[str, str]
 """A few strings from which another process can find the sandbox again; JSON."""
 
 Progress = Callable[[str, str], None]
-"""``(status id of wire-protocol section 5, text for people)``; called while a sandbox starts."""
+"""``(status id of docs/protocol.md, text for people)``; called while a sandbox starts."""
 
 
 NetworkWish = Literal["none", "internal", "full", "host-access"]

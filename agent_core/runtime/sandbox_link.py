@@ -40,7 +40,7 @@ class SandboxLink:
     """One sandbox and, while there is one, the channel to its runner.
 
     Attributes:
-        listeners: told what happens, as ``(status id of wire-protocol section 5, text)``.
+        listeners: told what happens, as ``(status id of docs/protocol.md, text)``.
         paused: the sandbox was frozen through this link.
         closed: nothing is brought up any more.
     """

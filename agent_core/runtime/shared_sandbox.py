@@ -1,4 +1,4 @@
-"""A conversation's sandbox as one of its sub-agents has it: the same files, shells of its own (agent-core 4.11)."""
+"""A conversation's sandbox as one of its sub-agents has it: the same files, shells of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Security analyzers: how risky is what the agent wants to do? (agent-core 6.2)."""
+"""Security analyzers: how risky is what the agent wants to do?."""
 
 from __future__ import annotations
 

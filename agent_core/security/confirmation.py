@@ -1,4 +1,4 @@
-"""Confirmation: which batches of actions wait for the user (agent-core 6.3)."""
+"""Confirmation: which batches of actions wait for the user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An analyzer that asks Gray Swan's monitor, a service that reads along (agent-core 6.2)."""
+"""An analyzer that asks Gray Swan's monitor, a service that reads along."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class GraySwanAnalyzer(SecurityAnalyzer):
         try:
             answer = json.loads(fetched(request, limit_seconds=self.timeout, limit_bytes=MAX_ANSWER_BYTES))
             return self._risk_in(answer)
-        except Exception as error:  # noqa: BLE001 - whatever comes from outside, nothing is known then (agent-core 6.2)
+        except Exception as error:  # noqa: BLE001 - whatever comes from outside, nothing is known then
             return self._unknown(f"{type(error).__name__}: {error}")
 
     def _risk_in(self, answer: Any) -> SecurityRisk:

@@ -1,4 +1,4 @@
-"""The hooks that a user has in his home directory (agent-core 8.10)."""
+"""The hooks that a user has in his home directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What hooks say, and what it comes to (agent-core 8.10)."""
+"""What hooks say, and what it comes to."""
 
 from __future__ import annotations
 

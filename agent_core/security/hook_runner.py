@@ -1,4 +1,4 @@
-"""Runs hooks in their order, through whatever can run a command (agent-core 8.10)."""
+"""Runs hooks in their order, through whatever can run a command."""
 
 from __future__ import annotations
 

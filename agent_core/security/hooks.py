@@ -1,4 +1,4 @@
-"""Hooks: programs of the user's that are told about what happens, and may stop some of it (agent-core 8.10)."""
+"""Hooks: programs of the user's that are told about what happens, and may stop some of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An analyzer that searches the text of a call for dangerous patterns (agent-core 6.2)."""
+"""An analyzer that searches the text of a call for dangerous patterns."""
 
 from __future__ import annotations
 

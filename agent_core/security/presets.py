@@ -1,4 +1,4 @@
-"""Security analyzers by the names that users choose them by (agent-core 6.2)."""
+"""Security analyzers by the names that users choose them by."""
 
 from __future__ import annotations
 

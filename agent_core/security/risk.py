@@ -1,4 +1,4 @@
-"""Risks and how several of them add up (agent-core 6.1, 6.2)."""
+"""Risks and how several of them add up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The secrets of a conversation: given to commands that name them, and hidden everywhere (agent-core 8.9)."""
+"""The secrets of a conversation: given to commands that name them, and hidden everywhere."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ class SecretRegistry:
         try:
             async with asyncio.timeout(LOOKUP_SECONDS):
                 value = await self._sources[name].value()
-        except Exception as error:  # noqa: BLE001 - whatever a source does, it is no secret then (agent-core 8.9)
+        except Exception as error:  # noqa: BLE001 - whatever a source does, it is no secret then
             # Its text is not logged: it may hold the address with a password, or the value itself.
             logger.warning("the secret %r cannot be had: %s", name, type(error).__name__)
             value = None

@@ -1,4 +1,4 @@
-"""What settings may choose about an agent: flags of its tools, and tools by name (agent-core 4.14, 2.2, 3.6)."""
+"""What settings may choose about an agent: flags of its tools, and tools by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One conversation's session: its stream, subscribers and sandbox, and their life together (agent-core 8.13)."""
+"""One conversation's session: its stream, subscribers and sandbox, and their life together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a library's conversation can be asked beside the agent's work, and which model it asks (agent-core 8.3)."""
+"""What a library's conversation can be asked beside the agent's work, and which model it asks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a library's conversation can do beside going on: go back in itself, and branch off (agent-core 8.3)."""
+"""What a library's conversation can do beside going on: go back in itself, and branch off."""
 
 from __future__ import annotations
 

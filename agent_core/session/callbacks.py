@@ -1,4 +1,4 @@
-"""What a program hears of its conversation: each event, and text as it comes (agent-core 2.8, 8.3)."""
+"""What a program hears of its conversation: each event, and text as it comes."""
 
 from __future__ import annotations
 

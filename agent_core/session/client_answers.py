@@ -1,4 +1,4 @@
-"""Answers of a program to the calls of the tools that it carries out itself (agent-core 3.4)."""
+"""Answers of a program to the calls of the tools that it carries out itself."""
 
 from __future__ import annotations
 

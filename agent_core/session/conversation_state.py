@@ -1,4 +1,4 @@
-"""What a library's program sees of its conversation: its status and its events (agent-core 8.1, 8.2)."""
+"""What a library's program sees of its conversation: its status and its events."""
 
 from __future__ import annotations
 

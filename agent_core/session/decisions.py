@@ -1,4 +1,4 @@
-"""The user's word on what awaits confirmation, given between the runs of a library's conversation (agent-core 6.4)."""
+"""The user's word on what awaits confirmation, given between the runs of a library's conversation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Single calls of a conversation's tools by its program, not by its agent (agent-core 8.3, `execute_tool`)."""
+"""Single calls of a conversation's tools by its program, not by its agent (`execute_tool`)."""
 
 from __future__ import annotations
 

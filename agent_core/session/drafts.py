@@ -1,4 +1,4 @@
-"""The model of a conversation that writes out what its agent has drafted (agent-core 4.13)."""
+"""The model of a conversation that writes out what its agent has drafted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A conversation's events like a list, read from its log when they are asked for (agent-core 1.3)."""
+"""A conversation's events like a list, read from its log when they are asked for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a library's conversation is given while it exists: plugins (agent-core 8.3)."""
+"""What a library's conversation is given while it exists: plugins."""
 
 from __future__ import annotations
 

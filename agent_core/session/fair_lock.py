@@ -1,4 +1,4 @@
-"""A lock that lets threads in as they came (agent-core 8.2)."""
+"""A lock that lets threads in as they came."""
 
 from __future__ import annotations
 

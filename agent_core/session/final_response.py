@@ -1,4 +1,4 @@
-"""What an agent answered in the end (agent-core 3.4, 8.3)."""
+"""What an agent answered in the end."""
 
 from __future__ import annotations
 

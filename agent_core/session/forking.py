@@ -1,4 +1,4 @@
-"""Forks: a new conversation whose log begins with a part of another one's (agent-core 8.3)."""
+"""Forks: a new conversation whose log begins with a part of another one's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The goal loop: runs go on until a judge finds that the objective is reached (agent-core 8.12)."""
+"""The goal loop: runs go on until a judge finds that the objective is reached."""
 
 from __future__ import annotations
 

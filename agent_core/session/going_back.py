@@ -1,4 +1,4 @@
-"""Going back in a conversation: to any event of its log, with the files of the workspace (agent-core 8.3, 8.4)."""
+"""Going back in a conversation: to any event of its log, with the files of the workspace."""
 
 from __future__ import annotations
 

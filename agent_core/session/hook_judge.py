@@ -1,4 +1,4 @@
-"""Hooks that ask a model, or an agent with tools (agent-core 8.10)."""
+"""Hooks that ask a model, or an agent with tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Beside a library's log: which agent the conversation was begun with (agent-core 2.6, 8.2)."""
+"""Beside a library's log: which agent the conversation was begun with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program does with its conversation beside the agent's runs (agent-core 8.3); in the library's loop."""
+"""What a program does with its conversation beside the agent's runs; in the library's loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a session runs: the subscribers of its stream, and the hooks that they ask (architecture 1)."""
+"""What a session runs: the subscribers of its stream, and the hooks that they ask."""
 
 from __future__ import annotations
 

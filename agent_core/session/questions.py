@@ -1,4 +1,4 @@
-"""Questions to a model beside the agent's work: about a conversation, and for its title (agent-core 8.3)."""
+"""Questions to a model beside the agent's work: about a conversation, and for its title."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program's call of a tool whose state is in the log: it has to stand there, too (agent-core 4.8, 8.3)."""
+"""A program's call of a tool whose state is in the log: it has to stand there, too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The secrets of a library's conversation, as its program sees them (`state.secret_registry`, agent-core 8.2, 8.9)."""
+"""The secrets of a library's conversation, as its program sees them (`state.secret_registry`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be asked of a session at any moment (agent-core 8.1, 8.5)."""
+"""What can be asked of a session at any moment."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class SessionFacts:
 
     @property
     def runtime_status(self) -> str:
-        """State of the sandbox as the public protocol names it (wire-protocol section 5)."""
+        """State of the sandbox as the public protocol names it."""
         return self._report.status
 
     @property
@@ -90,7 +90,7 @@ class SessionFacts:
 
     @property
     def is_confirmation_mode_active(self) -> bool:
-        """Whether actions are analyzed and may wait for the user (agent-core 6.3); valid after `open`."""
+        """Whether actions are analyzed and may wait for the user; valid after `open`."""
         return self._step.gate(self._state).is_confirmation_mode_active
 
     @property

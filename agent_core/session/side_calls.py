@@ -1,4 +1,4 @@
-"""What the calls of models between a conversation's runs cost, until it stands in the log (agent-core 8.8)."""
+"""What the calls of models between a conversation's runs cost, until it stands in the log."""
 
 from __future__ import annotations
 

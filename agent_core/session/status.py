@@ -1,4 +1,4 @@
-"""The status of a conversation as agent-core 8.1 names it, folded from its log."""
+"""The execution status of a conversation, folded from its log."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ class StatusFold:
 
     @property
     def status(self) -> ExecutionStatus:
-        """As agent-core 8.1 names it; an agent that answered with words is finished."""
+        """The execution status; an agent that answered with words is finished."""
         if self.state is AgentState.ERROR and not self._reason.startswith(STUCK):
             return ExecutionStatus.ERROR  # a message does not mend what failed; the next run does
         status = _STATUS.get(self.state, ExecutionStatus.IDLE)

@@ -1,4 +1,4 @@
-"""What a session says of its sandbox and of its start: to its owner, its stream, and its log (wire-protocol 5)."""
+"""What a session says of its sandbox and of its start: to its owner, its stream, and its log."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class StatusReport:
         self._publish(StatusNotice(status_id, text))
 
     def step(self, status_id: str, text: str) -> None:
-        """Something is being done that does not count as a state of the sandbox (wire-protocol 5)."""
+        """Something is being done that does not count as a state of the sandbox."""
         self._publish(StatusNotice(status_id, text))
 
     def ready(self) -> None:

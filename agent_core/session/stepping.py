@@ -1,4 +1,4 @@
-"""A library's conversation step by step, for programs that have a loop of their own (agent-core 2.1, 2.4)."""
+"""A library's conversation step by step, for programs that have a loop of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sub-agents of a session: their kinds, their agents, and sessions that share what is shared (agent-core 4.11)."""
+"""The sub-agents of a session: their kinds, their agents, and sessions that share what is shared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words that a program puts on a conversation of its own (agent-core 8.2)."""
+"""Words that a program puts on a conversation of its own."""
 
 from __future__ import annotations
 

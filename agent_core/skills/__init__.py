@@ -1,1 +1,1 @@
-"""Skills: texts for the agent, told always, or when a message, a touched file or the agent asks (agent-core 7)."""
+"""Skills: texts for the agent, told always, or when a message, a touched file or the agent asks."""

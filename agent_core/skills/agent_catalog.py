@@ -1,4 +1,4 @@
-"""The kinds of sub-agents that there are, and which of them a name means (agent-core 4.11)."""
+"""The kinds of sub-agents that there are, and which of them a name means."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kinds of sub-agents that are always there (agent-core 4.11)."""
+"""The kinds of sub-agents that are always there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands inside a skill's text, whose output takes their place when it is read (agent-core 7.4)."""
+"""Commands inside a skill's text, whose output takes their place when it is read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AgentContext: what an agent is told beside its prompt and its tools (agent-core 7.1, 7.4)."""
+"""AgentContext: what an agent is told beside its prompt and its tools."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ class AgentContext(Frozen):
 
 
 def available_skills(skills: Iterable[Skill], *, can_invoke: bool) -> str:
-    """The list of the skills that an agent can get when it needs them; "" when there are none (agent-core 7.4)."""
+    """The list of the skills that an agent can get when it needs them; "" when there are none."""
     listed = [
         {"name": skill.name, "description": _shortened(skill.summary), "source": skill.source}
         for skill in skills

@@ -1,4 +1,4 @@
-"""One skill from the text of one file (agent-core 7.2)."""
+"""One skill from the text of one file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The header of a skill's file: YAML between two lines of three dashes (agent-core 7.2)."""
+"""The header of a skill's file: YAML between two lines of three dashes."""
 
 from __future__ import annotations
 

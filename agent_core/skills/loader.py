@@ -1,4 +1,4 @@
-"""Skills from files: of a project (also one that only a sandbox can read), of a user, of a folder (agent-core 7.3)."""
+"""Skills from files: of a project (also one that only a sandbox can read), of a user, of a folder."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def load_project_skills(working_dir: str | Path, *, git_root: str | Path | None 
 
 
 def project_skills(files: Mapping[str, str], roots: Iterable[str], *, model: str = "") -> list[Skill]:
-    """The skills of a project whose files are given as text by their absolute paths (agent-core 7.2, 7.3).
+    """The skills of a project whose files are given as text by their absolute paths.
 
     `roots` are the working directory and the root of its repository, the first one winning. Files made for the models
     of one vendor are left out for another `model`. A text that stands in two files (a link, a copy) is told once.

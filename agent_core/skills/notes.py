@@ -1,4 +1,4 @@
-"""Notes of earlier conversations: the user's at home, the project's in its workspace (agent-core 7.1)."""
+"""Notes of earlier conversations: the user's at home, the project's in its workspace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plugins: folders with skills, commands, sub-agents, servers and hooks that belong together (agent-core 8.3, 8.10)."""
+"""Plugins: folders with skills, commands, sub-agents, servers and hooks that belong together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Skills that somebody publishes in a git repository, with a list of those that are meant (agent-core 7.1, 7.3)."""
+"""Skills that somebody publishes in a git repository, with a list of those that are meant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The skill: one text for the agent, and when it is told (agent-core 7.2)."""
+"""The skill: one text for the agent, and when it is told."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Skill(Frozen):
 
     @property
     def is_listed(self) -> bool:
-        """Whether the agent is told that it exists, and may ask for it (agent-core 7.4)."""
+        """Whether the agent is told that it exists, and may ask for it."""
         if isinstance(self.trigger, PathTrigger):  # a rule comes up by itself when it is time
             return False
         return (self.is_agentskills_format or self.trigger is not None) and not self.disable_model_invocation
@@ -93,7 +93,7 @@ class Skill(Frozen):
         return next((line for line in lines if line and not line.startswith("#")), "")
 
     def get_skill_type(self) -> SkillType:
-        """Its kind, by the names of agent-core 7.2."""
+        """Its kind: what brings it into a conversation."""
         if self.is_agentskills_format:
             return "agentskills"
         if self.trigger is None:

@@ -1,4 +1,4 @@
-"""What brings a skill up: a word, a task's name, or a touched file (agent-core 7.2)."""
+"""What brings a skill up: a word, a task's name, or a touched file."""
 
 from __future__ import annotations
 

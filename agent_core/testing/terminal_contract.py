@@ -1,4 +1,4 @@
-"""The conformance suite of the terminal (agent-core 4.1): the same shell in every provider's sandboxes.
+"""The conformance suite of the terminal: the same shell in every provider's sandboxes.
 
 A test module inherits from the class and gives it a fixture ``kit`` (`agent_core.testing.sandbox_kit`). Each test has
 one sandbox for many cases, since starting one takes longer than all that is done in it.

@@ -1,4 +1,4 @@
-"""Delegation in the manner of the first generation: an action that names an agent and its inputs (agent-core 8.7)."""
+"""Delegation in the manner of the first generation: an action that names an agent and its inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which kinds of sub-agents a model is told of by the tools that make them (agent-core 4.11)."""
+"""Which kinds of sub-agents a model is told of by the tools that make them."""
 
 from __future__ import annotations
 

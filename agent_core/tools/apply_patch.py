@@ -1,4 +1,4 @@
-"""The apply_patch tool: changes to several files at once, in one patch (agent-core 4.13)."""
+"""The apply_patch tool: changes to several files at once, in one patch."""
 
 from __future__ import annotations
 

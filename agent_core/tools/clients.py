@@ -1,4 +1,4 @@
-"""Clients of a conversation as those who carry out calls: what a tool's executor can ask of them (agent-core 3.4)."""
+"""Clients of a conversation as those who carry out calls: what a tool's executor can ask of them."""
 
 from __future__ import annotations
 

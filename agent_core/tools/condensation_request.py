@@ -1,4 +1,4 @@
-"""The tool with which an agent asks for its history to be condensed (agent-core 4.7)."""
+"""The tool with which an agent asks for its history to be condensed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tools: what the model may call, how its arguments are checked, and who executes them (agent-core 3.2)."""
+"""Tools: what the model may call, how its arguments are checked, and who executes them."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolC
         return executor
 
     def _checked(self, result: Any) -> Observation:
-        """The result as an observation of this tool's type, which can be put in words (agent-core 3.2, `__call__`)."""
+        """The result as an observation of this tool's type, which can be put in words (`__call__`)."""
         observation = self._observation(result)
         content = observation.to_llm_content
         if not isinstance(content, Sequence) or not all(isinstance(one, _CONTENT) for one in content):
@@ -231,7 +231,7 @@ class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolC
             raise TypeError(f"the executor of {self.name!r} returned no {kind}: {problems}") from error
 
     def to_openai_tool(self, *, add_security_risk_prediction: bool = False) -> dict[str, Any]:
-        """The function-tool schema for chat completions (agent-core 3.3).
+        """The function-tool schema for chat completions.
 
         `summary` is always offered, `security_risk` on request and only where the tool can change something; both
         stand first, so that a model writes them first.

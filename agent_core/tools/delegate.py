@@ -1,4 +1,4 @@
-"""The delegate tool: sub-agents under ids of the model's choice, which work in parallel (agent-core 4.11)."""
+"""The delegate tool: sub-agents under ids of the model's choice, which work in parallel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file editor tool: view, create and change files in the sandbox (agent-core 4.3)."""
+"""The file editor tool: view, create and change files in the sandbox."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files a call changes, so that calls for different ones may run together (agent-core 2.5.4)."""
+"""Which files a call changes, so that calls for different ones may run together."""
 
 from __future__ import annotations
 

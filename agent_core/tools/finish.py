@@ -1,4 +1,4 @@
-"""The finish tool: the agent says that it is done (agent-core 4.7)."""
+"""The finish tool: the agent says that it is done."""
 
 from __future__ import annotations
 

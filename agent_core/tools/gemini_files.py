@@ -1,4 +1,4 @@
-"""The file tools that Gemini models know: read_file, write_file, edit, list_directory (agent-core 4.13)."""
+"""The file tools that Gemini models know: read_file, write_file, edit, list_directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The glob tool: which files have a name that matches? (agent-core 4.6)."""
+"""The glob tool: which files have a name that matches?."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The grep tool: which files have a line that matches? (agent-core 4.5)."""
+"""The grep tool: which files have a line that matches?."""
 
 from __future__ import annotations
 

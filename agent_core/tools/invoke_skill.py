@@ -1,4 +1,4 @@
-"""The invoke_skill tool: the whole text of a skill that the agent was only told of (agent-core 3.4, 7.4)."""
+"""The invoke_skill tool: the whole text of a skill that the agent was only told of."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The IPython tool: cells in a kernel that is kept, in the conversation's sandbox (agent-core 4.4)."""
+"""The IPython tool: cells in a kernel that is kept, in the conversation's sandbox."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tools of a running conversation: its agent's own, and those that come and go while it runs (agent-core 2.2)."""
+"""The tools of a running conversation: its agent's own, and those that come and go while it runs."""
 
 from __future__ import annotations
 

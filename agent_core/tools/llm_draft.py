@@ -1,4 +1,4 @@
-"""Having a model write out drafts of edits: what it is asked, and what counts as an answer (agent-core 4.13)."""
+"""Having a model write out drafts of edits: what it is asked, and what counts as an answer."""
 
 from __future__ import annotations
 

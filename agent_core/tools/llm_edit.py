@@ -1,4 +1,4 @@
-"""The `edit_file` tool: the agent drafts an edit, and a model writes it out (agent-core 4.13)."""
+"""The `edit_file` tool: the agent drafts an edit, and a model writes it out."""
 
 from __future__ import annotations
 

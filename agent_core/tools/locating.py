@@ -1,4 +1,4 @@
-"""Tools that find the places in code that matter; their calls are cells of the kernel (agent-core 2.10)."""
+"""Tools that find the places in code that matter; their calls are cells of the kernel."""
 
 from __future__ import annotations
 

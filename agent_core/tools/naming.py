@@ -1,4 +1,4 @@
-"""How a tool's class is called as a tool (agent-core 3.1)."""
+"""How a tool's class is called as a tool."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The planning file editor: views every file, and changes one, the plan (agent-core 4.12)."""
+"""The planning file editor: views every file, and changes one, the plan."""
 
 from __future__ import annotations
 

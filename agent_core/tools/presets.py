@@ -1,4 +1,4 @@
-"""Tools that belong together (agent-core 3.6). Importing this module registers the built-in tools."""
+"""Tools that belong together. Importing this module registers the built-in tools."""
 
 from __future__ import annotations
 

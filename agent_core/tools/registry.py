@@ -1,4 +1,4 @@
-"""Tools by name (agent-core 3.1): what an agent's `Tool` specs resolve to."""
+"""Tools by name: what an agent's `Tool` specs resolve to."""
 
 from __future__ import annotations
 

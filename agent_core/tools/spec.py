@@ -1,4 +1,4 @@
-"""What a tool is to an agent's configuration, and what an executor is given for one call (agent-core 3.1)."""
+"""What a tool is to an agent's configuration, and what an executor is given for one call."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class ToolAnnotations(Frozen):
 
 
 class DeclaredResources(Frozen):
-    """What a call touches, so that calls which cannot disturb one another may run together (agent-core 2.5.4).
+    """What a call touches, so that calls which cannot disturb one another may run together.
 
     `declared` False: unknown, the whole tool is locked. Declared and empty: nothing is locked.
     """
@@ -149,7 +149,7 @@ class SandboxAccess(Protocol):
 
 
 class DraftModel(Protocol):
-    """The model that writes out what an agent has drafted (agent-core 4.13)."""
+    """The model that writes out what an agent has drafted."""
 
     async def answer(self, messages: Sequence[Message]) -> str:
         """What it says; the conversation pays for it. Cancelling ends the request.
@@ -161,7 +161,7 @@ class DraftModel(Protocol):
 
 
 class ToolContext(Protocol):
-    """What an executor is told about the call that it serves (the `conversation` argument of agent-core 3.2)."""
+    """What an executor is told about the call that it serves."""
 
     conversation_id: str
     action_id: int

@@ -1,4 +1,4 @@
-"""What tools that put sub-agents to work ask of their conversation (agent-core 4.11)."""
+"""What tools that put sub-agents to work ask of their conversation."""
 
 from __future__ import annotations
 

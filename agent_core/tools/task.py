@@ -1,4 +1,4 @@
-"""The task tool: one sub-agent for one task, which can be asked again later (agent-core 4.11)."""
+"""The task tool: one sub-agent for one task, which can be asked again later."""
 
 from __future__ import annotations
 

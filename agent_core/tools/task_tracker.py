@@ -1,4 +1,4 @@
-"""The task tracker: the agent's own list of what there is to do (agent-core 4.8).
+"""The task tracker: the agent's own list of what there is to do.
 
 The list is what the newest result in the log says, so it survives whatever the log survives, and is shown from there.
 """

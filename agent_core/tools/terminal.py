@@ -1,4 +1,4 @@
-"""The terminal tool: a shell that is kept, in the conversation's sandbox (agent-core 4.1)."""
+"""The terminal tool: a shell that is kept, in the conversation's sandbox."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class NamedTerminalAction(TerminalAction):
 
 
 class FreshTerminalAction(TerminalAction):
-    """One command in a shell of its own, which ends with it (``is_static``, agent-core 4.1).
+    """One command in a shell of its own, which ends with it (``is_static``).
 
     It disturbs no other command and keeps nothing. It has no soft limit, and without `timeout` 120 seconds.
     """
@@ -199,7 +199,7 @@ class TerminalExecutor(SandboxExecutor[TerminalAction, TerminalObservation]):
 
 
 def _longer_than_idle(timeout: float | None) -> str:
-    """Why a command must not take so long: the runtime would be stopped as idle meanwhile (agent-core 4.1)."""
+    """Why a command must not take so long: the runtime would be stopped as idle meanwhile."""
     if timeout is None:
         return ""
     try:

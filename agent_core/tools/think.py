@@ -1,4 +1,4 @@
-"""The think tool: a place for a thought, without any effect (agent-core 4.7)."""
+"""The think tool: a place for a thought, without any effect."""
 
 from __future__ import annotations
 

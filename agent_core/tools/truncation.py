@@ -1,4 +1,4 @@
-"""Texts that are too long, cut in their middle (agent-core 4.2)."""
+"""Texts that are too long, cut in their middle."""
 
 from __future__ import annotations
 

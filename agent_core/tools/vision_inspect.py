@@ -1,4 +1,4 @@
-"""The tool by which a model that sees no images has another look at one for it (agent-core 3.4)."""
+"""The tool by which a model that sees no images has another look at one for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The workflow tool: a script of the model's that puts many sub-agents to work (agent-core 4.13)."""
+"""The workflow tool: a script of the model's that puts many sub-agents to work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a file must be for an edit, and the words in which it is refused (agent-core 4.3)."""
+"""What a file must be for an edit, and the words in which it is refused."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Order(NamedTuple):
 
     @property
     def is_literal(self) -> bool:
-        """True when the command is a Python or JSON value by mistake (agent-core 4.1); no shell command begins so."""
+        """True when the command is a Python or JSON value by mistake; no shell command begins so."""
         return not self.is_input and _LITERAL.match(self.command) is not None
 
 

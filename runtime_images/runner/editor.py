@@ -1,4 +1,4 @@
-"""The file editor: view, create, str_replace, insert, undo_edit (agent-core 4.3)."""
+"""The file editor: view, create, str_replace, insert, undo_edit."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Editor:
         return _result(edit, outcome, is_error=False, existed=existed)
 
     def _check(self, edit: Edit, existed: bool) -> None:
-        """The checks that all commands share, in the order of agent-core 4.3."""
+        """The checks that all commands share, in the order in which a model is told of them."""
         path = edit.path
         if edit.only is not None and edit.command != "view" and os.path.normpath(path) not in edit.only:
             raise EditError(

@@ -1,4 +1,4 @@
-"""A command in a shell of its own, which ends with it (agent-core 4.1, ``is_static``)."""
+"""A command in a shell of its own, which ends with it (``is_static``)."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _CONTROL = re.compile(r"(?:C-|CTRL[-+])([A-Z])\Z", re.IGNORECASE)
 
 
 def key(text: str) -> Optional[Key]:
-    """Return the key that the whole text names (agent-core 4.1), or None."""
+    """Return the key that the whole text names, or None."""
     name = text.strip()
     if name in _NAMED:
         return Key(name, _NAMED[name])

@@ -28,7 +28,7 @@ class Cut(NamedTuple):
 
 
 def cut_middle(text: str, limit: int, hint: str = "") -> Cut:
-    """Cut the middle out of a text that is over the limit and say so in its place (agent-core 4.2)."""
+    """Cut the middle out of a text that is over the limit and say so in its place."""
     return _join(text, text, len(text), limit, hint)
 
 

@@ -1,4 +1,4 @@
-"""Reading patches in the format of ``apply_patch`` (agent-core 4.13): sections for files, hunks for places in them."""
+"""Reading patches in the format of ``apply_patch``: sections for files, hunks for places in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Applying patches to the files of the workspace (agent-core 4.13): checked whole before anything is written."""
+"""Applying patches to the files of the workspace: checked whole before anything is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``file.range``: lines of a file, read and replaced, for edits that a model drafts (agent-core 4.13)."""
+"""``file.range``: lines of a file, read and replaced, for edits that a model drafts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Searching files by name and by content (agent-core 4.5, 4.6), as a program of its own.
+"""Searching files by name and by content, as a program of its own.
 
 It is run in a process of its own because matching a regular expression cannot be interrupted from inside, and would
 keep the runner from everything else for as long as it takes. The order is the argument, as JSON; the result is printed.

@@ -1,4 +1,4 @@
-"""A terminal session: one command at a time, those who wait for it, and what each of them is told (agent-core 4.1)."""
+"""A terminal session: one command at a time, those who wait for it, and what each of them is told."""
 
 from __future__ import annotations
 

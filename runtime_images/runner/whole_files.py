@@ -1,4 +1,4 @@
-"""Reading, writing, replacing and listing in the way of the Gemini tools (agent-core 4.13)."""
+"""Reading, writing, replacing and listing in the way of the Gemini tools."""
 
 from __future__ import annotations
 

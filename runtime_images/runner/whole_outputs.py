@@ -1,4 +1,4 @@
-"""The whole of outputs that were cut for their results, in files for whoever wants to see more (agent-core 4.2)."""
+"""The whole of outputs that were cut for their results, in files for whoever wants to see more."""
 
 from __future__ import annotations
 

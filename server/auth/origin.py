@@ -1,4 +1,4 @@
-"""Which hosts and origins may ask: the guard against foreign pages and DNS rebinding (architecture section 8)."""
+"""Which hosts and origins may ask: the guard against foreign pages and DNS rebinding."""
 
 from __future__ import annotations
 

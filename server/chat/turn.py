@@ -135,7 +135,7 @@ class Turn:
                 self._note(item)
                 return self._action(item)
             case AgentStateChanged(agent_state=AgentState.AWAITING_USER_CONFIRMATION):
-                self._is_asking = True  # the actions come behind it (wire-protocol 0, row 6)
+                self._is_asking = True  # the actions come behind it
                 return []
             case AgentStateChanged() if self._is_at_work and item.agent_state in _AT_REST:
                 self._is_over, self.last_event_id = True, item.id

@@ -27,7 +27,7 @@ from server.sockets.ports import JoinedConversation
 
 
 class ConversationStatus(StrEnum):
-    """What clients are told about a conversation (wire-protocol 6)."""
+    """What clients are told about a conversation."""
 
     STARTING = "STARTING"
     RUNNING = "RUNNING"

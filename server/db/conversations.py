@@ -26,7 +26,7 @@ from server.db.writer import Writer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationRecord:
-    """What is kept about one conversation (wire-protocol section 6).
+    """What is kept about one conversation.
 
     Attributes:
         agent_state: the last state that was recorded; the log is the truth.

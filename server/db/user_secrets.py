@@ -1,4 +1,4 @@
-"""Secrets that users give to their conversations' commands (wire-protocol 4.7): by name, the values encrypted."""
+"""Secrets that users give to their conversations' commands: by name, the values encrypted."""
 
 from __future__ import annotations
 

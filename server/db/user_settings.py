@@ -37,7 +37,7 @@ class ProviderToken(BaseModel):
 
 
 class StoredSettings(BaseModel):
-    """What a user has set (wire-protocol 7.1); None where the server's own default is meant to apply.
+    """What a user has set; None where the server's own default is meant to apply.
 
     Unknown fields are dropped, so that a document of a newer version can still be read.
     """

@@ -1,4 +1,4 @@
-"""The microagents of a repository that no conversation has cloned (wire-protocol 4.8)."""
+"""The microagents of a repository that no conversation has cloned."""
 
 from __future__ import annotations
 

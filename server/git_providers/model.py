@@ -1,4 +1,4 @@
-"""What providers tell, in the protocol's form (wire-protocol 4.8)."""
+"""What providers tell, in the protocol's form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The door for agents at ``/mcp/mcp``: pull and merge requests with their user's accounts (wire-protocol 4.9)."""
+"""The door for agents at ``/mcp/mcp``: pull and merge requests with their user's accounts."""
 
 from __future__ import annotations
 

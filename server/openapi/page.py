@@ -1,4 +1,4 @@
-"""The OpenAPI document as a page for people (wire-protocol 4.0): whole in itself, without scripts and other hosts."""
+"""The OpenAPI document as a page for people: whole in itself, without scripts and other hosts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes pull and merge requests with the accounts of a user, and notes them at the conversation (wire-protocol 4.9)."""
+"""Makes pull and merge requests with the accounts of a user, and notes them at the conversation."""
 
 from __future__ import annotations
 

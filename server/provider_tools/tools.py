@@ -1,4 +1,4 @@
-"""The tools by name: what they take, and at which providers they work (wire-protocol 4.9)."""
+"""The tools by name: what they take, and at which providers they work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conversations, their lists and what was done with them (wire-protocol 4.3)."""
+"""Conversations, their lists and what was done with them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a request that failed is answered (wire-protocol 4.0), and how routes say which failures they have."""
+"""What a request that failed is answered, and how routes say which failures they have."""
 
 from __future__ import annotations
 

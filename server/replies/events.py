@@ -1,4 +1,4 @@
-"""The log of a conversation as it is read (wire-protocol 3, 4.3)."""
+"""The log of a conversation as it is read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the server says of itself (wire-protocol 4.6), and plain confirmations."""
+"""What the server says of itself, and plain confirmations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A user's settings as they are shown: no secret, but for each whether there is one (wire-protocol 7.2)."""
+"""A user's settings as they are shown: no secret, but for each whether there is one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files, repositories and ports of a conversation's workspace (wire-protocol 4.4, 4.5)."""
+"""The files, repositories and ports of a conversation's workspace."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The REST routes, one module for each group of wire-protocol section 4."""
+"""The REST routes, one module for each group of docs/protocol.md."""

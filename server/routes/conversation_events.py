@@ -1,4 +1,4 @@
-"""The log of a conversation over REST: reading it, and saying something (wire-protocol 4.3)."""
+"""The log of a conversation over REST: reading it, and saying something."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ router = APIRouter(prefix="/api/conversations/{conversation_id}", route_class=Js
 
 MAX_LIMIT = 100
 Limit = Annotated[int, Query(json_schema_extra={"minimum": 0, "maximum": MAX_LIMIT})]
-"""Only shown: what is beyond has an answer of its own (wire-protocol 4.3)."""
+"""Only shown: what is beyond has an answer of its own."""
 
 PAGE = 200
 MAX_PAGE_BYTES = 4 * 1024 * 1024

@@ -1,4 +1,4 @@
-"""The files of a conversation's workspace: shown, sent and taken (wire-protocol 4.5)."""
+"""The files of a conversation's workspace: shown, sent and taken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The repositories of a conversation's workspace: what is changed, how, and what was committed (wire-protocol 4.4)."""
+"""The repositories of a conversation's workspace: what is changed, how, and what was committed."""
 
 from __future__ import annotations
 

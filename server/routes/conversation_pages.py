@@ -31,7 +31,7 @@ Trigger = Literal[
     "linear",
     "bitbucket",
 ]
-"""What a conversation may come from (wire-protocol 6)."""
+"""What a conversation may come from."""
 
 
 async def conversation_page(

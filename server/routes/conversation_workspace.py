@@ -1,4 +1,4 @@
-"""What clients ask about a running conversation's workspace when they open it (wire-protocol 4.1, 4.3)."""
+"""What clients ask about a running conversation's workspace when they open it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ router = APIRouter(prefix="/api/conversations/{conversation_id}", route_class=Js
 
 @router.get("/config", response_model=ConversationConfig)
 async def read_conversation_config(record: OwnConversation) -> dict[str, str | None]:
-    """No runtime id: with one, a client asks routes of another protocol about it (wire-protocol 0, 13)."""
+    """No runtime id: with one, a client asks routes of another protocol about it."""
     return {"runtime_id": None, "session_id": record.id}
 
 

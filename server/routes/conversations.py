@@ -1,4 +1,4 @@
-"""Listing and steering conversations (wire-protocol 4.3)."""
+"""Listing and steering conversations."""
 
 from __future__ import annotations
 

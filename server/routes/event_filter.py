@@ -1,4 +1,4 @@
-"""Which events of a log a client wants to see (wire-protocol 4.3)."""
+"""Which events of a log a client wants to see."""
 
 from __future__ import annotations
 

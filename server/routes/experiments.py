@@ -1,4 +1,4 @@
-"""The configuration of an experiment that a client took a conversation into (wire-protocol 4.3)."""
+"""The configuration of an experiment that a client took a conversation into."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users say of conversations (wire-protocol 4.3). It is kept here and sent nowhere."""
+"""What users say of conversations. It is kept here and sent nowhere."""
 
 from __future__ import annotations
 

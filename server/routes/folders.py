@@ -1,4 +1,4 @@
-"""The folders of a conversation's workspace (wire-protocol 4.5)."""
+"""The folders of a conversation's workspace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user has at git providers (wire-protocol 4.8). Errors are JSON strings: 401 without a good token, else 500."""
+"""What a user has at git providers. Errors are JSON strings: 401 without a good token, else 500."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokens for providers of git repositories (wire-protocol 4.7)."""
+"""Tokens for providers of git repositories."""
 
 from __future__ import annotations
 

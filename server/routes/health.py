@@ -1,4 +1,4 @@
-"""Health and load of the process (wire-protocol 4.6)."""
+"""Health and load of the process."""
 
 from __future__ import annotations
 

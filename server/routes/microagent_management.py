@@ -1,4 +1,4 @@
-"""The conversations in which a repository's microagents are made (wire-protocol 4.3)."""
+"""The conversations in which a repository's microagents are made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The skills of a running conversation, in the protocol's form (wire-protocol 4.3)."""
+"""The skills of a running conversation, in the protocol's form."""
 
 from __future__ import annotations
 

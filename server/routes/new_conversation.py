@@ -1,4 +1,4 @@
-"""Making a conversation (wire-protocol 4.3)."""
+"""Making a conversation."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class NewConversation(BaseModel):
 
     @property
     def trigger(self) -> str:
-        """What the conversation comes from (wire-protocol 6)."""
+        """What the conversation comes from."""
         if self.suggested_task is not None:
             return "suggested_task"
         return "microagent_management" if self.create_microagent is not None else "gui"
@@ -235,7 +235,7 @@ def _id_of(services: Services, wish: NewConversation, attempt: Attempt) -> str:
     if wish.conversation_id is None:
         return attempt.resource
     if not services.settings.allow_set_conversation_id:
-        # As for any other key that is not known here (wire-protocol 4.3).
+        # As for any other key that is not known here.
         raise ReplyError(
             422, _error("conversation_id: only the server chooses ids, unless allow_set_conversation_id is set")
         )

@@ -1,4 +1,4 @@
-"""What a client may choose from, and what this server is (wire-protocol 4.6)."""
+"""What a client may choose from, and what this server is."""
 
 from __future__ import annotations
 

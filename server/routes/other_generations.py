@@ -1,4 +1,4 @@
-"""What the protocol's clients ask of other generations of their server, as far as it may happen (wire-protocol 0, 8).
+"""What the protocol's clients ask of other generations of their server, as far as it may happen.
 
 They learn from the settings that conversations are of the first generation here. A client whose default is the second
 one asks for what there is of that until it has read them: nothing.

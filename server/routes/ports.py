@@ -39,7 +39,7 @@ async def read_ports(
 
 @router.get("/web-hosts", response_model=WebHosts)
 async def read_web_hosts(record: OwnConversation, services: ServicesDependency, request: Request) -> dict[str, Any]:
-    """The same as older clients know it (wire-protocol 4.3): addresses that they poll and show, with their ports."""
+    """The same as older clients know it: addresses that they poll and show, with their ports."""
     host = request.headers.get("host", "")
     try:
         found = await _listening(services, record)

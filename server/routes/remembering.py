@@ -1,4 +1,4 @@
-"""A proposal of how to ask an agent to remember something (wire-protocol 4.3)."""
+"""A proposal of how to ask an agent to remember something."""
 
 from __future__ import annotations
 

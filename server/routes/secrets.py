@@ -1,4 +1,4 @@
-"""A user's own secrets (wire-protocol 4.7): values go in and never come out."""
+"""A user's own secrets: values go in and never come out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The security analyzer of a conversation (wire-protocol 4.3)."""
+"""The security analyzer of a conversation."""
 
 from __future__ import annotations
 

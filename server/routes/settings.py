@@ -1,4 +1,4 @@
-"""A user's settings (wire-protocol 7.2, 7.3)."""
+"""A user's settings."""
 
 from __future__ import annotations
 

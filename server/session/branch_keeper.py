@@ -1,4 +1,4 @@
-"""Keeps the branch of a conversation's repository up to date where commands change it (wire-protocol 6)."""
+"""Keeps the branch of a conversation's repository up to date where commands change it."""
 
 from __future__ import annotations
 

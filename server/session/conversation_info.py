@@ -1,4 +1,4 @@
-"""The public facts of a conversation: what is stored and what its session says, in one object (wire-protocol 4.3)."""
+"""The public facts of a conversation: what is stored and what its session says, in one object."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from server.session.titles import default_title
 from server.wire.envelope import wire_time
 
 CONVERSATION_VERSION = "V0"
-"""Says which protocol the client has to speak; any other value makes it use another one (wire-protocol 0)."""
+"""Says which protocol the client has to speak; any other value makes it use another one."""
 
 
 def conversation_info(record: ConversationRecord, live: LiveConversation) -> dict[str, Any]:

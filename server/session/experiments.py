@@ -1,4 +1,4 @@
-"""Trying another configuration with some of the conversations (agent-core 8.13)."""
+"""Trying another configuration with some of the conversations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forks of conversations: a new record, the beginning of the log, and the files as they were (agent-core 8.3)."""
+"""Forks of conversations: a new record, the beginning of the log, and the files as they were."""
 
 from __future__ import annotations
 

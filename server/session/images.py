@@ -1,4 +1,4 @@
-"""Images in a user's message: refused where the model cannot see them (wire-protocol 2.2)."""
+"""Images in a user's message: refused where the model cannot see them."""
 
 from __future__ import annotations
 

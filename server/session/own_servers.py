@@ -1,4 +1,4 @@
-"""The MCP servers that one conversation has instead of its user's (wire-protocol 4.3): kept, and encrypted."""
+"""The MCP servers that one conversation has instead of its user's: kept, and encrypted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A user's settings over the server's over the demo: what one conversation runs with (wire-protocol 7)."""
+"""A user's settings over the server's over the demo: what one conversation runs with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conversations that begin with a card: a suggested task, or a wish for a microagent (wire-protocol 4.3)."""
+"""Conversations that begin with a card: a suggested task, or a wish for a microagent."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Connection:
 
 
 class SocketGateway:
-    """Serves the protocol's sockets (wire-protocol 1 and 2) on top of `Conversations`.
+    """Serves the protocol's sockets on top of `Conversations`.
 
     Mount `asgi_app`, and keep the gateway entered (``async with``) while the server runs: leaving it ends all
     connections' feeds.

@@ -1,4 +1,4 @@
-"""What a client asks for when it connects: the query of its handshake (wire-protocol 1.2, 1.3)."""
+"""What a client asks for when it connects: the query of its handshake."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from server.sockets.ports import JoinRefusedError
 from server.wire.json_data import MAX_INTEGER
 
 ABSENT: Final = frozenset({"", "null", "undefined"})
-"""What browser clients send for a key that they do not have (wire-protocol 1.2)."""
+"""What browser clients send for a key that they do not have."""
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,4000}")
 _CONVERSATION_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")

@@ -45,7 +45,7 @@ class Conversations(Protocol):
     """Fulfilled by the conversation manager."""
 
     async def join(self, conversation_id: str, connection_id: str, identity: Identity) -> JoinedConversation:
-        """Register the connection and see to it that the conversation runs (wire-protocol 1.3, steps 5 to 9).
+        """Register the connection and see to it that the conversation runs.
 
         Starting goes on in the background; its progress and its failure are seen on the stream. When this raises,
         the connection is not registered; otherwise `leave` is called exactly once for it.
@@ -77,5 +77,5 @@ class Announcer(Protocol):
     """Fulfilled by the gateway, for news that belong to no event."""
 
     async def announce_title(self, conversation_id: str, title: str) -> None:
-        """Tell every client of the conversation its new title (wire-protocol 3.6)."""
+        """Tell every client of the conversation its new title."""
         ...

@@ -1,4 +1,4 @@
-"""What a connecting client is sent of the history (wire-protocol 1.4). Pure, but for the look back at the end."""
+"""What a connecting client is sent of the history. Pure, but for the look back at the end."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Replay:
 
     State changes are withheld; only the last one is sent, after everything else and without its id where something
     newer was sent, because clients ask for what follows the id they saw last. Where the agent waits for confirmation,
-    its state comes before the actions in question: only then do clients show the question (wire-protocol 0, row 6).
+    its state comes before the actions in question: only then do clients show the question.
     """
 
     def __init__(self) -> None:

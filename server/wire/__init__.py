@@ -1,1 +1,1 @@
-"""Our events ⇄ the public JSON of the wire protocol (sections 2 and 3). Pure: no I/O, no clock, no state."""
+"""Our events ⇄ the public JSON of docs/protocol.md. Pure: no I/O, no clock, no state."""

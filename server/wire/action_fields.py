@@ -1,4 +1,4 @@
-"""The public action types with their args, defaults and order (wire-protocol 3.3).
+"""The public action types with their args, defaults and order.
 
 What a client sends is checked against these models, and what it left out is filled in from them.
 """

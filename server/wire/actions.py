@@ -1,4 +1,4 @@
-"""Internal events that are actions on the wire (wire-protocol 3.3)."""
+"""Internal events that are actions on the wire."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def tool_call_form(event: ActionEvent) -> ActionForm | None:
 
 
 def decision_form(event: ActionDecision) -> ActionForm | None:
-    """The decided action once more: without its thought, with what was decided (wire-protocol 3.7).
+    """The decided action once more: without its thought, with what was decided.
 
     A `finish` that was refused is not shown: its words would be the agent's last ones.
     """
@@ -156,7 +156,7 @@ def _tool_call(event: ActionEvent, thought: str, confirmation: Confirmation | No
     translate = _TOOL_FORMS.get(type(event.action), usual)
     form = translate(event.action, event, thought)
     if confirmation is not None:
-        # Where the protocol's type has no such field the client looks for it all the same (wire-protocol 3.7).
+        # Where the protocol's type has no such field the client looks for it all the same.
         form.args["confirmation_state"] = confirmation
     return form
 

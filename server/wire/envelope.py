@@ -1,4 +1,4 @@
-"""From an event of the log to the one JSON object that clients get for it (wire-protocol 3.1, 3.2)."""
+"""From an event of the log to the one JSON object that clients get for it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ from server.wire.observations import (
 )
 
 LIVE_FROM_ENVIRONMENT: Final = frozenset({"run", "agent_state_changed", "recall", "error"})
-"""Observations of the environment that a client sees live, as the agent's (wire-protocol 3.2)."""
+"""Observations of the environment that a client sees live, as the agent's."""
 
 DEFAULT_USAGE_MODEL: Final = "default"
 _NULL: Final = ObservationForm("null", "", {})
@@ -69,7 +69,7 @@ _UTC_OFFSET: Final = "+00:00"
 def to_wire(event: AnyEvent, *, live: bool) -> dict[str, Any] | None:
     """What clients are sent for `event`; None when it is never sent.
 
-    `live` says which rules hold: those for an event that happens now (wire-protocol 3.2), or those for history
+    `live` says which rules hold: those for an event that happens now, or those for history
     (1.4). Which state changes of a history are withheld is the reader's business: it depends on what follows.
     """
     form = _form(event)
@@ -86,7 +86,7 @@ def to_wire(event: AnyEvent, *, live: bool) -> dict[str, Any] | None:
 
 
 def to_record(event: AnyEvent) -> dict[str, Any]:
-    """The log's entry as it is read back: every event has one, so that ids are without gaps (wire-protocol 4.3).
+    """The log's entry as it is read back: every event has one, so that ids are without gaps.
 
     What clients are never sent, and the log has all the same, is the protocol's null.
     """

@@ -1,4 +1,4 @@
-"""What the models of the public fields have in common (wire-protocol 3.3, 3.4)."""
+"""What the models of the public fields have in common."""
 
 from __future__ import annotations
 

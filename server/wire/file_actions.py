@@ -1,4 +1,4 @@
-"""Actions of the tools for files, as the reads, writes and edits that they amount to (wire-protocol 3.3)."""
+"""Actions of the tools for files, as the reads, writes and edits that they amount to."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ RISK_NUMBERS: Final[dict[SecurityRisk, int]] = {
     SecurityRisk.MEDIUM: 1,
     SecurityRisk.HIGH: 2,
 }
-"""`security_risk` as the protocol writes it (wire-protocol 3.1)."""
+"""`security_risk` as the protocol writes it."""
 
 
 class ActionForm(NamedTuple):

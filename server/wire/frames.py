@@ -1,4 +1,4 @@
-"""Frames that are no events of the log: statuses, errors, news of the conversation, deltas (wire-protocol 3.6, 1.6)."""
+"""Frames that are no events of the log: statuses, errors, news of the conversation, deltas."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def title_frame(conversation_id: str, title: str) -> Frame:
 
 
 def closed_frame() -> Frame:
-    """The session was closed; there is no agent until the conversation is started again (wire-protocol 1.6)."""
+    """The session was closed; there is no agent until the conversation is started again."""
     extras = {"agent_state": "stopped", "reason": ""}
     return {"message": "", "observation": "agent_state_changed", "content": "", "extras": extras}
 

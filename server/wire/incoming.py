@@ -1,4 +1,4 @@
-"""What clients send, checked and turned into our events (wire-protocol 2)."""
+"""What clients send, checked and turned into our events."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _object(data: dict[str, Any], key: str) -> dict[str, Any]:
 
 
 def modern_args(args: dict[str, Any]) -> dict[str, Any]:
-    """Args with the old names replaced and what the protocol drops left out (wire-protocol 2.2)."""
+    """Args with the old names replaced and what the protocol drops left out."""
     modern = {key: value for key, value in args.items() if key not in _RENAMED_ARGS and key not in _DROPPED_ARGS}
     for old, new in _RENAMED_ARGS.items():
         if old in args:

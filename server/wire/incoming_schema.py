@@ -1,4 +1,4 @@
-"""The JSON schema of what clients send, as far as it is one for all types (wire-protocol 2)."""
+"""The JSON schema of what clients send, as far as it is one for all types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands at the top of a client's message beside its type and fields (wire-protocol 2.2)."""
+"""What stands at the top of a client's message beside its type and fields."""
 
 from __future__ import annotations
 

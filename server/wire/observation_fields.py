@@ -1,4 +1,4 @@
-"""The public observation types with their extras, defaults and order (wire-protocol 3.4)."""
+"""The public observation types with their extras, defaults and order."""
 
 from __future__ import annotations
 

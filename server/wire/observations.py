@@ -1,4 +1,4 @@
-"""Internal events that are observations on the wire (wire-protocol 3.4)."""
+"""Internal events that are observations on the wire."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def _run(observation: TerminalObservation, event: ObservationEvent) -> Observati
 def _edit_or_read(observation: FileEditorObservation, event: ObservationEvent) -> ObservationForm:
     content = observation.text
     if observation.is_error and not content.startswith("ERROR:\n"):
-        # The client tells success from failure by this word (wire-protocol 3.4).
+        # The client tells success from failure by this word.
         content = f"ERROR:\n{content}"
     if observation.command == "view":
         images = [url for part in observation.content if isinstance(part, ImageContent) for url in part.image_urls]
@@ -183,7 +183,7 @@ def _task_tracking(observation: TaskTrackerObservation, event: ObservationEvent)
 
 
 def _mcp(observation: MCPToolObservation, event: ObservationEvent) -> ObservationForm:
-    # The result as the server gave it; the client looks for its isError (wire-protocol 3.4).
+    # The result as the server gave it; the client looks for its isError.
     content = json.dumps(observation.to_result(), ensure_ascii=False)
     return ObservationForm("mcp", content, {"name": observation.name, "arguments": observation.arguments})
 
@@ -200,7 +200,7 @@ def _task(observation: TaskObservation, event: ObservationEvent) -> ObservationF
 def _any_tool(observation: Observation, event: ObservationEvent) -> ObservationForm:
     content = observation.text
     if observation.is_error:
-        # The client tells success from failure by a JSON result's isError (wire-protocol 3.4).
+        # The client tells success from failure by a JSON result's isError.
         content = json.dumps({"content": [{"type": "text", "text": content}], "isError": True}, ensure_ascii=False)
     return ObservationForm("mcp", content, {"name": event.tool_name, "arguments": {}})
 

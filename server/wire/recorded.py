@@ -1,7 +1,7 @@
 """Recorded conversations of the protocol's own servers, event by event: what a log keeps of them, and shows again.
 
 Each event is kept as it was, under its own id, also where its type or some of its fields are not known here. What
-clients draw is checked first, so that no recording can break them (wire-protocol 0, row 10).
+clients draw is checked first, so that no recording can break them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _LEFT_OUT: Final[dict[str, Any]] = {"message": "", "action": "null", "args": {"h
 
 
 class Metrics(Fields):
-    """What clients read of ``llm_metrics`` (wire-protocol 3.5)."""
+    """What clients read of ``llm_metrics``."""
 
     accumulated_cost: float = 0.0
     max_budget_per_task: float | None = None

@@ -1,4 +1,4 @@
-"""The ``message`` texts: what each public type says to people in one line (wire-protocol 3.3, 3.4)."""
+"""The ``message`` texts: what each public type says to people in one line."""
 
 from __future__ import annotations
 

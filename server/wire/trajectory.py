@@ -1,4 +1,4 @@
-"""Exported trajectories, checked, and turned into what an agent can do again (wire-protocol 4.3, agent-core 8.11)."""
+"""Exported trajectories, checked, and turned into what an agent can do again."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def is_hidden(wire: Mapping[str, Any]) -> bool:
 
 
 def without_view(wire: dict[str, Any]) -> dict[str, Any]:
-    """The event without what only the browser view needs (wire-protocol 4.3, trajectory)."""
+    """The event without what only the browser view needs (trajectory)."""
     extras = wire.get("extras")
     if not isinstance(extras, dict) or _OF_THE_VIEW.isdisjoint(extras):
         return wire

@@ -1,4 +1,4 @@
-"""Who may import whom (architecture section 2): the direction of imports is a test, not a habit."""
+"""Who may import whom: the direction of imports is a test, not a habit."""
 
 from __future__ import annotations
 

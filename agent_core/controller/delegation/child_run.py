@@ -115,7 +115,7 @@ class ChildRun:
         """
         self._is_stopping = True
         if self._has_started:
-            waits = self._round.waits_for_word  # and would not be paused (agent-core 6.4)
+            waits = self._round.waits_for_word  # and would not be paused
             await self._session.send(ChangeAgentState(agent_state=AgentState.STOPPED if waits else AgentState.PAUSED))
 
     async def suspend(self) -> None:

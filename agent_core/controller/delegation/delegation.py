@@ -1,4 +1,4 @@
-"""The sub-agents of one conversation, each in a conversation of its own (agent-core 4.11).
+"""The sub-agents of one conversation, each in a conversation of its own.
 
 Nothing is kept here that the logs do not tell: which sub-agents there are is folded from the log of the asking
 conversation, how far each is with its task from its own. So a call that a crash cut short is simply made again: a

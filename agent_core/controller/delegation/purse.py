@@ -1,4 +1,4 @@
-"""The money of the conversation that asks a sub-agent, which the sub-agent spends (agent-core 4.11, 8.8)."""
+"""The money of the conversation that asks a sub-agent, which the sub-agent spends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model may not ask of its sub-agents, and what it is told when they were stopped (agent-core 4.11)."""
+"""What a model may not ask of its sub-agents, and what it is told when they were stopped."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Condensers: one module each; `condenser.py` says what they have in common (agent-core 5)."""
+"""Condensers: one module each; `condenser.py` says what they have in common."""

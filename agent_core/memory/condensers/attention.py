@@ -1,4 +1,4 @@
-"""`LLMAttentionCondenser`: a model says which events matter most; the others are forgotten (agent-core 5.6)."""
+"""`LLMAttentionCondenser`: a model says which events matter most; the others are forgotten."""
 
 from __future__ import annotations
 

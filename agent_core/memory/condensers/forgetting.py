@@ -1,4 +1,4 @@
-"""Condensers that forget without a summary: all but the newest, or the middle when it grows (agent-core 5.6)."""
+"""Condensers that forget without a summary: all but the newest, or the middle when it grows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Condensers that hide what old observations say: all of them, or those of the browser (agent-core 5.6)."""
+"""Condensers that hide what old observations say: all of them, or those of the browser."""
 
 from __future__ import annotations
 

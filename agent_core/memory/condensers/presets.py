@@ -1,4 +1,4 @@
-"""Condensers as they are used by default (agent-core 3.6, 5.9)."""
+"""Condensers as they are used by default."""
 
 from __future__ import annotations
 

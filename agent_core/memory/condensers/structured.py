@@ -1,4 +1,4 @@
-"""`StructuredSummaryCondenser`: a model fills in a form instead of writing a summary (agent-core 5.6)."""
+"""`StructuredSummaryCondenser`: a model fills in a form instead of writing a summary."""
 
 from __future__ import annotations
 

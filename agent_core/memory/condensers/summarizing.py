@@ -1,4 +1,4 @@
-"""`LLMSummarizingCondenser`: a model sums up the middle of a long view (agent-core 5.4)."""
+"""`LLMSummarizingCondenser`: a model sums up the middle of a long view."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ConversationWindowCondenser`: when asked, forgets the older half of what is not essential (agent-core 5.8)."""
+"""`ConversationWindowCondenser`: when asked, forgets the older half of what is not essential."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The browser tools: Chromium in the conversation's sandbox (agent-core 4.9, 4.10)."""
+"""The browser tools: Chromium in the conversation's sandbox."""
 
 from __future__ import annotations
 

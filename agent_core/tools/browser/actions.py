@@ -1,4 +1,4 @@
-"""What a model may ask of the browser, one class for each tool (agent-core 4.10), and the calls that this means."""
+"""What a model may ask of the browser, one class for each tool, and the calls that this means."""
 
 from __future__ import annotations
 

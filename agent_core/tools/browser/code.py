@@ -1,4 +1,4 @@
-"""The fifteen functions of the `browser` tool, and how a few lines of them are read (agent-core 4.9).
+"""The fifteen functions of the `browser` tool, and how a few lines of them are read.
 
 The lines look like Python, and only look so: they are parsed, never run. Each is one call of a known function with
 constants for arguments.

@@ -1,4 +1,4 @@
-"""The browser as one tool that takes lines of code (agent-core 4.9)."""
+"""The browser as one tool that takes lines of code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Carries out what is asked of the browser, in the conversation's sandbox (agent-core 4.10)."""
+"""Carries out what is asked of the browser, in the conversation's sandbox."""
 
 from __future__ import annotations
 

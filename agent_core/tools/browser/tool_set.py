@@ -1,4 +1,4 @@
-"""The browser as a set of tools that name elements by the numbers of the last look (agent-core 4.10)."""
+"""The browser as a set of tools that name elements by the numbers of the last look."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-/** The REST routes that the page uses, typed (wire protocol, section 4). */
+/** The REST routes that the page uses, typed. */
 import type { Fields } from "../protocol/events";
 import { booleanField, listField, numberField, objectField, stringField, stringListField } from "../protocol/fields";
 import type {

@@ -1,4 +1,4 @@
-/** The live line of one conversation over Socket.IO (wire protocol, section 1). */
+/** The live line of one conversation over Socket.IO. */
 import { io } from "socket.io-client";
 import type { Socket } from "socket.io-client";
 import { parseAnswer } from "../protocol/client-actions";

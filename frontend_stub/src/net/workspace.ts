@@ -1,4 +1,4 @@
-/** The files and repositories of a conversation's workspace (wire protocol, sections 4.4 and 4.5). */
+/** The files and repositories of a conversation's workspace. */
 import type { Fields } from "../protocol/events";
 import { booleanField, numberField, objectField, objectListField, stringField, stringListField } from "../protocol/fields";
 import { ApiError } from "./http";

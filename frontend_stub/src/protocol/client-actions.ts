@@ -1,4 +1,4 @@
-/** What the page sends as `oh_user_action` (wire protocol 2.1). */
+/** What the page sends as `oh_user_action`. */
 import type { AgentState } from "./events";
 import { numberField, objectField, stringField } from "./fields";
 

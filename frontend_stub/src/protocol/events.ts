@@ -1,4 +1,4 @@
-/** Events as the server sends them in `oh_event` and in `GET {c}/events` (wire protocol, section 3). */
+/** Events as the server sends them in `oh_event` and in `GET {c}/events`. */
 
 import type {
   AccumulatedTokenUsage,

@@ -1,4 +1,4 @@
-/** Everything that may arrive on the socket, and its recognition (wire protocol 3 and 3.6). */
+/** Everything that may arrive on the socket, and its recognition. */
 import { numberField, objectField, stringField } from "./fields";
 import type { AgentState, ConversationEvent, Envelope, Fields, ToolCallMetadata, LlmMetrics } from "./events";
 import { AGENT_STATES } from "./events";

@@ -1,4 +1,4 @@
-/** Bodies of the REST routes that the page uses (wire protocol, sections 4.3, 4.6 and 7). */
+/** Bodies of the REST routes that the page uses. */
 
 import type {
   ConversationInfo as SentConversation,

@@ -1,4 +1,4 @@
-/** What status and error ids mean to a person: a short text, and what can be done (wire protocol, section 5). */
+/** What status and error ids mean to a person: a short text, and what can be done. */
 
 export interface Explanation {
   readonly title: string;

@@ -1,4 +1,4 @@
-/** What the conversation is doing, in one word that the whole page agrees on (wire protocol 3.7 and 5). */
+/** What the conversation is doing, in one word that the whole page agrees on. */
 import type { ConversationModel } from "./model";
 
 export type Phase =

@@ -1,4 +1,4 @@
-"""Functions that a kernel's cells find ready to use (agent-core 4.4).
+"""Functions that a kernel's cells find ready to use.
 
 They print what they have to say, errors too, as a person at a terminal would want to read it. A cell finds them by
 their names; no other module of the sandbox is in the way of its own.

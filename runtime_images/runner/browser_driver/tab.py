@@ -29,8 +29,8 @@ class Tab:
     """One open page: its requests under way, with the times they began at, and what is known of it.
 
     `numbers` are those of its elements, `seen` is what was last seen of it, and where; `is_slow`: it was waited for in
-    vain; `moves` is how many documents it has shown, `moved_at` has the times of the newest since it was told something,
-    and `dialogs` those of the newest ones that its present document has shown.
+    vain; `moves` is how many documents it has shown, `moved_at` has the times of the newest since it was told
+    what to do, and `dialogs` those of the newest ones that its present document has shown.
     """
 
     id: str

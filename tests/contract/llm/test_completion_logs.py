@@ -1,4 +1,4 @@
-"""What is written and told about calls: logs, retries (agent-core 9.3, 9.12)."""
+"""What is written and told about calls: logs, retries."""
 
 from __future__ import annotations
 

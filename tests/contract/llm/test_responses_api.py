@@ -1,4 +1,4 @@
-"""The Responses API over HTTP (agent-core 9.8)."""
+"""The Responses API over HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fallbacks and routers over HTTP, and the profiles behind them (agent-core 9.1, 9.11)."""
+"""Fallbacks and routers over HTTP, and the profiles behind them."""
 
 from __future__ import annotations
 

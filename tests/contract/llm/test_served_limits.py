@@ -1,4 +1,4 @@
-"""What a server says of its models counts where nothing is configured (agent-core 9.5)."""
+"""What a server says of its models counts where nothing is configured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model without tools of its own, over HTTP (agent-core 9.10)."""
+"""A model without tools of its own, over HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MCP servers that are programs run in the sandbox, where they are what they are on a host (agent-core 3.5)."""
+"""MCP servers that are programs run in the sandbox, where they are what they are on a host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The route index of the protocol (wire-protocol 4.2) as data: each route with its success and its documented errors.
+"""The route index of the protocol as data: each route with its success and its documented errors.
 
 In paths ``{c}`` is a running conversation, ``{stopped}`` one that does not run, ``{fresh}`` a new one for this row
 alone, ``{unknown}`` none.

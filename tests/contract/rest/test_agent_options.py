@@ -1,4 +1,4 @@
-"""What may be chosen about a conversation's agent over REST (agent-core 4.14)."""
+"""What may be chosen about a conversation's agent over REST."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No secret is readable in what is kept, whatever it went through before (architecture section 8)."""
+"""No secret is readable in what is kept, whatever it went through before."""
 
 from __future__ import annotations
 

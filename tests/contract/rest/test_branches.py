@@ -1,4 +1,4 @@
-"""Going back and forking over REST and sockets: additions to the protocol (agent-core 8.3, 8.4)."""
+"""Going back and forking over REST and sockets: additions to the protocol."""
 
 from __future__ import annotations
 

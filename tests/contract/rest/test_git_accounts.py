@@ -1,4 +1,4 @@
-"""What a user has at git providers (wire-protocol 4.8), asked of providers that are played over HTTP."""
+"""What a user has at git providers, asked of providers that are played over HTTP."""
 
 from __future__ import annotations
 

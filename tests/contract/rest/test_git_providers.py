@@ -1,4 +1,4 @@
-"""Tokens of git providers (wire-protocol 4.7), and the repository of a conversation as its sandbox is asked for it."""
+"""Tokens of git providers, and the repository of a conversation as its sandbox is asked for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MCP servers of users, conversations and the whole server (wire-protocol 4.3, 7.1, 7.2)."""
+"""MCP servers of users, conversations and the whole server."""
 
 from __future__ import annotations
 

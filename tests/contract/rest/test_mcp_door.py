@@ -1,4 +1,4 @@
-"""The server's own MCP server for agents (wire-protocol 4.9), with the protocol's official client."""
+"""The server's own MCP server for agents, with the protocol's official client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conversations that begin with a repository of a user's account, or with a card of the client (wire-protocol 4.3)."""
+"""Conversations that begin with a repository of a user's account, or with a card of the client."""
 
 from __future__ import annotations
 

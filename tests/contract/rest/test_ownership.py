@@ -16,7 +16,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 OF_CONVERSATIONS = [one for one in operations() if "{conversation_id}" in one.path]
 ANSWERED = {"get_conversation": "null", "delete_conversation": "false"}
-"""The routes that answer 200 for a conversation that is not there (wire-protocol 4.3)."""
+"""The routes that answer 200 for a conversation that is not there."""
 
 BODIES: dict[str, Any] = {"rename_conversation": {"title": "mine now"}}
 

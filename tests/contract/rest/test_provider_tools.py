@@ -1,4 +1,4 @@
-"""Pull and merge requests that agents open with their user's accounts (wire-protocol 4.9), at played providers."""
+"""Pull and merge requests that agents open with their user's accounts, at played providers."""
 
 from __future__ import annotations
 

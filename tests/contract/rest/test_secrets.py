@@ -1,4 +1,4 @@
-"""A user's own secrets (wire-protocol 4.7): the routes, and what conversations get of them."""
+"""A user's own secrets: the routes, and what conversations get of them."""
 
 from __future__ import annotations
 

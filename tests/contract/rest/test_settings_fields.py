@@ -1,4 +1,4 @@
-"""Settings field by field, as the tables of wire-protocol 7.1 to 7.3 have them."""
+"""Settings field by field: type, default, limits and effect of each."""
 
 from __future__ import annotations
 

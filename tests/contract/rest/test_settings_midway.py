@@ -1,4 +1,4 @@
-"""Settings that change in the middle of a conversation: a loop that runs keeps its own (wire-protocol 7.3)."""
+"""Settings that change in the middle of a conversation: a loop that runs keeps its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files by bytes, and the editor (agent-core 4.3): checks, messages, undo, and what stays exactly as it was."""
+"""Files by bytes, and the editor: checks, messages, undo, and what stays exactly as it was."""
 
 from __future__ import annotations
 

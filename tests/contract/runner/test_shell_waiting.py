@@ -1,4 +1,4 @@
-"""Time limits, input to running commands, and stopping them (agent-core 4.1, decision order and results)."""
+"""Time limits, input to running commands, and stopping them (decision order and results)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may connect, and what everybody else is told (wire-protocol 1.2, 1.3)."""
+"""Who may connect, and what everybody else is told."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a connected client sees: history, then the present, each event once and in order (wire-protocol 1.4, 3.2)."""
+"""What a connected client sees: history, then the present, each event once and in order."""
 
 from __future__ import annotations
 

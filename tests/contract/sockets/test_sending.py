@@ -1,4 +1,4 @@
-"""What clients send, good and bad: taken in order, or answered in words (wire-protocol 2)."""
+"""What clients send, good and bad: taken in order, or answered in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client that reads slowly, or not at all, costs bounded memory and delays nobody (architecture section 5)."""
+"""A client that reads slowly, or not at all, costs bounded memory and delays nobody."""
 
 from __future__ import annotations
 

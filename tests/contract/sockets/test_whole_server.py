@@ -1,4 +1,4 @@
-"""Conversations over sockets of the whole server, as the protocol tells them (wire-protocol 1.3, 1.6, 3.2, 3.7)."""
+"""Conversations over sockets of the whole server, as the protocol tells them."""
 
 from __future__ import annotations
 

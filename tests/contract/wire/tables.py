@@ -1,4 +1,4 @@
-"""The tables of the protocol as data: one row per field, as wire-protocol 3.3 and 3.4 write them.
+"""The tables of the protocol as data: one row per field of each action and observation.
 
 A type is written as in the tables: ``str``, ``str[]``, ``object``, ``object[]``, with ``|null`` where null may be; a
 list of values stands for an enumeration. `REQUIRED` stands where a field has no default.

@@ -1,4 +1,4 @@
-"""The ids of statuses and errors, and which failure has which (wire-protocol 3.7, 5)."""
+"""The ids of statuses and errors, and which failure has which."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each row of the protocol's tables of event types holds here (wire-protocol 3.3, 3.4)."""
+"""Each row of the protocol's tables of event types holds here."""
 
 from __future__ import annotations
 

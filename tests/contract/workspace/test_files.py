@@ -1,4 +1,4 @@
-"""Uploads and downloads over the public routes (wire-protocol 4.5), in real sandboxes."""
+"""Uploads and downloads over the public routes, in real sandboxes."""
 
 from __future__ import annotations
 

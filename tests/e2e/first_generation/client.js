@@ -1,5 +1,4 @@
-// A client as the first generation's own: it asks, sends and draws what wire-protocol 0 to 4, 7 and 8 say that one
-// does, with the same library for its socket, and notes whatever would have broken that one in `walk.problems`.
+// A client as the first generation's own: it asks, sends and draws what that one does, with the same library for its socket, and notes whatever would have broken that one in `walk.problems`.
 
 import { io } from "/assets/socket.io-4.8.js";
 import { answers, eventProblems, problems } from "/assets/expectations-1.js";
@@ -150,7 +149,7 @@ function connectIfReady() {
   if (status !== "RUNNING" || !runtime_status || runtime_status === "STATUS$STOPPED") return;
   const present = JSON.stringify([url, status, runtime_status]);
   if (present === key) return;
-  key = present; // a change of any of them drops the socket and opens another one (0, row 12)
+  key = present; // a change of any of them drops the socket and opens another one
   socket?.disconnect();
   walk.sockets += 1;
   const query = {
@@ -299,7 +298,7 @@ function draw() {
   const isBegun = walk.events.some((e) => e.source === "user" && "action" in e && !NEVER_FIRST.includes(e.action));
   const events = isBegun ? walk.events.filter(isDrawn) : [];
   if (events.length !== drawn.length) {
-    // Only now: the list is drawn anew when its length changes, not when the state does (0, row 6).
+    // Only now: the list is drawn anew when its length changes, not when the state does.
     const last = events.at(-1);
     const canAsk = last?.source === "agent" && !["error", "user_rejected", "finish"].includes(last.observation ?? last.action);
     drawn = { length: events.length, isAsking: canAsk && state === "awaiting_user_confirmation" };

@@ -1,4 +1,4 @@
-// What a client of the first generation reads of each answer and of each event (wire-protocol 0, 3, 4, 7). A field
+// What a client of the first generation reads of each answer and of each event. A field
 // that is missing, or of another type, is what would have broken it.
 
 const text = (value) => typeof value === "string";

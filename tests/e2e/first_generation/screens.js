@@ -1,5 +1,5 @@
-// What the screens around a conversation ask for and send: the panel, the pages of the settings, microagents
-// (wire-protocol 4.2, 4.3, 4.6, 4.7, 7). `ask` is the client's own; it notes every answer that would have broken it.
+// What the screens around a conversation ask for and send: the panel, the pages of the settings, microagents.
+// `ask` is the client's own; it notes every answer that would have broken it.
 
 const NOTHING = { token: "", host: "" };
 

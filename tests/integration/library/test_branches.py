@@ -1,4 +1,4 @@
-"""Going back, forking and repeating with real parts: a model over HTTP, and folders of this host (agent-core 8.3)."""
+"""Going back, forking and repeating with real parts: a model over HTTP, and folders of this host."""
 
 from __future__ import annotations
 

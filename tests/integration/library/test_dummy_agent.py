@@ -1,4 +1,4 @@
-"""The agent without a model, with a real sandbox (agent-core 2.10)."""
+"""The agent without a model, with a real sandbox."""
 
 from __future__ import annotations
 

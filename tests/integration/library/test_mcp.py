@@ -1,4 +1,4 @@
-"""MCP servers of an agent in `Conversation`: tools in each run, one connection for all of them (agent-core 3.5)."""
+"""MCP servers of an agent in `Conversation`: tools in each run, one connection for all of them."""
 
 from __future__ import annotations
 

@@ -301,7 +301,7 @@ async def test_a_follower_outlives_a_kill_of_the_server_without_gap_or_duplicate
 
 
 HIDDEN = ("recall", "null", "change_agent_state")
-"""What a client may be shown of a history and not live, or the other way round (wire-protocol 1.4, 3.2)."""
+"""What a client may be shown of a history and not live, or the other way round."""
 
 
 async def wrong_keys_are_told_with_the_fix(url: str) -> None:

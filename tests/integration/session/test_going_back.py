@@ -1,4 +1,4 @@
-"""Going back in a conversation whose files are in a container, and a fork of it in another one (agent-core 8.3)."""
+"""Going back in a conversation whose files are in a container, and a fork of it in another one."""
 
 from __future__ import annotations
 

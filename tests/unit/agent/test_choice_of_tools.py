@@ -1,4 +1,4 @@
-"""Which tools an agent has, in which order, and how its model is shown them (agent-core 4.14, 3.3)."""
+"""Which tools an agent has, in which order, and how its model is shown them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Agents as configuration: frozen, stored, made again, compared (agent-core 2.1, 2.2, 2.3, 2.6, 2.7)."""
+"""Agents as configuration: frozen, stored, made again, compared."""
 
 from __future__ import annotations
 

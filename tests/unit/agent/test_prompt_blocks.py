@@ -1,4 +1,4 @@
-"""The two blocks of the system message: the same for all conversations, and this one's own (agent-core 2.3)."""
+"""The two blocks of the system message: the same for all conversations, and this one's own."""
 
 from __future__ import annotations
 

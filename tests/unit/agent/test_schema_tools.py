@@ -1,4 +1,4 @@
-"""Structured answers, and tools that clients carry out (agent-core 3.1, 3.4)."""
+"""Structured answers, and tools that clients carry out."""
 
 from __future__ import annotations
 

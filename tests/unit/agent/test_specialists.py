@@ -1,4 +1,4 @@
-"""Agents with few tools (agent-core 2.10)."""
+"""Agents with few tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The system prompt: who the agent is, its sections in their order, notes for a kind of model (agent-core 2.3, 7.6)."""
+"""The system prompt: who the agent is, its sections in their order, notes for a kind of model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls of a model: repaired where the meaning is plain, refused in words that it can act on (agent-core 2.5.1)."""
+"""Calls of a model: repaired where the meaning is plain, refused in words that it can act on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be given as an agent's tools (agent-core 3.6, seeds)."""
+"""What may be given as an agent's tools."""
 
 from __future__ import annotations
 

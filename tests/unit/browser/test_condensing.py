@@ -1,4 +1,4 @@
-"""Old looks at pages are left out of what a model is shown, pictures too (agent-core 5.6, 5.9)."""
+"""Old looks at pages are left out of what a model is shown, pictures too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the models of a conversation cost: counted apart, kept in the log, taken up again (agent-core 8.8)."""
+"""What the models of a conversation cost: counted apart, kept in the log, taken up again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls that clients carry out: each is answered once, whatever clients and servers do (agent-core 3.4)."""
+"""Calls that clients carry out: each is answered once, whatever clients and servers do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several calls of one answer at the same time (agent-core 2.5.4)."""
+"""Several calls of one answer at the same time."""
 
 from __future__ import annotations
 

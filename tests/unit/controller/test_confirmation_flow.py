@@ -1,4 +1,4 @@
-"""Risks and the user's word: what waits, what runs, and what the log remembers of it (agent-core 6.1, 6.3, 6.4)."""
+"""Risks and the user's word: what waits, what runs, and what the log remembers of it."""
 
 from __future__ import annotations
 

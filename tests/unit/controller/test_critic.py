@@ -1,4 +1,4 @@
-"""Critics in the loop: what they judge, and how often an agent tries again (agent-core 2.9)."""
+"""Critics in the loop: what they judge, and how often an agent tries again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Going back to an event of the log: what the agent, its model and its user see of it afterwards (agent-core 8.3)."""
+"""Going back to an event of the log: what the agent, its model and its user see of it afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hooks about messages, the agent's coming to rest, sessions, and hooks that ask a model (agent-core 8.10)."""
+"""Hooks about messages, the agent's coming to rest, sessions, and hooks that ask a model."""
 
 from __future__ import annotations
 

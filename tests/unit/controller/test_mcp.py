@@ -1,4 +1,4 @@
-"""MCP servers in a whole session: their tools join the agent's, whatever they do (agent-core 3.5, 2.2)."""
+"""MCP servers in a whole session: their tools join the agent's, whatever they do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""More than one model behind an agent: routers and fallbacks in a whole session (agent-core 9.11)."""
+"""More than one model behind an agent: routers and fallbacks in a whole session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tools of the program around a session, which its agent has as if a server offered them (agent-core 3.5)."""
+"""Tools of the program around a session, which its agent has as if a server offered them."""
 
 from __future__ import annotations
 

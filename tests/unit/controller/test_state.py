@@ -1,4 +1,4 @@
-"""What a log means, and what has to happen next in it: pure, so the same after every restart (agent-core 8.5)."""
+"""What a log means, and what has to happen next in it: pure, so the same after every restart."""
 
 from __future__ import annotations
 

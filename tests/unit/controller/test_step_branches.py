@@ -1,4 +1,4 @@
-"""The rarer ways that a step goes (agent-core 2.4, 2.10)."""
+"""The rarer ways that a step goes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stuck agents: each pattern is found at its number, and nothing before it (agent-core 8.4)."""
+"""Stuck agents: each pattern is found at its number, and nothing before it."""
 
 from __future__ import annotations
 

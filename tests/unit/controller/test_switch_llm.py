@@ -1,4 +1,4 @@
-"""An agent hands its conversation over to another model (agent-core 3.4)."""
+"""An agent hands its conversation over to another model."""
 
 from __future__ import annotations
 

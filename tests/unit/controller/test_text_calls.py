@@ -1,4 +1,4 @@
-"""The whole loop with a model that writes its calls as text (agent-core 2.4 row 6a, 9.10)."""
+"""The whole loop with a model that writes its calls as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hooks around an agent's calls, with their commands run by a real shell (agent-core 8.10)."""
+"""Hooks around an agent's calls, with their commands run by a real shell."""
 
 from __future__ import annotations
 

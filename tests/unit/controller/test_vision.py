@@ -1,4 +1,4 @@
-"""A model that sees no images has another one look at them (agent-core 2.2, 2.4, 3.4)."""
+"""A model that sees no images has another one look at them."""
 
 from __future__ import annotations
 

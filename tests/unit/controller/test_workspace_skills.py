@@ -1,4 +1,4 @@
-"""Skills that the workspace holds are at hand by name, like those that the agent was given (agent-core 2.2, 7.4)."""
+"""Skills that the workspace holds are at hand by name, like those that the agent was given."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scripts that put sub-agents to work, in a session: the program is real, and runs on this host (agent-core 4.13)."""
+"""Scripts that put sub-agents to work, in a session: the program is real, and runs on this host."""
 
 from __future__ import annotations
 

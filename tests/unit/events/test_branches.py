@@ -1,4 +1,4 @@
-"""Branches of a log: which events count after any rewinds (agent-core 1.3)."""
+"""Branches of a log: which events count after any rewinds."""
 
 from __future__ import annotations
 

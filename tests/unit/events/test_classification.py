@@ -1,4 +1,4 @@
-"""What kind of failure an error is (agent-core 1.2)."""
+"""What kind of failure an error is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A part of a session that fails for good ends the run with that: nothing waits for it for ever (architecture 3)."""
+"""A part of a session that fails for good ends the run with that: nothing waits for it for ever."""
 
 from __future__ import annotations
 

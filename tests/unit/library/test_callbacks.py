@@ -1,4 +1,4 @@
-"""What callbacks may ask of the conversation that calls them: nothing hangs (agent-core 8.3)."""
+"""What callbacks may ask of the conversation that calls them: nothing hangs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens in the last moment of a run is neither lost nor in its way (agent-core 8.1, 8.3)."""
+"""What happens in the last moment of a run is neither lost nor in its way."""
 
 from __future__ import annotations
 

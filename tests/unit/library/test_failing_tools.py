@@ -1,4 +1,4 @@
-"""Tools that fail: the model is told, and no conversation comes to harm (agent-core 2.5.4)."""
+"""Tools that fail: the model is told, and no conversation comes to harm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a log tells of skills and of hooks beside the state of its agent (agent-core 7.1, 8.2)."""
+"""What a log tells of skills and of hooks beside the state of its agent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The markers of a pause and of an interruption in the log (agent-core 1.2, 8.3)."""
+"""The markers of a pause and of an interruption in the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers that agent-core names for skills, conversations, secrets and hooks, where no other test waits that long."""
+"""Limits and defaults of skills, conversations, secrets and hooks, where no other test waits that long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program can do with its conversation beside talking and running (agent-core 8.2, 8.3)."""
+"""What a program can do with its conversation beside talking and running."""
 
 from __future__ import annotations
 

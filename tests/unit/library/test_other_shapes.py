@@ -1,4 +1,4 @@
-"""Programs that were written for other libraries of this form find what they use (agent-core 3.1, 3.4, 8.3, 8.10)."""
+"""Programs that were written for other libraries of this form find what they use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Agents of a program's own, asynchronous or not: what they may do, and what they may leave out (agent-core 2.4)."""
+"""Agents of a program's own, asynchronous or not: what they may do, and what they may leave out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plugins: folders with skills, commands, sub-agents, servers and hooks (agent-core 8.3, 8.10)."""
+"""Plugins: folders with skills, commands, sub-agents, servers and hooks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors name the field and the problem, and do not quote what was refused: it may be a secret (agent-core 8.9)."""
+"""Errors name the field and the problem, and do not quote what was refused: it may be a secret."""
 
 from __future__ import annotations
 

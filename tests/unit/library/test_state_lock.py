@@ -1,4 +1,4 @@
-"""The state as a lock among the threads of a program (agent-core 8.2)."""
+"""The state as a lock among the threads of a program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The status of a conversation as its log tells it, and whether a run has anything to do (agent-core 8.1, 6.4)."""
+"""The status of a conversation as its log tells it, and whether a run has anything to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A conversation taken step by step (agent-core 2.1, 2.4, 2.8)."""
+"""A conversation taken step by step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tools as a program defines them: names, the registry, executors and renderings (agent-core 3.1 to 3.3)."""
+"""Tools as a program defines them: names, the registry, executors and renderings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a configured model can do and how much it takes (agent-core 9.5, 9.9)."""
+"""What a configured model can do and how much it takes."""
 
 from __future__ import annotations
 

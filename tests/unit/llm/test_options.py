@@ -1,4 +1,4 @@
-"""What a model is told besides the messages: options by its abilities, and what a caller gives (agent-core 9)."""
+"""What a model is told besides the messages: options by its abilities, and what a caller gives."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def parameters(**options: Any) -> dict[str, Any]:
     return dict((await sent(options)).parameters)
 
 
-def test_the_fields_have_the_defaults_of_the_specification() -> None:
+def test_the_fields_have_the_published_defaults() -> None:
     llm = LLM()
     assert llm.reasoning_effort == "high"
     assert llm.extended_thinking_budget == 200_000

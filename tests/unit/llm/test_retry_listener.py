@@ -1,4 +1,4 @@
-"""Who is told of a retry, and what a listener that fails may break (agent-core 9.2): nothing."""
+"""Who is told of a retry, and what a listener that fails may break: nothing."""
 
 from __future__ import annotations
 

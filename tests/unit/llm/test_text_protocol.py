@@ -1,4 +1,4 @@
-"""Tool calls as text and back (agent-core 9.10)."""
+"""Tool calls as text and back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Configuration of MCP servers: what is taken, what is refused, what is never shown (agent-core 3.5, 7.5)."""
+"""Configuration of MCP servers: what is taken, what is refused, what is never shown."""
 
 from __future__ import annotations
 

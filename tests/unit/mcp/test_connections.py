@@ -1,4 +1,4 @@
-"""Connections to MCP servers: programs that do what they should, and programs that do not (agent-core 3.5)."""
+"""Connections to MCP servers: programs that do what they should, and programs that do not."""
 
 from __future__ import annotations
 

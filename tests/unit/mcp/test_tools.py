@@ -1,4 +1,4 @@
-"""Tools of MCP servers as the agent has them: their schema, their arguments, their results (agent-core 3.5)."""
+"""Tools of MCP servers as the agent has them: their schema, their arguments, their results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Condensers that choose or fill in with a model, and how condensers are configured (agent-core 5.1, 5.6)."""
+"""Condensers that choose or fill in with a model, and how condensers are configured."""
 
 from __future__ import annotations
 

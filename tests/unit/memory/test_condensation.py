@@ -1,4 +1,4 @@
-"""Condensations: whatever one forgets and wherever its summary stands, the view stays whole (agent-core 5.2)."""
+"""Condensations: whatever one forgets and wherever its summary stands, the view stays whole."""
 
 from __future__ import annotations
 

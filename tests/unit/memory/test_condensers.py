@@ -1,4 +1,4 @@
-"""Condensers: when each acts, what it forgets, and what happens when it cannot (agent-core 5)."""
+"""Condensers: when each acts, what it forgets, and what happens when it cannot."""
 
 from __future__ import annotations
 

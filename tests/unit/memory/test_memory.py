@@ -1,4 +1,4 @@
-"""The memory's answers to recalls: the workspace with its skills, and knowledge, each once (agent-core 7.7)."""
+"""The memory's answers to recalls: the workspace with its skills, and knowledge, each once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MCP servers that skills of the workspace want: never started, always told (agent-core 7.5)."""
+"""MCP servers that skills of the workspace want: never started, always told."""
 
 from __future__ import annotations
 

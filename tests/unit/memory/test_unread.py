@@ -1,4 +1,4 @@
-"""What the user said while the agent was at work is never forgotten before the model has read it (agent-core 5)."""
+"""What the user said while the agent was at work is never forgotten before the model has read it."""
 
 from __future__ import annotations
 

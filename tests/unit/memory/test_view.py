@@ -1,4 +1,4 @@
-"""The view: whatever the log holds, what a model is shown is a conversation that providers accept (agent-core 5.2)."""
+"""The view: whatever the log holds, what a model is shown is a conversation that providers accept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of a kernel's messages: texts, and pictures as what they are (agent-core 4.4)."""
+"""What is told of a kernel's messages: texts, and pictures as what they are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of files whose syntax is broken, language by language (agent-core 4.13)."""
+"""What is told of files whose syntax is broken, language by language."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of a kernel's cells that find places in Python code (agent-core 2.10)."""
+"""Functions of a kernel's cells that find places in Python code."""
 
 from __future__ import annotations
 

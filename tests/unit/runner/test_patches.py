@@ -1,4 +1,4 @@
-"""Patches in the format of ``apply_patch`` (agent-core 4.13)."""
+"""Patches in the format of ``apply_patch``."""
 
 from __future__ import annotations
 

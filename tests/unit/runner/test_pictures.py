@@ -1,4 +1,4 @@
-"""Images for models: recognised by their content, and only such as providers take (agent-core 4.3)."""
+"""Images for models: recognised by their content, and only such as providers take."""
 
 from __future__ import annotations
 

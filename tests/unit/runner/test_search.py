@@ -1,4 +1,4 @@
-"""Searching files by name and content (agent-core 4.5, 4.6): which are looked at, and what is found.
+"""Searching files by name and content: which are looked at, and what is found.
 
 Each search by content is done twice, with ripgrep and without, and finds the same.
 """

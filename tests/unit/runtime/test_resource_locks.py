@@ -1,4 +1,4 @@
-"""Locks on what calls touch (agent-core 2.5.4)."""
+"""Locks on what calls touch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The analyzer that asks a monitor: what it sends, what it makes of the answers, and what of none (agent-core 6.2)."""
+"""The analyzer that asks a monitor: what it sends, what it makes of the answers, and what of none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The registry of secrets: who gets them, what is hidden, and what happens when one cannot be had (agent-core 8.9)."""
+"""The registry of secrets: who gets them, what is hidden, and what happens when one cannot be had."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images for models that cannot see are refused in the protocol's words (wire-protocol 2.2)."""
+"""Images for models that cannot see are refused in the protocol's words."""
 
 from __future__ import annotations
 

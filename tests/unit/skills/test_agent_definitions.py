@@ -1,4 +1,4 @@
-"""Kinds of sub-agents: their files, which of several counts, and the built-in ones (agent-core 4.11)."""
+"""Kinds of sub-agents: their files, which of several counts, and the built-in ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AgentContext: what is told in the system message and beside the user's messages (agent-core 7.1, 7.4)."""
+"""AgentContext: what is told in the system message and beside the user's messages."""
 
 from __future__ import annotations
 

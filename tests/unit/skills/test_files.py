@@ -1,4 +1,4 @@
-"""One skill from one file: header, kind, and what is wrong with it (agent-core 7.2)."""
+"""One skill from one file: header, kind, and what is wrong with it."""
 
 from __future__ import annotations
 

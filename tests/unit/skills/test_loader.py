@@ -1,4 +1,4 @@
-"""Skills from folders, projects and the texts of a sandbox's files (agent-core 7.3)."""
+"""Skills from folders, projects and the texts of a sandbox's files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Skills that somebody publishes, and notes of earlier conversations (agent-core 7.1, 7.3), all on this host."""
+"""Skills that somebody publishes, and notes of earlier conversations, all on this host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What brings a skill up (agent-core 7.2)."""
+"""What brings a skill up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is hinted about each built-in tool: what only reads needs nobody's approval (agent-core 3.2, 4.10)."""
+"""What is hinted about each built-in tool: what only reads needs nobody's approval."""
 
 from __future__ import annotations
 

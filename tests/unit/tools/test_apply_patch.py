@@ -1,4 +1,4 @@
-"""The apply_patch tool: what the sandbox is asked, and what is said of a patch (agent-core 4.13)."""
+"""The apply_patch tool: what the sandbox is asked, and what is said of a patch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files a call touches: calls for the same one never run together (agent-core 2.5.4)."""
+"""Which files a call touches: calls for the same one never run together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file tools that Gemini models know, on the runner's own code (agent-core 4.13)."""
+"""The file tools that Gemini models know, on the runner's own code."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def test_the_runner_checks_them_too(args: dict[str, Any]) -> None:
     ],
 )
 def test_the_rules_judge_by_the_file_that_is_written(action: Action, risk: SecurityRisk) -> None:
-    # That read_file only reads is known from its annotations (agent-core 6.3).
+    # That read_file only reads is known from its annotations.
     assert ShellRuleAnalyzer().security_risk(ActionEvent(action=action, tool_name="x")) is risk
 
 

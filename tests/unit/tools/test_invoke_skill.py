@@ -1,4 +1,4 @@
-"""The tool that reads skills (agent-core 3.4, 7.4)."""
+"""The tool that reads skills."""
 
 from __future__ import annotations
 

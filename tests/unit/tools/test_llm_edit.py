@@ -1,4 +1,4 @@
-"""`edit_file`: drafts that a model writes out (agent-core 4.13), with the runner's own files and checks."""
+"""`edit_file`: drafts that a model writes out, with the runner's own files and checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tools whose calls are cells that find places in code (agent-core 2.10)."""
+"""Tools whose calls are cells that find places in code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The planning file editor and the planning agent (agent-core 3.6, 4.12)."""
+"""The planning file editor and the planning agent."""
 
 from __future__ import annotations
 

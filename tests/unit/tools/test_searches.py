@@ -1,4 +1,4 @@
-"""The tools grep and glob: what the sandbox is asked, and what the model is told (agent-core 4.5, 4.6)."""
+"""The tools grep and glob: what the sandbox is asked, and what the model is told."""
 
 from __future__ import annotations
 

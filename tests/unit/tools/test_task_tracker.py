@@ -1,4 +1,4 @@
-"""The task tracker: its list, what is said of it, and where it is kept (agent-core 4.8, 4.14)."""
+"""The task tracker: its list, what is said of it, and where it is kept."""
 
 from __future__ import annotations
 

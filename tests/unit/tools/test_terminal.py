@@ -1,4 +1,4 @@
-"""The terminal tool: what a model is told of a result (agent-core 4.1)."""
+"""The terminal tool: what a model is told of a result."""
 
 from __future__ import annotations
 

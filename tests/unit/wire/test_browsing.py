@@ -1,4 +1,4 @@
-"""The browser tools' calls and results in their public form, and a user's own browsing (wire-protocol 3.3, 3.4)."""
+"""The browser tools' calls and results in their public form, and a user's own browsing."""
 
 from __future__ import annotations
 

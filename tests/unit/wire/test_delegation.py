@@ -1,4 +1,4 @@
-"""Calls of sub-agents in the public JSON: `delegate`, as action and as observation (wire-protocol 3.3, 3.4)."""
+"""Calls of sub-agents in the public JSON: `delegate`, as action and as observation."""
 
 from __future__ import annotations
 

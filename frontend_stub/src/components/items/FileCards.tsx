@@ -42,7 +42,7 @@ function isImageData(url: string): boolean {
   return url.startsWith("data:image/");
 }
 
-/** How the server marks a result that is none (wire protocol 3.4). */
+/** How the server marks a result that is none. */
 const FAILURE = "ERROR:\n";
 
 function failed(observation: ObservationEvent | null): boolean {

@@ -191,7 +191,7 @@ export interface ConversationReply {
   readonly status: "ok";
 }
 
-/** What clients are told about a conversation (wire-protocol 6). */
+/** What clients are told about a conversation. */
 export type ConversationStatus = "STARTING" | "RUNNING" | "STOPPED" | "ARCHIVED" | "ERROR";
 
 /** The client's wish for a microagent; what it is to be is said in the first message. */
