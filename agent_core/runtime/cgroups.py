@@ -94,13 +94,17 @@ class ControlGroup:
         """Remove the groups once their processes have ended; gives up after two seconds."""
         end = time.monotonic() + _REMOVE_SECONDS
         for folder in self._folders():
-            while folder.exists():
+            while True:
                 try:
                     folder.rmdir()
+                except (FileNotFoundError, PermissionError):  # never made, or in a place where only others make any
+                    break
                 except OSError:
                     if time.monotonic() > end:
                         break
                     time.sleep(0.005)
+                else:
+                    break
 
     def _folders(self) -> dict[Path, list[str]]:
         if self._hierarchies is None:

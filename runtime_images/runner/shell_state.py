@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import re
+import select
+import time
 from collections import deque
 from typing import Deque, FrozenSet, Iterable, List, NamedTuple, Optional, Tuple
 
@@ -15,6 +17,7 @@ from .loop import Loop, Timer
 from .pty import Inlet
 
 READ_AFTER_SECONDS = 0.05
+LAST_WORDS_SECONDS = 0.2
 LIMIT = 4 * 1024 * 1024
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _READ = 64 * 1024
@@ -210,8 +213,18 @@ class StatePipe:
                 return
 
     def shell_died(self) -> None:
-        """Read the last words of a shell that is dead, and forget what it has only begun to say."""
+        """Read the last words of a shell that is dead, and forget what it has only begun to say.
+
+        What was announced may still be on its way: a terminal's kernel side hands it on when it gets to it, which
+        takes long on a busy machine.
+        """
         self.read()
+        end = time.monotonic() + LAST_WORDS_SECONDS
+        while self._pipe is not None and self._announced and (left := end - time.monotonic()) > 0:
+            poll = select.poll()
+            poll.register(self._pipe.reader, select.POLLIN)
+            poll.poll(left * 1000)
+            self.read()
         self._stop_listening()
         self._reader.reset()
 

@@ -17,7 +17,7 @@ from runtime_images.runner.driver import Report, ReportReader, quote
 from runtime_images.runner.history import History
 from runtime_images.runner.keys import key, typed
 from runtime_images.runner.loop import Loop
-from runtime_images.runner.shell_state import State, StateReader
+from runtime_images.runner.shell_state import State, StatePipe, StateReader
 from runtime_images.runner.workers import BusyError, Job, Workers
 
 
@@ -91,6 +91,20 @@ def test_a_state_over_the_limit_is_left_out_and_the_next_is_found() -> None:
         assert reader.feed(b"x" * 100_000, ("real",)) is None
     assert reader.feed(whole[13:], ("real",)) is None
     assert reader.feed(whole, ("real",)) == State("real", b"declarations", b"", b"")
+
+
+def test_a_state_that_is_still_on_its_way_when_its_shell_dies_is_waited_for() -> None:
+    pipe = StatePipe(Loop())
+    pipe.open()
+    try:
+        pipe.expect("last")
+        pipe.announce("last", at_once=True)
+        shell = ["sh", "-c", f"sleep 0.05; printf '\\0declare -- a=1\\0\\0\\0last.state\\0' >{pipe.path}"]
+        with subprocess.Popen(shell):
+            pipe.shell_died()
+        assert b"declare -- a=1" in (pipe.script() or b"")
+    finally:
+        pipe.close()
 
 
 def test_history_falls_back_to_memory(tmp_path: Path) -> None:

@@ -125,6 +125,21 @@ def test_a_controller_that_is_not_to_be_had_is_not_counted(tmp_path: Path) -> No
     assert not ControlGroup("name", {}).freeze(True)
 
 
+def test_groups_in_a_place_of_others_are_left_to_them_at_once(tmp_path: Path) -> None:
+    (tmp_path / "drydock" / "name").mkdir(parents=True)
+    (tmp_path / "drydock").chmod(0)
+    me = os.geteuid()
+    os.seteuid(me or 12345)  # root may everything
+    try:
+        control = ControlGroup("name", {"pids": tmp_path})
+        assert control.make(SandboxLimits()) == ([], frozenset())
+        control.remove()
+    finally:
+        os.seteuid(me)
+        (tmp_path / "drydock").chmod(0o700)
+    assert (tmp_path / "drydock" / "name").is_dir()
+
+
 def test_only_old_and_empty_groups_are_swept(tmp_path: Path) -> None:
     for name in ("drydock-old", "drydock-used", "drydock-new", "other"):
         (tmp_path / "drydock" / name).mkdir(parents=True)
