@@ -23,7 +23,7 @@ from agent_core.tools.subagents import SubAgentError
 
 logger = logging.getLogger(__name__)
 
-DELEGATING: Final = frozenset({"delegate", "task", "task_tool_set", "delegate_to_browsing_agent", "workflow"})
+DELEGATING: Final = frozenset({"delegate", "task", "task_tool_set", "delegate_to_browsing_agent"})
 """The tools that make sub-agents; whoever is to have them besides the main agent has to be given them by name."""
 
 

@@ -19,7 +19,6 @@ from agent_core.tools.llm_edit import LLMEditAction
 from agent_core.tools.task_tracker import TaskTrackerAction
 from agent_core.tools.terminal import TerminalAction
 from agent_core.tools.think import ThinkAction
-from agent_core.tools.workflow import WorkflowAction
 
 SHELL_TOOLS: Final = frozenset({"terminal", "execute_bash", "bash", "shell"})
 PYTHON_TOOLS: Final = frozenset({"ipython", "execute_ipython_cell", "python"})
@@ -36,8 +35,6 @@ def shell_command_of(action: ActionEvent) -> str | None:
 
 def python_code_of(action: ActionEvent) -> str | None:
     """The Python code that an action would run; None for any other action."""
-    if isinstance(action.action, WorkflowAction):
-        return action.action.script
     code = getattr(action.action, "code", None)
     return code if action.tool_name in PYTHON_TOOLS and isinstance(code, str) else None
 

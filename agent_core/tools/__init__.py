@@ -124,7 +124,6 @@ if TYPE_CHECKING:
     )
     from agent_core.tools.think import ThinkAction, ThinkObservation, ThinkTool
     from agent_core.tools.vision_inspect import VisionInspectAction, VisionInspectObservation, VisionInspectTool
-    from agent_core.tools.workflow import WorkflowAction, WorkflowObservation, WorkflowTool
 
 __all__ = [
     "AgentDelegateAction",
@@ -231,9 +230,6 @@ __all__ = [
     "VisionInspectAction",
     "VisionInspectObservation",
     "VisionInspectTool",
-    "WorkflowAction",
-    "WorkflowObservation",
-    "WorkflowTool",
     "execute_bash_tool",
     "get_builtin_tools",
     "get_default_tools",
@@ -282,7 +278,6 @@ _MODULES = {
     ),
     "think": "ThinkAction ThinkObservation ThinkTool",
     "vision_inspect": "VisionInspectAction VisionInspectObservation VisionInspectTool",
-    "workflow": "WorkflowAction WorkflowObservation WorkflowTool",
 }
 _HOMES = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names.split()}
 

@@ -96,16 +96,6 @@ class SubAgents(Protocol):
         """
         ...
 
-    async def run(self, call: ToolContext, number: int, prompt: str, agent_type: str) -> TaskReport:
-        """Have one new sub-agent do something: number so-and-so of those that this call has put to work.
-
-        Several of one call may run at the same time. The call counts as one, however many there are.
-
-        Raises:
-            SubAgentError: there is no such kind, or nothing may be delegated.
-        """
-        ...
-
     def stopped_by(self, action_id: int) -> str:
         """What became of the sub-agents that this call had put to work, where it was stopped; empty for any other."""
         ...

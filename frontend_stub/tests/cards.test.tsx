@@ -161,31 +161,6 @@ describe("what tools did", () => {
     expect(screen.getByLabelText("Report").textContent).toBe(failed);
   });
 
-  it("draw a script that puts sub-agents to work as code, with their steps and what it returned", async () => {
-    const script = "async def workflow(agent):\n    return await agent('look')";
-    const asked = action(1, "call_tool_mcp", { name: "workflow", arguments: { script, description: "Look around" } });
-    const item = liveModel(asked).timeline.items[0];
-    if (item === undefined) throw new Error("no item");
-    const { unmount } = show(<TimelineRow item={item} liveOutput="[1] terminal: ls" deadline="" awake />);
-    expect(screen.getByTestId("live-output").textContent).toBe("[1] terminal: ls");
-    unmount();
-    const report = 'Result: "seen"\n\nSub-agents: 1 (1 completed)\n1. general-purpose, completed: look';
-    showItems(asked, observation(2, "mcp", report, { name: "workflow" }, { cause: 1 }));
-    expect(screen.getByTestId("workflow-card").textContent).toContain("A script of sub-agents: Look around1 (1 completed)");
-    await userEvent.click(screen.getByRole("button", { name: /A script of sub-agents/ }));
-    expect(screen.getByTestId("workflow-card").querySelector("code")?.textContent).toBe(script);
-    expect(screen.getByLabelText("Result").textContent).toBe(report);
-  });
-
-  it("open the script whose sub-agents could not be had", () => {
-    const failed = JSON.stringify({ content: [{ type: "text", text: "The script failed: NameError" }], isError: true });
-    showItems(
-      action(1, "call_tool_mcp", { name: "workflow", arguments: { script: "async def workflow(agent): x" } }),
-      observation(2, "mcp", failed, { name: "workflow" }, { cause: 1 }),
-    );
-    expect(screen.getByLabelText("Result").textContent).toBe("The script failed: NameError");
-  });
-
   it("draw rows of data as a table", () => {
     const rows = JSON.stringify([{ ship: "Ada", length: 12 }, { ship: "Eve", sails: true }]);
     showItems(

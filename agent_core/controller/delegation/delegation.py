@@ -17,7 +17,7 @@ from agent_core.controller.delegation.child_run import ChildRun, Order
 from agent_core.controller.delegation.household import Household
 from agent_core.controller.delegation.purse import Purse
 from agent_core.controller.delegation.roster import Roster
-from agent_core.controller.delegation.rules import MAX_SHOWN, OF_SCRIPT, check_ids, told_of_stop
+from agent_core.controller.delegation.rules import MAX_SHOWN, check_ids, told_of_stop
 from agent_core.controller.state import ConversationState
 from agent_core.errors import EventStoreError, StreamClosedError
 from agent_core.events.control import MetricsUpdated, SubAgentSpending
@@ -127,19 +127,6 @@ class Delegation:
         finally:
             await self._end_shells(order.name)
         return TaskRun(task_id, kind, report)
-
-    async def run(self, call: ToolContext, number: int, prompt: str, agent_type: str) -> TaskReport:
-        await self._admit(call)
-        if not prompt.strip():
-            raise SubAgentError("the prompt is empty; say what is to be done")
-        name = f"workflow-{call.action_id}-{number}"
-        order = Order(name, f"{OF_SCRIPT}{call.action_id}", agent_type, prompt, call.idempotency_key)
-        await self._household.agent(order)
-        try:
-            (report,) = await self._carry_out(call, [order])
-        finally:
-            await self._end_shells(name)
-        return report
 
     async def ask(self, call: ToolContext, agent: str, task: str) -> TaskReport:
         await self._admit(call)

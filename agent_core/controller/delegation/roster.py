@@ -10,7 +10,6 @@ from agent_core.tools.agent_delegate import AgentDelegateAction
 from agent_core.tools.delegate import DelegateAction, DelegateObservation
 from agent_core.tools.subagents import SpawnedAgent
 from agent_core.tools.task import TaskAction
-from agent_core.tools.workflow import WorkflowAction
 
 
 class Roster:
@@ -77,7 +76,7 @@ class Roster:
         if isinstance(action, TaskAction) and not action.resume:
             self.task_ids[event.id] = f"task_{len(self.task_ids) + 1:08x}"
             self._kinds[event.id] = action.subagent_type
-        if isinstance(action, TaskAction | AgentDelegateAction | WorkflowAction) or (
+        if isinstance(action, TaskAction | AgentDelegateAction) or (
             isinstance(action, DelegateAction) and action.command == "delegate"
         ):
             self._places[event.id] = len(self._places) + 1

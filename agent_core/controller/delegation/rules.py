@@ -12,9 +12,6 @@ MAX_ID_CHARS: Final = 64
 MAX_SHOWN: Final = 100
 """Characters of a model's own words in an error."""
 
-OF_SCRIPT: Final = "workflow:"
-"""Begins the label of sub-agents that a script has put to work: all of one script are counted together."""
-
 
 def check_ids(ids: Sequence[str], types: Sequence[str], present: Mapping[str, SpawnedAgent]) -> None:
     """Whether sub-agents with these ids may be spawned beside those that are present.
@@ -46,7 +43,5 @@ def told_of_stop(orders: Sequence[Order]) -> str:
         return f"The sub-agent of {first.name} was stopped, too; it goes on when you `resume` it."
     if first.is_class:
         return ""
-    if first.label.startswith(OF_SCRIPT):
-        return "The sub-agents of the script were stopped, too; what they had done by then stands."
     names = ", ".join(order.label.partition(":")[2] for order in orders)
     return f"The sub-agents were stopped, too ({names}); they know how far they are when you delegate to them again."

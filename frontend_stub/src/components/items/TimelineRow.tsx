@@ -20,7 +20,6 @@ import {
   TasksCard,
   ThinkCard,
 } from "./SmallCards";
-import { isWorkflow, WorkflowCard } from "./WorkflowCard";
 
 interface TimelineRowProps {
   readonly item: TimelineItem;
@@ -59,7 +58,6 @@ function draw({ item, liveOutput, deadline, awake }: TimelineRowProps) {
       return <TasksCard {...pair} />;
     case "mcp":
       if (isFileSearch(action)) return <SearchCard {...pair} awake={awake} />;
-      if (isWorkflow(action)) return <WorkflowCard {...pair} liveOutput={liveOutput} awake={awake} />;
       return <McpCard {...pair} awake={awake} deadline={deadline} />;
     case "delegate":
       return <DelegateCard {...pair} liveOutput={liveOutput} awake={awake} />;
