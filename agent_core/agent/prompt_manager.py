@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from agent_core.agent.system_prompt import NAME, PROMPT_DIR, static_message
 from agent_core.events.control import RecalledKnowledge, RecallObservation
-from agent_core.events.messages import Message, TextContent
 from agent_core.memory.facts import facts_message
 from agent_core.templates import rendered
 
@@ -62,15 +61,6 @@ class PromptManager:
         known = RecallObservation(cause=-1, recall_type="knowledge", microagent_knowledge=list(triggered))
         message = facts_message(known)
         return message.text if message is not None else ""
-
-    def add_turns_left_reminder(self, messages: Sequence[Message], turns_left: int) -> list[Message]:
-        """The messages, the user's last one with a word of how many turns are left."""
-        last = max((place for place, message in enumerate(messages) if message.role == "user"), default=None)
-        reminded = list(messages)
-        if last is not None:
-            word = TextContent(text=f"[{turns_left} turns are left for this task.]")
-            reminded[last] = messages[last].model_copy(update={"content": [*messages[last].content, word]})
-        return reminded
 
     def _existing(self, name: str) -> None:
         if not (self.prompt_dir / name).is_file():

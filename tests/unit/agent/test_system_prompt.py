@@ -13,7 +13,6 @@ from agent_core.agent.model_family import ModelFamily, family_of
 from agent_core.agent.prompt_manager import PromptManager
 from agent_core.agent.system_prompt import IDENTITY_FILE
 from agent_core.events.control import RecalledKnowledge, RecallObservation
-from agent_core.events.messages import Message
 from agent_core.llm.llm import LLM
 from agent_core.skills.context import AgentContext
 from agent_core.tools.spec import Tool
@@ -103,12 +102,3 @@ def test_a_prompt_manager_puts_recalled_knowledge_in_words() -> None:
     facts = RecallObservation(cause=1, recall_type="workspace_context", working_dir="/w", repo_instructions="Use tabs.")
     assert "Use tabs." in manager.build_workspace_context(facts)
     assert "/w" in manager.build_workspace_context(facts)
-
-
-def test_the_turns_that_are_left_are_told_with_the_users_last_message() -> None:
-    messages = [Message.user("first"), Message.assistant("Yes?"), Message.user("second"), Message.assistant("Well.")]
-    reminded = PromptManager().add_turns_left_reminder(messages, 7)
-    assert [message.text for message in reminded][:2] == ["first", "Yes?"]
-    assert reminded[2].text == "second\n[7 turns are left for this task.]"
-    assert messages[2].text == "second", "the given messages stay as they are"
-    assert PromptManager().add_turns_left_reminder([], 1) == []
