@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import platform
-import secrets
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -158,9 +157,13 @@ async def _local(settings: Settings) -> tuple[Finding]:
 async def _network(settings: Settings, *, docker: bool) -> tuple[Finding]:
     """The network that sandboxes are to have, tried with one: a server runs without it, and says so."""
     folder = str(settings.data_dir.absolute())
-    spec = SandboxSpec(
-        "", f"doctor-{secrets.token_hex(4)}", settings.sandbox_image, folder, network=settings.sandbox_network
-    )
+    # The server's own name: an engine proxy serves one instance, the first that it hears of.
+    try:
+        name = instance_id(prepare_data_dir(settings.data_dir))
+    except DrydockError:
+        text = f"{settings.sandbox_network}: not tried without a data folder"
+        return (Finding("network", ok=False, text=text, needed=False),)
+    spec = SandboxSpec("", name, settings.sandbox_image, folder, network=settings.sandbox_network)
     provider: DockerProvider | LocalProvider = DockerProvider()
     if not docker:
         confined, seconds = settings.sandbox != "unconfined", settings.sandbox_start_seconds
@@ -169,8 +172,8 @@ async def _network(settings: Settings, *, docker: bool) -> tuple[Finding]:
         found = await provider.try_network(spec)
     finally:
         await provider.close()
-    name = f"{settings.sandbox_network}: {found.reason} {found.fix}".strip()
-    return (Finding("network", found.ok, name, needed=False),)
+    text = f"{settings.sandbox_network}: {found.reason} {found.fix}".strip()
+    return (Finding("network", found.ok, text, needed=False),)
 
 
 def _page(settings: Settings) -> Finding:

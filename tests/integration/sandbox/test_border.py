@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import json
 import secrets
 import socket
@@ -9,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +19,10 @@ import pytest
 from agent_core.runtime.docker_provider import DockerProvider
 from agent_core.runtime.sandbox import SandboxSpec
 from agent_core.testing.sandbox_kit import SandboxKit, output
+from deploy.engine_proxy.instance import ServedInstance
+from deploy.engine_proxy.proxy import EngineProxy
+from server.doctor import doctor
+from server.settings import Settings
 from tests.machines import Outside, ip, needs_root, outside
 
 pytestmark = needs_root
@@ -215,3 +222,16 @@ async def test_where_the_rules_were_taken_away_the_doctor_finds_out_from_a_sandb
         assert "can reach the host" in found.reason
     finally:
         await provider.close()
+
+
+@pytest.mark.docker
+async def test_the_doctor_is_the_server_for_whatever_watches_the_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine proxy serves the first instance that it hears of, and none besides."""
+    served = ServedInstance(tmp_path / "served")
+    async with EngineProxy("/var/run/docker.sock", served).serving("127.0.0.1", 0) as port:
+        monkeypatch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{port}")
+        settings = Settings(data_dir=tmp_path / "data", sandbox="docker", sandbox_network="internal", sandbox_disk_mb=0)
+        await asyncio.to_thread(doctor, settings, io.StringIO())
+    assert served.name == (tmp_path / "data" / "instance-id").read_text().strip()
