@@ -11,15 +11,18 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from agent_core.errors import DrydockError
+from agent_core.json_values import TooManyValuesError, counted, may_have_more
 from agent_core.mcp.config import McpServer
 
 MAX_LINE_BYTES = 16 * 1024 * 1024
+MAX_LINE_VALUES = 100_000
 MAX_GARBAGE = 200
 """Lines in a row that are no messages, after which a program counts as broken."""
 
 ENDED = "it ended"
 GARBAGE = "it writes what is no message of the protocol to its standard output"
 TOO_LONG = f"it wrote a line of more than {MAX_LINE_BYTES} bytes"
+TOO_MANY = f"it wrote a line of more than {MAX_LINE_VALUES} JSON values"
 
 OnEnd = Callable[[str], None]
 """Told why a connection is over."""
@@ -135,6 +138,9 @@ class Incoming:
             line = await self._line()
             if not line.strip():
                 continue
+            if await self._has_too_many_values(line):
+                self._finish(TOO_MANY)
+                break
             try:
                 return self._parse(line)
             except ValueError:
@@ -162,6 +168,16 @@ class Incoming:
         del self._buffer[: end + 1]
         self._searched = 0
         return line
+
+    async def _has_too_many_values(self, line: bytes) -> bool:
+        """Whether everybody else would wait while it is parsed."""
+        if may_have_more(line, MAX_LINE_VALUES):
+            try:
+                for _ in counted(line, most=MAX_LINE_VALUES):
+                    await asyncio.sleep(0)
+            except TooManyValuesError:
+                return True
+        return False
 
     def _finish(self, reason: str) -> None:
         self._is_over = True

@@ -13,9 +13,13 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast, get_origin
 import orjson
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, field_validator, model_validator
 
+from agent_core.json_values import TooManyValuesError, check_values
 from server.git_providers.errors import GitProviderError
 
 T = TypeVar("T")
+
+MAX_VALUES = 100_000
+"""More would be parsed for so long that everybody else had to wait."""
 
 _MAX_DEPTH = 3
 """How deep the details of an error are looked into."""
@@ -117,10 +121,13 @@ def read(kind: type[T], body: bytes, provider: str) -> T:
     """The JSON in `body` as a `kind`.
 
     Raises:
-        GitProviderError: it is no JSON, or of another form.
+        GitProviderError: it is no JSON, holds more than `MAX_VALUES` values, or is of another form.
     """
     try:
+        check_values(body, most=MAX_VALUES)
         value = orjson.loads(body)
+    except TooManyValuesError as error:
+        raise GitProviderError(f"{provider} answers with {error}: ask for less at a time") from error
     except orjson.JSONDecodeError as error:
         raise GitProviderError(f"{provider} answers with something that is no JSON: is it its host?") from error
     return validated(kind, value, provider)
@@ -164,8 +171,9 @@ def seconds_until_reset(answer: Answer) -> float | None:
 def message(body: bytes) -> str:
     """What the provider says about an error, in the usual places; what it finds wrong with which field comes last."""
     try:
+        check_values(body, most=MAX_VALUES)
         value = orjson.loads(body)
-    except orjson.JSONDecodeError:
+    except ValueError:
         return ""
     if not isinstance(value, dict):
         return ""

@@ -7,12 +7,13 @@ would wait; so their number is found out first, piece by piece, from what stands
 from __future__ import annotations
 
 import asyncio
-import re
+import contextlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, ParamSpec, TypeVar
 
+from agent_core.json_values import TooManyValuesError, check_values, counted, may_have_more
 from server.wire.errors import WireError
 from server.wire.json_data import MAX_VALUES, check_json, check_text, read_json, read_text
 
@@ -21,9 +22,6 @@ SMALL_BYTES: Final = 32 * 1024
 
 _LARGE_BYTES: Final = 1024 * 1024
 _FEW_VALUES: Final = 2_000
-_PIECE: Final = 32 * 1024
-_TEXT: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
-_REST_OF_TEXT: Final = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL)
 
 _threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="json")
 P = ParamSpec("P")
@@ -55,10 +53,11 @@ async def check_number(body: bytes, *, max_values: int = MAX_VALUES) -> int:
         WireError: it holds more.
     """
     values = 0
-    if len(body) > _LARGE_BYTES or _may_have_more(body, min(max_values, MAX_VALUES)):
-        for so_far in _counting(body, max_values):
-            values = so_far
-            await asyncio.sleep(0)
+    if len(body) > _LARGE_BYTES or may_have_more(body, min(max_values, MAX_VALUES)):
+        with _told():
+            for so_far in counted(body, most=max_values, most_without_object=MAX_VALUES):
+                values = so_far
+                await asyncio.sleep(0)
     return values
 
 
@@ -68,9 +67,8 @@ def check_number_now(body: bytes, *, max_values: int = MAX_VALUES) -> None:
     Raises:
         WireError: it holds more.
     """
-    if _may_have_more(body, min(max_values, MAX_VALUES)):
-        for _ in _counting(body, max_values):
-            pass
+    with _told():
+        check_values(body, most=max_values, most_without_object=MAX_VALUES)
 
 
 def has_many_values(data: object) -> bool:
@@ -100,46 +98,9 @@ def _read(body: bytes, max_values: int, *, is_strict: bool, has_more: bool = Fal
     return value
 
 
-def _may_have_more(body: bytes, limit: int) -> bool:
-    """Whether there are so many signs of further values, those within texts included."""
-    return len(body) > limit and sum(body.count(sign) for sign in (b",", b"[", b"{")) >= limit
-
-
-def _counting(body: bytes, max_values: int) -> Iterator[int]:
-    """The number of values so far, after each piece.
-
-    Raises:
-        WireError: there are too many.
-    """
-    values = 1
-    without_object = most_without_object = 0
-    is_in_text = False
-    before = b""
-    place = 0
-    while place < len(body):
-        end = place + _PIECE
-        piece = body[place:end]
-        if (len(piece) - len(piece.rstrip(b"\\"))) % 2:
-            end += 1  # a backslash stays with what it stands before
-            piece = body[place:end]
-        place = end
-        if is_in_text:
-            rest = _REST_OF_TEXT.match(piece)
-            ends = len(piece) if rest is None else rest.end()
-            is_in_text = ends >= len(piece) or piece[ends : ends + 1] != b'"'
-            piece = b"" if is_in_text else b"0" + piece[ends + 1 :]
-        piece, opening, _ = _TEXT.sub(b"0", piece).partition(b'"')
-        is_in_text = is_in_text or bool(opening)
-        piece += b"0" if opening else b""
-        new = piece.count(b",") + piece.count(b"[") + piece.count(b"{")
-        seam = before + piece
-        new -= seam.count(b"[]") + seam.count(b"{}")
-        before = seam[-1:]
-        values += new
-        without_object = new if b"{" in piece else without_object + new
-        if values - (before in (b"[", b"{")) > max_values:  # it may be closed at once
-            raise WireError(f"the message holds more than {max_values} values; send fewer at a time")
-        most_without_object = max(most_without_object, without_object)
-        yield values
-    if most_without_object > MAX_VALUES:
-        raise WireError(f"the message holds more than {MAX_VALUES} values without an object; send fewer at a time")
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except TooManyValuesError as error:
+        raise WireError(f"the message holds {error}; send fewer at a time") from None

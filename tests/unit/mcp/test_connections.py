@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from pathlib import Path
 from typing import cast
 
@@ -98,6 +99,14 @@ async def test_a_line_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch
     endless = {"command": "sh", "args": ["-c", "cat /dev/zero | tr '\\0' x"]}
     async with running(servers(endless=endless)) as found:
         assert program.TOO_LONG in found.problems()["endless"][0]
+
+
+async def test_a_line_whose_parsing_would_hold_up_everybody_is_given_up() -> None:
+    begin, end = '{"jsonrpc":"2.0","id":0,"result":{"x":[', "0]}}"
+    script = f"print({begin!r} + '0,' * {program.MAX_LINE_VALUES} + {end!r})"
+    many = {"command": sys.executable, "args": ["-c", script]}
+    async with running(servers(many=many)) as found:
+        assert program.TOO_MANY in found.problems()["many"][0]
 
 
 async def test_a_hanging_server_holds_up_a_step_no_longer_than_the_limit() -> None:

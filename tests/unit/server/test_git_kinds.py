@@ -9,6 +9,8 @@ from pydantic import SecretStr
 from server.db.user_settings import ProviderToken, StoredSettings
 from server.git_hosts import PROVIDERS, Provider
 from server.git_providers.accounts import GitAccess
+from server.git_providers.answers import MAX_VALUES, message, read
+from server.git_providers.errors import GitProviderError
 from server.git_providers.http import HttpPool
 from server.git_providers.kinds import KINDS, clone_url, credentials, host_lacks, repository_in
 
@@ -134,3 +136,11 @@ def test_only_azure_devops_needs_more_than_a_host() -> None:
     assert host_lacks("azure_devops", "dev.azure.com/acme") is None
     assert host_lacks("azure_devops", "acme.visualstudio.com") is None
     assert "organisation" in (host_lacks("azure_devops", "tfs.example.com") or "")
+
+
+def test_an_answer_whose_parsing_would_hold_up_everybody_is_refused() -> None:
+    body = b"[" + b"0," * MAX_VALUES + b"0]"
+    with pytest.raises(GitProviderError, match="GitHub answers with more than 100000 values: ask for less"):
+        read(list[int], body, "GitHub")
+    assert message(b'{"message":' + body + b"}") == ""
+    assert read(list[int], b"[" + b"0," * 100 + b"0]", "GitHub") == [0] * 101

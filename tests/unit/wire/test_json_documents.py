@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.wire import json_documents
+from agent_core import json_values
 from server.wire.errors import WireError
 from server.wire.json_data import MAX_VALUES
 from server.wire.json_documents import check_number, has_many_values, read_document
@@ -35,11 +35,11 @@ def test_what_is_counted_is_what_is_there(data: object, piece: int, is_ascii: bo
     body = json.dumps(data, separators=(",", ":"), ensure_ascii=is_ascii).encode()
     count = values_of(data)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_documents, "_PIECE", piece)
-        for _ in json_documents._counting(body, count):
+        patch.setattr(json_values, "_PIECE", piece)
+        for _ in json_values.counted(body, most=count):
             pass
-        with pytest.raises(WireError, match="values; send fewer"):
-            list(json_documents._counting(body, count - 1))
+        with pytest.raises(json_values.TooManyValuesError, match=f"more than {count - 1} values"):
+            list(json_values.counted(body, most=count - 1))
 
 
 HOSTILE = {
