@@ -147,3 +147,16 @@ async def test_a_body_that_comes_in_many_pieces_costs_no_more_than_its_size() ->
     async with serving() as loopback, polling(loopback) as poller:
         assert (await poller.post(body())).status_code == 200
         assert len(loopback.conversations.sent) == 1
+
+
+async def test_frames_that_come_too_fast_wait_and_none_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parsed as they come, the pings of one stranger kept everybody else waiting for seven seconds."""
+    monkeypatch.setattr(BoundedWebSocketProtocol, "frames_at_once", 100)
+    monkeypatch.setattr(BoundedWebSocketProtocol, "frames_per_second", 1000.0)
+    async with serving(ws=BoundedWebSocketProtocol) as loopback, loopback.raw("conversation_id=c1") as socket:
+        began = asyncio.get_running_loop().time()
+        answers = [await socket.ping() for _ in range(3000)]
+        async with asyncio.timeout(60):
+            await asyncio.gather(*answers)
+        last = 1500  # of the smallest frames, in the last piece that is parsed at once
+        assert asyncio.get_running_loop().time() - began >= (3000 - 100 - last) / 1000
