@@ -30,7 +30,7 @@ def check_values(body: bytes, *, most: int, most_without_object: int | None = No
             pass
 
 
-def may_have_more(body: bytes, limit: int) -> bool:
+def may_have_more(body: bytes | bytearray, limit: int) -> bool:
     """Whether there are so many signs of further values, those within texts included."""
     return len(body) > limit and sum(body.count(sign) for sign in (b",", b"[", b"{")) >= limit
 

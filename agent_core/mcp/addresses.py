@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import contextlib
-from collections.abc import AsyncGenerator
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any, cast
 
+from agent_core.mcp.bounded_body import bounded
 from agent_core.mcp.config import McpServer
+from agent_core.mcp.incoming import MAX_BYTES
 from agent_core.mcp.program import McpServerError
 
-MAX_EVENT_BYTES = 64 * 1024 * 1024
 READ_SECONDS = 3600.0
 """A stream of events may be silent for long; calls have limits of their own, which are shorter."""
 
@@ -36,7 +37,7 @@ def headers_of(server: McpServer) -> dict[str, str]:
 
 def transport_to(server: McpServer, refusals: list[int]) -> Any:
     """The library's own transport for an address; statuses that are errors are added to `refusals`."""
-    from httpx2 import AsyncClient, Auth, Response, Timeout
+    from httpx2 import AsyncByteStream, AsyncClient, Auth, Response, SSEError, StreamError, Timeout
     from mcp.client.sse import sse_client
     from mcp.client.streamable_http import streamable_http_client
     from mcp.shared._httpx_utils import create_mcp_http_client
@@ -47,14 +48,31 @@ def transport_to(server: McpServer, refusals: list[int]) -> Any:
     connect, read = server.connect_seconds, server.sse_read_timeout or READ_SECONDS
     headers = headers_of(server)
 
+    class Body(AsyncByteStream):
+        """A response's, bounded; the library takes nothing of another class."""
+
+        def __init__(self, response: Response) -> None:
+            self._whole = cast(AsyncByteStream, response.stream)
+            self._is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
+            self._encoding = response.headers.get("content-encoding", "identity")
+
+        def __aiter__(self) -> AsyncIterator[bytes]:
+            error = SSEError if self._is_stream else StreamError
+            return bounded(self._whole, error, is_stream=self._is_stream, encoding=self._encoding)
+
+        async def aclose(self) -> None:
+            await self._whole.aclose()
+
     async def note(response: Response) -> None:
+        response.stream = Body(response)
         if response.status_code >= HTTP_ERROR:
             refusals.append(response.status_code)
 
     def made(
         headers: dict[str, str] | None = None, timeout: Timeout | None = None, auth: Auth | None = None
     ) -> AsyncClient:
-        made = create_mcp_http_client(headers, timeout, auth)
+        # A compressed answer may be a thousand times as large as what comes over the network.
+        made = create_mcp_http_client({**(headers or {}), "Accept-Encoding": "identity"}, timeout, auth)
         made.event_hooks = {"response": [note]}
         return made
 
@@ -65,7 +83,7 @@ def transport_to(server: McpServer, refusals: list[int]) -> Any:
     async def streamable() -> AsyncGenerator[Any]:
         async with (
             made(headers=headers, timeout=Timeout(connect, read=read)) as http,
-            streamable_http_client(url, http_client=http, max_sse_event_size=MAX_EVENT_BYTES) as streams,
+            streamable_http_client(url, http_client=http, max_sse_event_size=MAX_BYTES) as streams,
         ):
             yield streams
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent_core.mcp.incoming import UNREADABLE
+from agent_core.mcp.incoming import COMPRESSED, TOO_MUCH, UNREADABLE
 from agent_core.mcp.program import McpServerError
 
 
@@ -66,7 +66,7 @@ def reason_of(error: BaseException) -> str:
         case SSEError():
             return "what is at its address sends no stream of events; check the address and the transport"
         case MCPError(code=-32700):  # whose text would be that of our own parser
-            return UNREADABLE
+            return next((why for why in (TOO_MUCH, COMPRESSED) if why in cause.message), UNREADABLE)
         case MCPError():
             return f"it answered with an error: {' '.join(cause.message.split())[:500]}"
         case _:

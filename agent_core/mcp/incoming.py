@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Final
 
-UNREADABLE = "its answer cannot be read: it is no message of the protocol"
+MAX_BYTES: Final = 16 * 1024 * 1024
+"""Of a line, of a document, or of one event of a stream."""
+
+MAX_VALUES: Final = 100_000
+"""In it: more would be parsed for so long that everybody else had to wait."""
+
+TOO_MUCH: Final = f"it answered with more than {MAX_BYTES} bytes or {MAX_VALUES} JSON values at once"
+COMPRESSED: Final = "it answered with something compressed, though it was asked not to"
+UNREADABLE: Final = "its answer cannot be read: it is no message of the protocol"
 
 
 def read_message(line: bytes) -> Any:

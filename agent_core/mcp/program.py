@@ -13,16 +13,15 @@ from typing import Any, Protocol
 from agent_core.errors import DrydockError
 from agent_core.json_values import TooManyValuesError, counted, may_have_more
 from agent_core.mcp.config import McpServer
+from agent_core.mcp.incoming import MAX_BYTES, MAX_VALUES
 
-MAX_LINE_BYTES = 16 * 1024 * 1024
-MAX_LINE_VALUES = 100_000
 MAX_GARBAGE = 200
 """Lines in a row that are no messages, after which a program counts as broken."""
 
 ENDED = "it ended"
 GARBAGE = "it writes what is no message of the protocol to its standard output"
-TOO_LONG = f"it wrote a line of more than {MAX_LINE_BYTES} bytes"
-TOO_MANY = f"it wrote a line of more than {MAX_LINE_VALUES} JSON values"
+TOO_LONG = f"it wrote a line of more than {MAX_BYTES} bytes"
+TOO_MANY = f"it wrote a line of more than {MAX_VALUES} JSON values"
 
 OnEnd = Callable[[str], None]
 """Told why a connection is over."""
@@ -153,7 +152,7 @@ class Incoming:
         """The next line; empty when it is over."""
         while (end := self._buffer.find(b"\n", self._searched)) < 0:
             self._searched = len(self._buffer)
-            if self._searched > MAX_LINE_BYTES:
+            if self._searched > MAX_BYTES:
                 self._finish(TOO_LONG)
                 return b""
             try:
@@ -171,9 +170,9 @@ class Incoming:
 
     async def _has_too_many_values(self, line: bytes) -> bool:
         """Whether everybody else would wait while it is parsed."""
-        if may_have_more(line, MAX_LINE_VALUES):
+        if may_have_more(line, MAX_VALUES):
             try:
-                for _ in counted(line, most=MAX_LINE_VALUES):
+                for _ in counted(line, most=MAX_VALUES):
                     await asyncio.sleep(0)
             except TooManyValuesError:
                 return True

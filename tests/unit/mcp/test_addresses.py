@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -11,6 +12,7 @@ from typing import Any, Literal
 import pytest
 from mcp.server.mcpserver import Context, MCPServer
 
+from agent_core.mcp import incoming
 from agent_core.mcp.servers import McpServers
 from tests.listening import listening
 from tests.serving import serving as serving_app
@@ -199,3 +201,46 @@ async def test_an_address_that_answers_nothing_or_nonsense_is_given_up(data: byt
         async with asyncio.timeout(LIMIT_SECONDS):
             await hanging.close()
     assert not [task for task in asyncio.all_tasks() if "mcp" in task.get_name()]
+
+
+MANY = b'{"jsonrpc":"2.0","id":%s,"result":{"x":[' + b"0," * incoming.MAX_VALUES + b"0]}}"
+LARGE = b'{"jsonrpc":"2.0","id":%s,"result":{"x":"' + b"x" * incoming.MAX_BYTES + b'"}}'
+
+
+class Lavish:
+    """Answers every request with the same document, as it is or as an event of a stream."""
+
+    def __init__(self, document: bytes, kind: str, encoding: str) -> None:
+        self._document = document
+        self._headers = [(b"content-type", kind.encode()), (b"content-encoding", encoding.encode())]
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            return
+        asked = json.loads((await receive())["body"] or b"{}")
+        body = self._document.replace(b"%s", str(asked.get("id", 0)).encode(), 1)
+        is_stream = b"event-stream" in self._headers[0][1]
+        await send({"type": "http.response.start", "status": 200, "headers": self._headers})
+        await send({"type": "http.response.body", "body": b"data: " + body + b"\n\n" if is_stream else body})
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
+@pytest.mark.parametrize(
+    ("document", "encoding", "problem"),
+    [
+        (MANY, "identity", incoming.TOO_MUCH),
+        (LARGE, "identity", incoming.TOO_MUCH),
+        (b"x", "gzip", incoming.COMPRESSED),
+    ],
+    ids=["many", "large", "compressed"],
+)
+async def test_an_answer_that_is_too_much_is_refused_before_it_is_parsed(
+    kind: str, document: bytes, encoding: str, problem: str
+) -> None:
+    app = Lavish(document, kind, encoding)
+    async with (
+        serving_app(app, port=0, abruptly=True, log_level="critical") as port,
+        running(at(f"http://127.0.0.1:{port}/mcp")) as found,
+    ):
+        told = found.problems()["far"][0]
+        assert problem in told or f"event exceeded the {incoming.MAX_BYTES} byte limit" in told

@@ -13,7 +13,7 @@ from anyio import BrokenResourceError
 from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCNotification
 
-from agent_core.mcp import host_program, program
+from agent_core.mcp import host_program, incoming, program
 from agent_core.mcp.config import McpServer
 from agent_core.mcp.servers import PROGRAMS_REFUSED, McpServers
 from agent_core.testing.answering_sandbox import AnsweringSandbox, FakeCall
@@ -95,7 +95,7 @@ async def test_a_server_that_knows_the_newest_protocol_only_is_spoken_to_in_that
 
 
 async def test_a_line_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program, "MAX_LINE_BYTES", 100_000)
+    monkeypatch.setattr(program, "MAX_BYTES", 100_000)
     endless = {"command": "sh", "args": ["-c", "cat /dev/zero | tr '\\0' x"]}
     async with running(servers(endless=endless)) as found:
         assert program.TOO_LONG in found.problems()["endless"][0]
@@ -103,7 +103,7 @@ async def test_a_line_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch
 
 async def test_a_line_whose_parsing_would_hold_up_everybody_is_given_up() -> None:
     begin, end = '{"jsonrpc":"2.0","id":0,"result":{"x":[', "0]}}"
-    script = f"print({begin!r} + '0,' * {program.MAX_LINE_VALUES} + {end!r})"
+    script = f"print({begin!r} + '0,' * {incoming.MAX_VALUES} + {end!r})"
     many = {"command": sys.executable, "args": ["-c", script]}
     async with running(servers(many=many)) as found:
         assert program.TOO_MANY in found.problems()["many"][0]
