@@ -23,8 +23,8 @@ from bench.figures import Figure, p50
 from bench.machine import processor_seconds
 from bench.processes import Server
 from bench.stage import QUICK_STEPS, Stage
+from server.cli import spare_collector
 from server.db.database import open_database
-from server.fast_start import spare_collector
 
 FIRST_STEPS = 50
 LATE_STEP = 400

@@ -1,4 +1,4 @@
-"""Alembic's entry: runs the steps on the connection that `server.db.upgrade` hands over."""
+"""Alembic's entry: runs the steps on the connection that `server.db.database` hands over."""
 
 from __future__ import annotations
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import abc
 import inspect
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, SerializeAsAny, model_validator
 
-from agent_core.agent.abilities import AgentAbilities
 from agent_core.agent.critic import AnyCritic
-from agent_core.agent.models_in import llms_in
 from agent_core.agent.prompted import Prompted
 from agent_core.agent.resume import AgentMark
 from agent_core.agent.step_form import StepInput, StepOutcome, SteppingConversation
@@ -25,6 +23,66 @@ from agent_core.memory.condensers.catalog import AnyCondenser
 from agent_core.skills.context import AgentContext
 from agent_core.skills.skill import Skill
 from agent_core.tools.definition import ToolDefinition
+
+
+def llms_in(value: Any) -> Iterator[LLM]:
+    """Each object in `value` that is an `LLM`, once; of a subclass, such as a router, only what it is made of.
+
+    Fields of models, dictionaries, lists, tuples and sets are entered, cycles too; dataclasses are not. What is yielded
+    are the objects themselves.
+    """
+    seen: set[int] = set()
+    waiting: list[Any] = [value]
+    while waiting:
+        found = waiting.pop()
+        if id(found) in seen:
+            continue
+        seen.add(id(found))
+        if type(found) is LLM:
+            yield found
+        waiting.extend(reversed(list(_parts(found))))
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    if isinstance(value, BaseModel):
+        return [getattr(value, name) for name in type(value).model_fields]
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list | tuple | set | frozenset) else ()
+
+
+class AgentAbilities:
+    """The abilities of an ordinary agent; a class of agents says what is different about it."""
+
+    @property
+    def supports_openhands_tools(self) -> bool:
+        """Whether it uses tools of the registry."""
+        return True
+
+    @property
+    def supports_condenser(self) -> bool:
+        """Whether its history is condensed by its `condenser`."""
+        return True
+
+    @property
+    def supports_openhands_mcp(self) -> bool:
+        """Whether it uses the tools of MCP servers."""
+        return True
+
+    @property
+    def is_told_of_workspace(self) -> bool:
+        """Whether it is told the facts of its workspace, and the skills that messages bring up."""
+        return True
+
+    @property
+    def condenses_on_overflow(self) -> bool:
+        """Whether a history that is too long for the model is condensed; else that is an error."""
+        return True
+
+    @property
+    def skills_left_out(self) -> frozenset[str]:
+        """Names of skills that it is never told of, wherever they come from."""
+        return frozenset()
 
 
 class AgentBase(AgentAbilities, Prompted):

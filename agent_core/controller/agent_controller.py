@@ -11,30 +11,181 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Final, Literal, Protocol
 
 from agent_core.agent.base import AgentBase
+from agent_core.controller.account import Account
 from agent_core.controller.branch_state import state_of_branch
-from agent_core.controller.entries import decisions, first_state, recalls
-from agent_core.controller.failing import STORE_RETRY_SECONDS, Failing
-from agent_core.controller.guards import check_limits
-from agent_core.controller.hook_rounds import HookRounds
+from agent_core.controller.guards import check_limits, error_events, failure_of
 from agent_core.controller.remarks import answers_to_invalid_calls, refinement
-from agent_core.controller.state import INTERRUPTING, ConversationState, Move
+from agent_core.controller.state import INTERRUPTING, RESUMABLE, ConversationState, Move
 from agent_core.controller.step import Step
-from agent_core.errors import EventStoreError, StaleOwnerError, StreamClosedError
+from agent_core.errors import DrydockError, EventStoreError, StaleOwnerError, StreamClosedError
 from agent_core.events.branches import Branches, Rewind
 from agent_core.events.control import (
     AgentState,
     AgentStateChanged,
     ChangeAgentState,
     ConfirmationPolicyChanged,
+    RecallAction,
 )
+from agent_core.events.llm_events import ActionDecision
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
 from agent_core.runtime.hook_calls import ConversationHooks
 from agent_core.security.confirmation import NeverConfirm
+from agent_core.security.hooks import HookEvent
+
+Decision = Callable[[], Awaitable[None]]
+Guard = Callable[[Decision], Awaitable[None]]
+"""Takes a decision; when it could not be stored, sees to it that it is taken again."""
+
+
+class HookRounds:
+    """Remembers what the hooks were asked by now; without hooks there is nothing to ask."""
+
+    def __init__(self, conversation_id: str, hooks: ConversationHooks | None) -> None:
+        self._conversation_id = conversation_id
+        self._hooks = hooks
+        self._reviewing: asyncio.Task[None] | None = None
+        self._reviewed: set[int] = set()
+        self._free_to_rest: tuple[int, ...] = ()
+
+    def unreviewed(self, state: ConversationState) -> dict[int, str]:
+        """Messages of the user, by their ids, that the hooks have to see before the agent does."""
+        if self._hooks is None or not self._hooks.has(HookEvent.USER_PROMPT_SUBMIT):
+            return {}
+        return {place: text for place, text in state.unrecalled.items() if place not in self._reviewed}
+
+    def begin_review(self, messages: dict[int, str], *, guarded: Guard, then: Decision) -> None:
+        """Ask the hooks about these messages, in a task; the log says what they think. One round at a time."""
+
+        async def review() -> None:
+            for message_id, text in sorted(messages.items()):
+                if self._hooks is not None:
+                    await self._hooks.submitted(message_id, text)
+                self._reviewed.add(message_id)
+            self._reviewing = None
+            await then()
+
+        async def run() -> None:
+            try:
+                await guarded(review)
+            finally:
+                self._reviewing = None
+
+        if self._reviewing is None:
+            self._reviewing = asyncio.create_task(run(), name=f"review:{self._conversation_id}")
+
+    def close(self) -> None:
+        """Ask no more."""
+        if self._reviewing is not None:
+            self._reviewing.cancel()
+
+    def may_rest(self, state: ConversationState) -> bool:
+        """Whether the agent may come to rest here without a question to the hooks."""
+        asks = self._hooks is not None and self._hooks.has(HookEvent.STOP)
+        return not asks or state.is_blocked or self._free_to_rest == _place(state)
+
+    async def ask_to_rest(self, state: ConversationState) -> None:
+        """Ask the hooks whether it may; when they refuse, the log has a word to the agent that lets it go on.
+
+        Raises:
+            EventStoreError, StreamClosedError: it could not be stored.
+        """
+        place = _place(state)
+        if self._hooks is None or not (await self._hooks.stopping(state.last_words)).blocked:
+            self._free_to_rest = place
+
+
+def _place(state: ConversationState) -> tuple[int, ...]:
+    """Where the agent has come to; another answer or another message is another place."""
+    return (state.iterations, state.user_messages)
+
+
+STORE_RETRY_SECONDS: Final = 2.0
+"""Until a state that could not be stored is tried again."""
+
+
+class Enter(Protocol):
+    """Enters a state, `because` of these events, which stand in the log before it."""
+
+    async def __call__(
+        self, state: AgentState, *, reason: str = "", detail: str = "", because: Sequence[AnyEvent] = ()
+    ) -> None: ...
+
+
+class Failing:
+    """Takes a conversation into the state `error`.
+
+    Attributes:
+        error: what its agent failed with the last time; None where it never did.
+    """
+
+    def __init__(self, stream: EventStream, account: Account, enter: Enter) -> None:
+        self._stream = stream
+        self._account = account
+        self._enter = enter
+        self.error: Exception | None = None
+
+    async def fail(self, error: Exception) -> None:
+        """Say that the step failed with this error; returns once the log says so, or cannot say anything any more."""
+        self.error = error
+        reason, detail = failure_of(error)
+        if not isinstance(error, DrydockError):
+            logger.exception("conversation %s: the step failed", self._stream.conversation_id, exc_info=error)
+        self._stream.publish(StatusNotice(reason if "$" in reason else "STATUS$ERROR", detail, "error"))
+        while not self._stream.closed:
+            try:
+                await self._account.settle()
+                await self._enter(AgentState.ERROR, reason=reason, detail=detail, because=error_events(error, detail))
+                return
+            except (StaleOwnerError, StreamClosedError):
+                return
+            except EventStoreError as unwritten:
+                logger.error(
+                    "conversation %s: its error is not stored yet: %s", self._stream.conversation_id, unwritten
+                )
+                await asyncio.sleep(STORE_RETRY_SECONDS)
+
+
+def first_state(state: ConversationState, *, has_initial: bool) -> list[AnyEvent]:
+    """How a conversation goes on that has been loaded: as it was, or with what its user has said since.
+
+    Where actions await the user's word it waits still: a message that came meanwhile refuses them then (6.4).
+    """
+    before = state.resumable if state.resumable in RESUMABLE else None
+    if state.undecided and state.resumable not in INTERRUPTING:
+        return [AgentStateChanged(agent_state=AgentState.AWAITING_USER_CONFIRMATION)]
+    if has_initial or state.wants_attention:
+        return [ChangeAgentState(agent_state=AgentState.RUNNING)]
+    if before is None or before is AgentState.AWAITING_USER_INPUT:
+        wanted = AgentState.AWAITING_USER_INPUT
+        return [ChangeAgentState(agent_state=wanted), AgentStateChanged(agent_state=wanted)]
+    if before is AgentState.AWAITING_USER_CONFIRMATION:
+        before = AgentState.AWAITING_USER_INPUT
+    return [AgentStateChanged(agent_state=before)]
+
+
+def recalls(state: ConversationState) -> list[AnyEvent]:
+    """A question to the memory for each message of the user that it was not asked about; the first is a wider one."""
+    first = state.user_messages == len(state.unrecalled)
+    asked: list[AnyEvent] = []
+    for message_id, text in sorted(state.unrecalled.items()):
+        kind = "workspace_context" if first and not asked else "knowledge"
+        asked.append(RecallAction(recall_type=kind, query=text, cause=message_id))
+    return asked
+
+
+def decisions(state: ConversationState, *, is_confirmed: bool, reason: str) -> list[AnyEvent]:
+    """The user's word on each action that awaits it."""
+    decision: Literal["confirmed", "rejected"] = "confirmed" if is_confirmed else "rejected"
+    return [
+        ActionDecision(cause=action.id, decision=decision, action=action, reason=reason)
+        for action in state.undecided.values()
+    ]
+
 
 logger = logging.getLogger(__name__)
 

@@ -9,15 +9,18 @@ knowledge of the request's form, and their answers are read here; everybody else
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
+import concurrent
 import contextlib
 import gc
 import importlib
 import os
+import sys
 import threading
 import warnings
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager
+from contextvars import ContextVar
+from types import ModuleType
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -25,16 +28,40 @@ from agent_core.errors import LLMBadRequestError, LLMError, LLMInternalError
 from agent_core.llm.compatible import CompatibleExchange, HttpFailures
 from agent_core.llm.exchange import ChatRequest, Chunk, Endpoint
 from agent_core.llm.failures import build, from_exception
-from agent_core.llm.http_requests import (
-    OPENAI_OWN,
-    checked_url,
-    compatible_request,
-    openai_request,
-    responses_request,
-)
+from agent_core.llm.http_requests import OPENAI_OWN, checked_url, compatible_request, openai_request, responses_request
 from agent_core.llm.library_forms import chunk_of_library, copied, keys_of_environment, plain
-from agent_core.llm.mending import decide_by_call, forget, mending
 from agent_core.llm.routes import Route, route_of
+
+_may_mend: ContextVar[bool] = ContextVar("may_mend", default=True)
+
+
+def forget(package: str) -> None:
+    """Forget a package whose import broke off: the parts that are there would make every later attempt fail."""
+    for name in [one for one in sys.modules if one.partition(".")[0] == package]:
+        del sys.modules[name]
+
+
+def decide_by_call(library: ModuleType) -> None:
+    """Have the library ask for each call: its own `modify_params` is one switch for the whole process."""
+
+    class Asking(type(library)):  # type: ignore[misc] # a class that only the library itself knows
+        @property
+        def modify_params(self) -> bool:
+            return _may_mend.get()
+
+    vars(library).pop("modify_params", None)
+    library.__class__ = Asking
+
+
+@contextmanager
+def mending(allowed: bool) -> Iterator[None]:
+    """What is begun inside may be mended, or not, in the threads too that it is handed to with its context."""
+    token = _may_mend.set(allowed)
+    try:
+        yield
+    finally:
+        _may_mend.reset(token)
+
 
 _ENVIRONMENT = {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from agent_core.llm import demo_files as files
 from agent_core.llm.demo_history import Intent, Result, intent_of
 from agent_core.llm.demo_steps import (
     HOW_TO_GO_ON,
@@ -24,6 +23,103 @@ from agent_core.llm.demo_steps import (
     unittest_command,
     write_by_shell,
 )
+
+MODULE = '''"""Roman numerals."""
+
+LETTERS = [
+    (1000, "M"),
+    (500, "D"),
+    (100, "C"),
+    (50, "L"),
+    (10, "X"),
+    (5, "V"),
+    (1, "I"),
+]
+
+
+def to_roman(number):
+    """Write a whole number from 1 to 3999 as a Roman numeral."""
+    numeral = ""
+    for value, letters in LETTERS:
+        while number >= value:
+            numeral += letters
+            number -= value
+    return numeral
+'''
+
+FAULTY_LETTERS = MODULE[MODULE.index("LETTERS = [") : MODULE.index("]\n") + 1]
+
+MENDED_LETTERS = """LETTERS = [
+    (1000, "M"),
+    (900, "CM"),
+    (500, "D"),
+    (400, "CD"),
+    (100, "C"),
+    (90, "XC"),
+    (50, "L"),
+    (40, "XL"),
+    (10, "X"),
+    (9, "IX"),
+    (5, "V"),
+    (4, "IV"),
+    (1, "I"),
+]"""
+
+MENDED_MODULE = MODULE.replace(FAULTY_LETTERS, MENDED_LETTERS)
+
+TESTS = """import unittest
+
+from roman import to_roman
+
+
+class ToRoman(unittest.TestCase):
+    def test_single_letters(self):
+        self.assertEqual(to_roman(1), "I")
+        self.assertEqual(to_roman(500), "D")
+
+    def test_letters_add_up(self):
+        self.assertEqual(to_roman(8), "VIII")
+        self.assertEqual(to_roman(1666), "MDCLXVI")
+
+    def test_a_smaller_letter_in_front_is_subtracted(self):
+        self.assertEqual(to_roman(4), "IV")
+        self.assertEqual(to_roman(1994), "MCMXCIV")
+
+
+if __name__ == "__main__":
+    unittest.main()
+"""
+
+FEATURE_ANCHOR = "    return numeral\n"
+
+FEATURE = '''    return numeral
+
+
+def from_roman(numeral):
+    """Read a Roman numeral back as a number."""
+    number = 0
+    for value, letters in LETTERS:
+        while numeral.startswith(letters):
+            number += value
+            numeral = numeral[len(letters) :]
+    return number
+'''
+
+FEATURE_TESTS = """import unittest
+
+from roman import from_roman, to_roman
+
+
+class FromRoman(unittest.TestCase):
+    def test_every_number_survives_the_way_there_and_back(self):
+        for number in range(1, 4000):
+            self.assertEqual(from_roman(to_roman(number)), number)
+
+
+if __name__ == "__main__":
+    unittest.main()
+"""
+
 
 _FOLDER = "drydock-tour"
 _LOOK = f"pwd; python3 --version; ls -d {_FOLDER}* 2>/dev/null; true"
@@ -71,7 +167,7 @@ class Demo:
         yield from self._mend(folder, red)
         green, result = yield from self._run_tests(folder, "Mended, I think. The same tests again:")
         if not green.is_green:
-            rewrite = write_by_shell(f"{folder}/roman.py", files.MENDED_MODULE)
+            rewrite = write_by_shell(f"{folder}/roman.py", MENDED_MODULE)
             yield from run_command("Still not right. I write the module anew.", rewrite, "Write roman.py anew")
             green, result = yield from self._run_tests(folder, "Once more:")
         if not green.is_green:
@@ -96,7 +192,7 @@ class Demo:
             f"A Python to work with, and `{folder}` is free. I write a little module for Roman numerals and its tests, "
             "both at once."
         )
-        yield from self._create(text, {f"{folder}/roman.py": files.MODULE, f"{folder}/test_roman.py": files.TESTS})
+        yield from self._create(text, {f"{folder}/roman.py": MODULE, f"{folder}/test_roman.py": TESTS})
 
     def _create(self, text: str, wanted: dict[str, str]) -> Move[None]:
         """Create files in one batch; what the editor will not do, the shell does."""
@@ -126,7 +222,7 @@ class Demo:
         complaint = f"`{report.complaint}`" if report.complaint else "a failure"
         text = f"As feared: `{report.failed or 'a test'}` says {complaint}. Let me look at the code behind it."
         if "file_editor" not in self._tools:
-            yield from run_command(text, write_by_shell(path, files.MENDED_MODULE), "Mend roman.py")
+            yield from run_command(text, write_by_shell(path, MENDED_MODULE), "Mend roman.py")
             return
         view = DemoCall("file_editor", {"command": "view", "path": path, "view_range": [1, -1]}, "Look at roman.py")
         (seen, *_) = yield DemoTurn(text, (view,))
@@ -134,7 +230,7 @@ class Demo:
             f"The table{_lines_of_table(seen)} knows `X`, `V` and `I`, but not the pairs in which a smaller letter "
             "goes in front, like `IV` or `CM`. The loop below it is fine: it only needs those pairs."
         )
-        change = replace(path, files.FAULTY_LETTERS, files.MENDED_LETTERS, "Add the subtracting pairs")
+        change = replace(path, FAULTY_LETTERS, MENDED_LETTERS, "Add the subtracting pairs")
         results = yield DemoTurn(text, (change,))
         if results[0].is_rejected:
             raise GaveUpError("You did not want that change, so I stop here.")
@@ -151,7 +247,7 @@ class Demo:
         if "from_roman" not in result.output:
             yield from self._add_feature(path)
         yield from self._create(
-            "And its test, over every number there is.", {f"{folder}/test_from_roman.py": files.FEATURE_TESTS}
+            "And its test, over every number there is.", {f"{folder}/test_from_roman.py": FEATURE_TESTS}
         )
         report, result = yield from self._run_tests(folder, "All tests, old and new:")
         yield self._finish(_outcome("I added `from_roman` and a test that goes there and back.", report, result))
@@ -159,13 +255,13 @@ class Demo:
     def _add_feature(self, path: str) -> Move[None]:
         text = "It is. Here is `from_roman`, right below its sister."
         if "file_editor" in self._tools:
-            change = replace(path, files.FEATURE_ANCHOR, files.FEATURE, "Add from_roman")
+            change = replace(path, FEATURE_ANCHOR, FEATURE, "Add from_roman")
             results = yield DemoTurn(text, (change,))
             if results[0].is_rejected:
                 raise GaveUpError("You did not want that change, so I stop here.")
             if not results[0].is_bad:
                 return
-        module = files.MENDED_MODULE.replace(files.FEATURE_ANCHOR, files.FEATURE)
+        module = MENDED_MODULE.replace(FEATURE_ANCHOR, FEATURE)
         yield from run_command(text, write_by_shell(path, module), "Add from_roman")
 
     def _tests(self, folder: str) -> Script:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import inspect
 import json
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import chain
-from typing import Annotated, Any, cast
+from pathlib import Path
+from typing import Annotated, Any, Final, cast
 
 from pydantic import BeforeValidator, PrivateAttr, SerializeAsAny
 
 from agent_core.errors import FunctionCallValidationError, LLMError
 from agent_core.events.llm_events import TokenUsage
 from agent_core.events.messages import Message
+from agent_core.events.transient import TextDelta, TextDiscarded
 from agent_core.llm.abilities import check_window, lookup_name
 from agent_core.llm.addresses import endpoint_of
 from agent_core.llm.assembly import Assembly
@@ -23,22 +29,111 @@ from agent_core.llm.completion import Completion, RetryListener, heard_by
 from agent_core.llm.completion_log import log_completion
 from agent_core.llm.config import DEMO_MODEL
 from agent_core.llm.deltas import DeltaListener
+from agent_core.llm.demo import DemoTransport
 from agent_core.llm.exchange import CallContext, ChatRequest, Transport
 from agent_core.llm.features import ModelFeatures
 from agent_core.llm.images import inlined
 from agent_core.llm.known_model import KnownModel, private
 from agent_core.llm.metrics import Metrics
 from agent_core.llm.options import headers_of, parameters_of, with_given
-from agent_core.llm.prices import cost_of, usage_of
+from agent_core.llm.prices import CHARS_PER_TOKEN, cost_of, usage_of
+from agent_core.llm.recording import RecordingTransport, ReplayTransport
 from agent_core.llm.render import WireMessage, adapted, has_images, render_message, texts_of, texts_size
 from agent_core.llm.response import LLMResponse, ResponseKind, RetryNotice, classify
 from agent_core.llm.retry import RetryPolicy
 from agent_core.llm.served import SERVED
 from agent_core.llm.text_protocol.calls import TextCalls
 from agent_core.llm.text_protocol.syntax import STOP_WORD
-from agent_core.llm.tokens import count_tokens
-from agent_core.llm.tokens_heard import TokenListener, heard
-from agent_core.llm.transports import transport_of
+
+
+def transport_of(model: str, record_to: str | None) -> Transport:
+    """The script for ``demo/…``, a recording for ``replay/<file>``, else the client; recorded where asked for."""
+    inner = _transport_of(model)
+    return RecordingTransport(inner, Path(record_to).expanduser()) if record_to else inner
+
+
+def _transport_of(model: str) -> Transport:
+    prefix, _, name = model.partition("/")
+    if prefix == "demo":
+        return DemoTransport()
+    if prefix == "replay":
+        return _replay(name)
+    return shared_client()
+
+
+@lru_cache(maxsize=32)
+def _replay(name: str) -> ReplayTransport:
+    return ReplayTransport(Path(name).expanduser())
+
+
+TokenListener = Callable[[TextDelta], Any]
+"""Called in the event loop with each piece of text; what it returns is awaited if that can be, one after another."""
+
+
+@contextlib.asynccontextmanager
+async def heard(on_delta: DeltaListener | None, on_token: TokenListener | None) -> AsyncIterator[DeltaListener | None]:
+    """A listener for both; at the end `on_token` has heard everything, or hears no more where the caller failed.
+
+    What `on_token` raises is logged: it says nothing about the answer, of which the rest is told all the same.
+    """
+    if on_token is None:
+        yield on_delta
+        return
+    untold: asyncio.Queue[TextDelta | None] = asyncio.Queue()
+
+    def offer(delta: TextDelta | TextDiscarded) -> None:
+        if on_delta is not None:
+            on_delta(delta)
+        if isinstance(delta, TextDelta):
+            untold.put_nowait(delta)
+
+    telling = asyncio.create_task(_tell(untold, on_token), name="on-token")
+    try:
+        yield offer
+        untold.put_nowait(None)
+        await telling
+    finally:
+        if not telling.done():
+            telling.cancel()
+            await asyncio.wait([telling])
+
+
+async def _tell(untold: asyncio.Queue[TextDelta | None], on_token: TokenListener) -> None:
+    """Tell of each piece, in order, up to the None."""
+    while (delta := await untold.get()) is not None:
+        try:
+            result = on_token(delta)
+            if inspect.isawaitable(result):
+                await result
+        except Exception as error:  # noqa: BLE001 - whatever a program's function raises
+            logger.warning("a listener to a model's text failed: %s", type(error).__name__)
+
+
+KEPT: Final = 4
+"""How many tokenizers are kept in memory."""
+
+
+def count_tokens(texts: Iterable[str], tokenizer: str | None = None) -> int:
+    """Tokens of these texts together, by the ``tokenizer.json`` at this path, or else a quarter of the characters.
+
+    A file that cannot be used is logged, once, and done without.
+    """
+    loaded = _loaded(tokenizer) if tokenizer is not None else None
+    if loaded is None:
+        return sum(map(len, texts)) // CHARS_PER_TOKEN
+    return sum(len(loaded.encode(text, add_special_tokens=False).ids) for text in texts)
+
+
+@lru_cache(maxsize=KEPT)
+def _loaded(path: str) -> Any:
+    from tokenizers import Tokenizer
+
+    try:
+        return Tokenizer.from_file(path)
+    except Exception as error:  # noqa: BLE001 - the library raises nothing more exact
+        logger.warning("custom_tokenizer %r cannot be used, tokens are estimated: %s", path, error)
+        return None
+
 
 logger = logging.getLogger(__name__)
 

@@ -6,18 +6,38 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from agent_core.mcp import library
 from agent_core.mcp.config import McpServer
 from agent_core.mcp.failures import is_closed, is_refused_session, reason_of, was_reached
 from agent_core.mcp.program import McpServerError, ProgramPlace
-from agent_core.mcp.progress import Progress
 from agent_core.mcp.results import MCPToolObservation, failed_observation, observation_of
 from agent_core.mcp.tool import McpTool, tool_of
 
 if TYPE_CHECKING:
     from mcp import Client
+
+MAX_LINES: Final = 1_000
+MAX_CHARS: Final = 500
+
+
+class Progress:
+    """Turns a server's reports on one call into lines; the library calls it with each."""
+
+    def __init__(self, told: Callable[[str], None]) -> None:
+        self._told = told
+        self._left = MAX_LINES
+        self._last = ""
+
+    async def __call__(self, progress: float, total: float | None, message: str | None) -> None:
+        done = f"{progress:g} of {total:g}" if total else f"{progress:g}"
+        line = f"[{done}] {' '.join((message or '').split())[:MAX_CHARS]}".rstrip()
+        if line != self._last and self._left:
+            self._last = line
+            self._left -= 1
+            self._told(f"{line}\n")
+
 
 CLOSE_SECONDS = 8.0
 CANCEL_SECONDS = 2.0

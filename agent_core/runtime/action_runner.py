@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import Literal, Protocol
+from types import TracebackType
+from typing import Final, Literal, Protocol, Self
 
 from pydantic import ValidationError
 
 from agent_core.errors import SandboxError, SandboxLostError, ToolError
 from agent_core.events.classification import ErrorClassification
+from agent_core.events.control import CondensationRequest
 from agent_core.events.llm_events import ActionEvent, ObservationEvent
+from agent_core.events.masking import StreamingMask
 from agent_core.events.messages import TextContent
 from agent_core.events.problems import problems_in
 from agent_core.events.schema import Observation, UnknownAction
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
+from agent_core.events.transient import OutputDelta
 from agent_core.runtime.answers import FAILED_ID, failure, interrupted
-from agent_core.runtime.call_context import CallContext
 from agent_core.runtime.hook_calls import ConversationHooks
 from agent_core.runtime.latest_results import LatestResults
-from agent_core.runtime.resource_locks import ResourceLocks, Turn
 from agent_core.security.secrets import SecretRegistry
 from agent_core.tools.callable_tools import CallableTools
 from agent_core.tools.clients import Clients
@@ -30,6 +33,131 @@ from agent_core.tools.live import tool_called
 from agent_core.tools.spec import DeclaredResources, DraftModel, SandboxAccess
 from agent_core.tools.subagents import SubAgents
 from agent_core.tools.vision_inspect import Vision
+
+LOCK_SECONDS: Final = {"file": 30.0, "terminal": 300.0, "ipython": 300.0, "browser": 300.0, "mcp": 300.0, "tool": 60.0}
+OTHER_SECONDS: Final = 30.0
+
+
+class ResourceLocks:
+    """A line for each resource that is used or waited for; whoever is first in it may use it."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, deque[Turn]] = {}
+
+    def turn(self, tool_name: str, resources: DeclaredResources) -> Turn:
+        """A place, taken at once, in the lines of all that a call touches: so calls keep the order in which they asked.
+
+        That is its keys, or the whole tool where it does not say; nothing where it says nothing. To be entered, which
+        waits until it is first everywhere, and left; no two ever wait for each other.
+        """
+        keys = sorted(set(resources.keys)) if resources.declared else [f"tool:{tool_name}"]
+        turn = Turn(self._lines, keys)
+        for key in keys:
+            self._lines.setdefault(key, deque()).append(turn)
+        return turn
+
+
+class Turn:
+    """One call's places; made by `ResourceLocks.turn`."""
+
+    def __init__(self, lines: dict[str, deque[Turn]], keys: list[str]) -> None:
+        self._lines = lines
+        self._keys = keys
+        self._moved = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        """Wait until everything is free.
+
+        Raises:
+            ToolError: something was not free in time.
+        """
+        try:
+            for key in self._keys:
+                await self._be_first(key)
+        except BaseException:
+            self.leave()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.leave()
+
+    def leave(self) -> None:
+        """Give up all places; once is enough, more does no harm."""
+        keys, self._keys = self._keys, []
+        for key in keys:
+            line = self._lines[key]
+            line.remove(self)
+            if line:
+                line[0]._moved.set()
+            else:
+                del self._lines[key]
+
+    async def _be_first(self, key: str) -> None:
+        line = self._lines[key]
+        if line[0] is self:
+            return
+        limit = LOCK_SECONDS.get(key.partition(":")[0], OTHER_SECONDS)
+        try:
+            async with asyncio.timeout(limit):
+                while line[0] is not self:
+                    self._moved.clear()
+                    await self._moved.wait()
+        except TimeoutError:
+            text = f"{key} is in use by another call, and was not free within {limit:g} s; try again later"
+            raise ToolError(text) from None
+
+
+class CallContext:
+    """What an executor is told about its call (`agent_core.tools.spec.ToolContext`)."""
+
+    def __init__(
+        self,
+        stream: EventStream,
+        sandbox: SandboxAccess,
+        action: ActionEvent,
+        secrets: SecretRegistry | None = None,
+        latest: Observation | None = None,
+        subagents: SubAgents | None = None,
+        vision: Vision | None = None,
+        draft_model: DraftModel | None = None,
+        clients: Clients | None = None,
+    ) -> None:
+        self.conversation_id = stream.conversation_id
+        self.action_id = action.id
+        self.hard_timeout = action.hard_timeout
+        self.hidden = action.hidden
+        self.at_once = action.source == "user"
+        self.sandbox = sandbox
+        self.latest = latest
+        self.subagents = subagents
+        self.vision = vision
+        self.draft_model = draft_model
+        self.clients = clients
+        self._secrets = secrets
+        self._stream = stream
+        self._mask = StreamingMask(stream.secrets)
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for each attempt at the same action."""
+        return f"{self.conversation_id}:{self.action_id}"
+
+    async def secrets_for(self, command: str) -> dict[str, str]:
+        """The variables with the secrets that `command` names; their values are hidden from now on."""
+        return await self._secrets.environment_for(command) if self._secrets else {}
+
+    def emit_output(self, text: str) -> None:
+        """Show output live, masked."""
+        if shown := self._mask.feed(text):
+            self._stream.publish(OutputDelta(self.action_id, shown))
+
+    async def request_condensation(self) -> None:
+        """Store the request."""
+        await self._stream.add_event(CondensationRequest(cause=self.action_id))
+
 
 logger = logging.getLogger(__name__)
 

@@ -4,23 +4,110 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import re
 import secrets
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 from agent_core.errors import SandboxError, SandboxLostError
 from agent_core.events.underway import NETWORK_WARNING
-from agent_core.runtime import docker_direct
+from agent_core.runtime import processes, runner_socket
 from agent_core.runtime.disk_look import DiskLook, measured
 from agent_core.runtime.docker import DockerEngine, EngineRefusedError
 from agent_core.runtime.docker_objects import DockerObjects
-from agent_core.runtime.docker_places import Places, places_of
 from agent_core.runtime.docker_quota import DockerQuota
 from agent_core.runtime.images import ensure_image, missing_error, no_python_error
-from agent_core.runtime.naming import WORKSPACE, object_name
+from agent_core.runtime.naming import SOCKET, WORKSPACE, object_name
+from agent_core.runtime.processes import members_of_namespace
 from agent_core.runtime.runner_socket import Opened
 from agent_core.runtime.sandbox import Attachment, DiskUsage, Progress, SandboxSpec, SandboxState, SandboxStatus
+
+
+class Places(NamedTuple):
+    """Folders of this host; none when it is another one, or when this process may not look at them."""
+
+    folders: tuple[str, ...]
+    init: int
+    container: str
+
+    def processes(self) -> list[int]:
+        """The container's processes, where they are seen from here. Blocks for as long as the process table takes."""
+        try:
+            groups = Path(f"/proc/{self.init}/cgroup").read_text()
+        except OSError:
+            return []
+        return members_of_namespace(self.init) if self.container in groups else []
+
+
+def places_of(found: Mapping[str, Any]) -> Places:
+    """The places of a container as the engine describes it."""
+    folders = {str(mount.get("Source")): None for mount in found.get("Mounts") or () if mount.get("Type") == "volume"}
+    if not found["HostConfig"].get("ReadonlyRootfs"):
+        upper = (found.get("GraphDriver") or {}).get("Data") or {}
+        folders[str(upper.get("UpperDir"))] = None
+    seen = all(os.path.isdir(folder) and os.access(folder, os.R_OK | os.X_OK) for folder in folders)
+    return Places(tuple(folders) if seen else (), int(found["State"].get("Pid") or 0), str(found["Id"]))
+
+
+# An exec's stream passes two processes of the engine each way. Where the engine runs on this machine, and this process
+# may look into the container (it is root's, or of the same user), the runner's socket can be connected to like any
+# other. Everywhere else the exec is the way.
+LISTENS_SECONDS = 2.0
+"""How long the runner of a container that has just been started is waited for; then the exec's words tell more."""
+
+_LOOK_SECONDS = 0.005
+
+
+async def connect(found: Mapping[str, Any]) -> Opened | None:
+    """A stream to the runner of a container as the engine describes it; None when there is no such way.
+
+    The stream's first word has not been waited for.
+    """
+    loop = asyncio.get_running_loop()
+    end = loop.time() + LISTENS_SECONDS
+    while loop.time() < end:
+        first = int(found["State"].get("Pid") or 0)
+        with _root(first, str(found["Id"])) as root:
+            if root is None:
+                return None
+            opened = await runner_socket.connect_below(root, SOCKET, _runner(first))
+        if opened is not None:
+            return opened
+        await asyncio.sleep(_LOOK_SECONDS)
+    return None
+
+
+def _runner(first: int) -> int:
+    """Id of the runner: the first child of its container's first process, which ends with it; 0 when it is gone."""
+    return next(iter(processes.children_of(first)), 0)
+
+
+@contextmanager
+def _root(pid: int, container: str) -> Iterator[int | None]:
+    """The root folder of the process `pid` as a descriptor, if it is of this container and may be looked into."""
+    try:
+        descriptor = os.open(f"/proc/{pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) if pid > 0 else None
+    except OSError:
+        descriptor = None
+    try:
+        # A process of the same number may be another one: the engine may run on another machine, or its container may
+        # have ended since.
+        yield descriptor if descriptor is not None and container and container in _groups(pid) else None
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _groups(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/cgroup", encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
 
 logger = logging.getLogger(__name__)
 
@@ -269,7 +356,7 @@ class DockerSandbox:
             found = await self._objects.inspect()
             if found is None or _status(found) is not SandboxStatus.RUNNING:
                 raise await self._end(found)
-            opened = await docker_direct.connect(found) if self._direct else None
+            opened = await connect(found) if self._direct else None
             if (opened := opened or await self._exec()) is not None:
                 stream, transport = opened
                 try:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any
 
 from agent_core.agent.base import AgentBase
+from agent_core.agent.prompted import FIRST_EVENTS
 from agent_core.controller.remarks import answers_to_invalid_calls
 from agent_core.errors import ClientToolError, DrydockError, EventStoreError, StreamClosedError
 from agent_core.events.branches import Rewind
@@ -17,7 +19,8 @@ from agent_core.events.control import (
     ConfirmationPolicyChanged,
     LoopRecovery,
 )
-from agent_core.events.llm_events import MessageEvent
+from agent_core.events.llm_events import MessageEvent, SystemPromptEvent
+from agent_core.events.recorded import Recorded
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import EventStore
 from agent_core.events.stream import EventStream
@@ -34,16 +37,89 @@ from agent_core.security.secrets import SecretRegistry
 from agent_core.session.after_close import AfterClose, let_go
 from agent_core.session.going_back import GoingBack, check_cause
 from agent_core.session.making import as_sent, make_agent, make_secrets, make_step, prepare_tools
-from agent_core.session.own_beginning import own_beginning
 from agent_core.session.parts import Parts, make_hooks, make_parts
 from agent_core.session.repository import set_up
 from agent_core.session.session_facts import SessionFacts
 from agent_core.session.settings import SessionSettings
 from agent_core.session.status_report import StatusReport
 from agent_core.session.subagents import Parent, Shared
-from agent_core.session.subscribers import Subscribers
 from agent_core.session.tool_servers import ToolServers, make_servers
 from agent_core.tools.spec import ToolMakerState, WorkspacePlace
+
+RESTART_SECONDS = (0.1, 1.0, 5.0)
+
+
+class Subscribers:
+    """Owns what follows a stream until that is closed."""
+
+    def __init__(self) -> None:
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def begin(
+        self,
+        name: str,
+        run: Callable[[], Coroutine[Any, Any, None]],
+        stream: EventStream,
+        give_up: Callable[[str], Awaitable[None]],
+    ) -> None:
+        """Run this one; when it fails (a bug) that is logged, and it is started again at its position.
+
+        `give_up` is told, in words for people, when that does not help.
+        """
+        work = _supervised(name, run, stream, give_up)
+        self._tasks.append(asyncio.create_task(work, name=f"{name}:{stream.conversation_id}"))
+
+    async def end(self, *, patience_seconds: float, limit_seconds: float) -> None:
+        """Wait for their end: the stream is closed, they read to its end and return. Who does not is cancelled."""
+        if not self._tasks:
+            return
+        _, late = await asyncio.wait(self._tasks, timeout=patience_seconds)
+        for task in late:
+            task.cancel()
+        if late:
+            await asyncio.wait(late, timeout=limit_seconds)
+
+
+async def _supervised(
+    name: str,
+    run: Callable[[], Coroutine[Any, Any, None]],
+    stream: EventStream,
+    give_up: Callable[[str], Awaitable[None]],
+) -> None:
+    for delay in (*RESTART_SECONDS, None):
+        try:
+            await run()
+            return
+        except Exception:
+            logger.exception("subscriber %s of conversation %s failed", name, stream.conversation_id)
+            if stream.closed:
+                return
+            if delay is None:
+                break
+            await asyncio.sleep(delay)
+    await give_up(f"The {name} of this conversation failed repeatedly; stop it and start it again.")
+
+
+OPENING = 20
+"""Within so many events of its own the prompt stands, whatever a rewind or a fork has written before it."""
+
+
+async def own_beginning(stream: EventStream) -> list[AnyEvent]:
+    """The first events, as many as tell whether the agent has its prompt already; none of those that were imported."""
+    first = await stream.page(limit=FIRST_EVENTS)
+    if not first or not isinstance(first[0], Recorded):
+        return first
+    imported, own = first[0].id, stream.last_id + 1
+    while own - imported > 1:
+        middle = (imported + own) // 2
+        found = await stream.page(after=middle - 1, limit=1)
+        if isinstance(found[0], Recorded):
+            imported = middle
+        else:
+            own = middle
+    opening = await stream.page(after=imported, limit=OPENING)
+    return [event for event in opening if isinstance(event, SystemPromptEvent | MessageEvent)]
+
 
 logger = logging.getLogger(__name__)
 

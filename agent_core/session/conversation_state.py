@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, overload
 
 from agent_core.agent.base import AgentBase
-from agent_core.events.serialization import AnyEvent
+from agent_core.events.serialization import AnyEvent, from_payload
 from agent_core.events.unmatched import get_unmatched_actions
 from agent_core.llm.metrics import ConversationStats
 from agent_core.memory.view import View
@@ -15,13 +16,96 @@ from agent_core.runtime.loop_thread import library_loop
 from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.confirmation import ConfirmationPolicy
 from agent_core.security.hooks import HookConfig
+from agent_core.security.secrets import GivenSecret, SecretRegistry
+from agent_core.session.conversation_log import ConversationLog
 from agent_core.session.conversation_loop import ConversationLoop
-from agent_core.session.event_list import Events
 from agent_core.session.fair_lock import FairLock
 from agent_core.session.log_facts import LogFacts
-from agent_core.session.secret_view import SecretView
-from agent_core.session.status import ExecutionStatus, StatusFold
+from agent_core.session.status import ExecutionStatus, StatusFold, is_bookkeeping
 from agent_core.session.workspace import Workspace
+
+PAGE = 200
+
+
+class Events(Sequence[AnyEvent]):
+    """What was said and done, in its order.
+
+    What the log has besides (states, questions to the memory, sums of costs) is left out, unless it is `whole`.
+    """
+
+    def __init__(self, log: ConversationLog, *, whole: bool = False) -> None:
+        self._log = log
+        self._whole = whole
+
+    def __len__(self) -> int:
+        return len(self._ids())
+
+    @overload
+    def __getitem__(self, index: int) -> AnyEvent: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[AnyEvent]: ...
+    def __getitem__(self, index: int | slice) -> AnyEvent | list[AnyEvent]:
+        ids = self._ids()
+        if isinstance(index, slice):
+            return [self._read(event_id, 1)[0] for event_id in ids[index]]
+        if not -len(ids) <= index < len(ids):
+            raise IndexError(f"event {index} of {len(ids)}")
+        return self._read(ids[index], 1)[0]
+
+    def __iter__(self) -> Iterator[AnyEvent]:
+        position = 0
+        while page := self._read(position, PAGE):
+            yield from (event for event in page if self._whole or not is_bookkeeping(event))
+            position = page[-1].id + 1
+
+    def _ids(self) -> Sequence[int]:
+        return library_loop().run(self._known())
+
+    async def _known(self) -> Sequence[int]:
+        fold = await self._log.present()
+        return range(fold.last_id + 1) if self._whole else fold.shown
+
+    def _read(self, start: int, count: int) -> list[AnyEvent]:
+        stored = library_loop().run(self._log.store.read(self._log.conversation_id, after=start - 1, limit=count))
+        return [from_payload(record.payload, record.id) for record in stored]
+
+
+class SecretView:
+    """Names and descriptions of the secrets there are at the moment; iterating gives the names. Shows no value."""
+
+    def __init__(self, work: ConversationLoop) -> None:
+        self._work = work
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.descriptions())
+
+    def __len__(self) -> int:
+        return len(self.descriptions())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.descriptions()
+
+    def __repr__(self) -> str:
+        return f"SecretView({list(self)})"
+
+    def descriptions(self) -> dict[str, str]:
+        """What the model is told of them: descriptions by name."""
+        return self._registry().descriptions()
+
+    def update(self, secrets: Mapping[str, GivenSecret]) -> None:
+        """The same as `Conversation.update_secrets`."""
+        library_loop().run(self._work.sessions.update_secrets(dict(secrets)))
+
+    def environment_for(self, command: str) -> dict[str, str]:
+        """The variables with the values that a command gets which names them; those that cannot be had are left out."""
+        return library_loop().run(self._registry().environment_for(command))
+
+    def _registry(self) -> SecretRegistry:
+        registry = SecretRegistry(lambda values: None)  # nothing is shown to anybody here
+        context = self._work.agent.agent_context
+        registry.update((context.secrets if context is not None else None) or {})
+        registry.update(self._work.settings.named_secrets)
+        return registry
 
 
 class ConversationView:

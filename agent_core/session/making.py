@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -19,17 +20,55 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.memory.memory import Memory
 from agent_core.security.secrets import SecretRegistry
-from agent_core.session.context import completed
 from agent_core.session.drafts import model_for_drafts
 from agent_core.session.settings import SessionSettings
 from agent_core.session.subagents import Parent, told_of_kinds
 from agent_core.skills.context import AgentContext
+from agent_core.skills.loader import load_user_skills
+from agent_core.skills.notes import user_notes
+from agent_core.skills.public import load_public_skills
 from agent_core.skills.skill import Skill
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.execution import ToolExecutor
 from agent_core.tools.live import LiveTools
 from agent_core.tools.spec import SandboxAccess
 from agent_core.version import VERSION
+
+logger = logging.getLogger(__name__)
+
+
+def completed(context: AgentContext | None) -> AgentContext | None:
+    """The context with the user's skills, public ones and the user's notes, as far as it asks for them.
+
+    Reads files, and may fetch a repository; what cannot be had is left out with a warning.
+    """
+    if context is None:
+        return None
+    user = _users() if context.load_user_skills else []
+    public = _public(context) if context.load_public_skills else []
+    merged = context.merged(user=user, public=public) if user or public else context
+    notes = user_notes() if context.load_memory else ""
+    if not notes or notes in (context.memory_context or ""):
+        return merged
+    together = "\n\n".join(filter(None, [context.memory_context, notes]))
+    return merged.model_copy(update={"memory_context": together})
+
+
+def _users() -> list[Skill]:
+    try:
+        return load_user_skills()
+    except (OSError, RuntimeError) as error:  # RuntimeError: the user has no home
+        logger.warning("the user's skills are left out: %s", error)
+        return []
+
+
+def _public(context: AgentContext) -> list[Skill]:
+    try:
+        return load_public_skills(context.marketplace_path, context.registered_marketplaces)
+    except Exception:  # the agent can work without them, whatever a stranger's repository holds
+        logger.exception("the public skills are left out")
+        return []
+
 
 AGENT_CLASSES = (CodeActAgent, PlanningAgent, ReadOnlyAgent, LocAgent, BrowsingAgent, VisualBrowsingAgent, DummyAgent)
 """Agents that settings can name; a program may define more."""

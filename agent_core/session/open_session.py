@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from concurrent.futures import Executor
 from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from pydantic import ValidationError
 
 from agent_core.agent.base import AgentBase
+from agent_core.agent.resume import AgentMark
+from agent_core.events.branches import Rewind
+from agent_core.events.transient import Transient
 from agent_core.runtime.connection import SandboxConnection
 from agent_core.runtime.shared_sandbox import SharedSandbox
 from agent_core.security.analyzer import SecurityAnalyzer
@@ -16,12 +25,122 @@ from agent_core.security.secrets import GivenSecret
 from agent_core.session.agent_session import AgentSession
 from agent_core.session.callbacks import Callbacks
 from agent_core.session.conversation_log import ConversationLog
-from agent_core.session.following import Follower
-from agent_core.session.kept_agent import check_kept_agent
 from agent_core.session.sandbox_use import SandboxUse
+from agent_core.session.session_facts import AT_REST, LOOK_SECONDS
 from agent_core.session.settings import SessionSettings
+from agent_core.session.status import StatusFold
 from agent_core.session.tool_servers import KeptServers
 from agent_core.tools.spec import Tool
+
+
+class Follower:
+    """Follows the stream of one session to its end, from behind what `fold` has seen."""
+
+    def __init__(
+        self,
+        session: AgentSession,
+        log: ConversationLog,
+        fold: StatusFold,
+        callbacks: Callbacks,
+        *,
+        behind: Follower | None = None,
+    ) -> None:
+        """It begins when the follower that it is `behind`, of an earlier session, has read all."""
+        self._session = session
+        self._log = log
+        self._fold = fold
+        self._callbacks = callbacks
+        self._moved = asyncio.Event()
+        self._task = asyncio.create_task(self._follow(behind), name=f"callbacks:{session.conversation_id}")
+        self._task.add_done_callback(lambda _task: self._moved.set())
+
+    async def _follow(self, behind: Follower | None) -> None:
+        if behind is not None:
+            await behind.end()
+        transients = self._callbacks.wants_tokens
+        async with self._session.stream.subscribe(after=self._fold.last_id, transients=transients) as events:
+            async for event in events:
+                await self._callbacks.tell(event)
+                if isinstance(event, Transient):
+                    continue
+                self._fold.observe(event)
+                if isinstance(event, Rewind):
+                    await self._log.rejoin(self._fold)
+                self._moved.set()
+
+    async def next_move(self) -> bool:
+        """Wait for the next event; whether there may be more of them."""
+        self._moved.clear()
+        if self._task.done():
+            return False
+        await self._moved.wait()
+        return True
+
+    async def rest(self) -> None:
+        """Wait until the agent does nothing more by itself, and the callbacks have seen all that it did.
+
+        Raises:
+            EventStoreError: the log could not be read on.
+        """
+        fold = self._fold
+        while True:
+            self._moved.clear()
+            if self._task.done():
+                self._task.result()
+                return
+            if fold.state not in AT_REST or fold.awaits_change or fold.last_id < self._session.stream.last_id:
+                await self._moved.wait()
+            elif self._session.is_at_rest:
+                return
+            else:  # its controller reads the same events, a moment later
+                await asyncio.sleep(LOOK_SECONDS)
+
+    async def end(self) -> None:
+        """Wait until it has read all; the stream is closed."""
+        await asyncio.wait([self._task])
+
+
+AGENT_FILE: Final = "agent.json"
+
+logger = logging.getLogger(__name__)
+
+
+async def check_kept_agent(agent: AgentBase, folder: str, pool: Executor) -> None:
+    """Whether the agent may go on with the conversation in this folder; from now on the folder says that it does.
+
+    Without a folder (an empty name) nothing is kept, and nothing compared.
+
+    Raises:
+        ValueError: its class or its tools are others; the message says which.
+        OSError: the folder cannot be written.
+    """
+    if folder:
+        await asyncio.get_running_loop().run_in_executor(pool, _check, agent, Path(folder))
+
+
+def _check(agent: AgentBase, folder: Path) -> None:
+    path = folder / AGENT_FILE
+    now = AgentMark.of(agent)
+    before = _kept(path)
+    if before == now:
+        return
+    if before is not None:
+        now.check(before)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fresh = path.with_suffix(".new")
+    fresh.write_text(now.model_dump_json())
+    fresh.replace(path)
+
+
+def _kept(path: Path) -> AgentMark | None:
+    try:
+        return AgentMark.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValidationError as error:
+        logger.warning("%s cannot be read, so the agent is not compared with the earlier one: %s", path, error)
+        return None
+
 
 USE_SECONDS = 600.0
 """So long the end of a run waits for those who use its session: a call of a tool is over by then."""

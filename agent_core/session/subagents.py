@@ -113,7 +113,7 @@ class Shared:
 
 
 class SessionHousehold:
-    """Fulfils `agent_core.controller.delegation.household.Household` for a session."""
+    """Fulfils `agent_core.controller.delegation.delegation.Household` for a session."""
 
     def __init__(self, shared: Shared, state: Callable[[], ConversationState]) -> None:
         self._shared = shared

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import PurePosixPath
 from typing import Any, ClassVar
 
@@ -11,11 +12,42 @@ from pydantic import Field
 
 from agent_core.errors import SandboxError
 from agent_core.events.schema import Action, Observation
-from agent_core.skills.commands import with_outputs
 from agent_core.skills.skill import Skill
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.registry import register_tool
 from agent_core.tools.spec import ToolAnnotations, ToolContext
+
+_COMMAND = re.compile(r"!`([^`\n]+)`")
+_FENCE = re.compile(r"\s{0,3}(`{3,}|~{3,})")
+
+
+async def with_outputs(text: str, run: Callable[[str], Awaitable[str]]) -> str:
+    """`text` with each ``!`command` `` replaced by what `run` gives for it, one after another.
+
+    Nothing inside a fenced block of code is a command, and nothing in an output is.
+    """
+    lines: list[str] = []
+    fence = ""
+    for line in text.split("\n"):
+        found = _FENCE.match(line)
+        if fence:
+            if found is not None and found.group(1).startswith(fence) and not line.strip().strip(fence[0]):
+                fence = ""
+        elif found is not None:
+            fence = found.group(1)
+        else:
+            line = await _replaced(line, run)
+        lines.append(line)
+    return "\n".join(lines)
+
+
+async def _replaced(line: str, run: Callable[[str], Awaitable[str]]) -> str:
+    parts, end = [], 0
+    for found in _COMMAND.finditer(line):
+        parts += [line[end : found.start()], await run(found.group(1))]
+        end = found.end()
+    return "".join([*parts, line[end:]])
+
 
 COMMAND_SECONDS = 10.0
 COMMAND_OUTPUT_CHARS = 50_000

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import deque
 from functools import partial
-from typing import Callable, Deque, List, Optional, Tuple
+from typing import Callable, Deque, List, NamedTuple, Optional, Tuple
 
-from . import keys, notices, processes, typed_interrupt
+from . import notices, processes
 from .command import Asker, Command, Order, Result, Wait, make_result
 from .interrupt import Interruption
 from .loop import Loop
@@ -15,6 +16,97 @@ from .output import Cut, IdleOutput
 from .shell import Shell
 from .shell_events import Ended, ShellEvents
 from .whole_outputs import WholeOutputs
+
+KEY = b"\x03"
+_YOUNG_SECONDS = 0.1
+_TRIES = 100
+_OF_THE_SHELL = 8
+"""A shell that has heard it may also do with it what it likes, so it is asked less often."""
+_LOOK_AGAIN = 0.002
+_HEARD_WITHIN = 0.015
+
+
+class TypedInterrupt:
+    """One press of the key.
+
+    A shell that is about to begin a command does not hear it, nor does a program that is just being started, or just
+    ending in a loop of short ones; a person at a terminal presses again. So it is typed when there is somebody to hear
+    it, and once more where nobody can have heard it. Whoever has heard it does with it what it likes.
+    """
+
+    def __init__(self, loop: Loop, shell: Shell, begun: int, is_over: Callable[[], bool]) -> None:
+        """``begun`` is when the command was, in clock ticks; ``is_over``, whether it has ended."""
+        self._loop = loop
+        self._shell = shell
+        self._begun = begun
+        self._is_over = is_over
+        self._tries = _TRIES
+
+    def press(self) -> None:
+        """Type it, now or as soon as it can be heard."""
+        self._aim(time.monotonic() + _HEARD_WITHIN)
+
+    def _aim(self, patience_ends: float) -> None:
+        if self._is_over():
+            return
+        group, shell = self._shell.foreground(), self._shell.pid
+        is_young = processes.seconds_since(self._begun) < _YOUNG_SECONDS
+        is_heard = not self._shell.is_reading and group not in (0, shell) and not processes.is_copy(group, shell)
+        if not is_heard and (is_young or (group == shell and time.monotonic() < patience_ends)):
+            self._loop.call_later(_LOOK_AGAIN, lambda: self._aim(patience_ends))
+            return
+        began = processes.started(group)
+        is_brief = group == shell or began is None or processes.seconds_since(began) < _YOUNG_SECONDS
+        self._shell.type(KEY)
+        self._tries -= _OF_THE_SHELL if group == shell else 1
+        if is_brief and self._tries > 0:
+            self._loop.call_later(_HEARD_WITHIN, lambda: self._look(group, is_young or group == shell))
+
+    def _look(self, group: int, is_doubtful: bool) -> None:
+        if is_doubtful or self._shell.foreground() != group:
+            self.press()
+
+
+class Key(NamedTuple):
+    """A key: its name for notices, and what a terminal sends for it."""
+
+    name: str
+    data: bytes
+
+
+_NAMED = {
+    "ENTER": b"\r",
+    "TAB": b"\t",
+    "BS": b"\x7f",
+    "ESC": b"\x1b",
+    "UP": b"\x1b[A",
+    "DOWN": b"\x1b[B",
+    "RIGHT": b"\x1b[C",
+    "LEFT": b"\x1b[D",
+    "HOME": b"\x1b[H",
+    "END": b"\x1b[F",
+    "PGUP": b"\x1b[5~",
+    "PGDN": b"\x1b[6~",
+}
+_CONTROL = re.compile(r"(?:C-|CTRL[-+])([A-Z])\Z", re.IGNORECASE)
+
+
+def key(text: str) -> Optional[Key]:
+    """Return the key that the whole text names, or None."""
+    name = text.strip()
+    if name in _NAMED:
+        return Key(name, _NAMED[name])
+    match = _CONTROL.match(name)
+    if match is None:
+        return None
+    letter = match.group(1).upper()
+    return Key(f"CTRL+{letter}", bytes([ord(letter) - ord("A") + 1]))
+
+
+def typed(text: str) -> bytes:
+    """Return the bytes of a person typing the text and pressing Enter, which a terminal sends as a carriage return."""
+    return text.replace("\r\n", "\n").replace("\n", "\r").encode("utf-8", "replace") + b"\r"
+
 
 _QUEUE_LIMIT = 64
 _IDLE_CHARACTERS = 2000
@@ -186,12 +278,12 @@ class Session(ShellEvents):
             asker.finish(self._result("soft_timeout", -1, _NOTHING, [notices.ALREADY_WAITED_FOR]))
 
     def _type(self, text: str) -> List[str]:
-        named, command = keys.key(text), self._command
-        if named is not None and named.data == typed_interrupt.KEY and command is not None:
+        named, command = key(text), self._command
+        if named is not None and named.data == KEY and command is not None:
             is_over = lambda: command is not self._command or command.ended is not None  # noqa: E731
-            typed_interrupt.TypedInterrupt(self._loop, self._shell, command.ticks, is_over).press()
+            TypedInterrupt(self._loop, self._shell, command.ticks, is_over).press()
             return [f"{named.name} was sent."]
-        if not self._shell.type(named.data if named is not None else keys.typed(text)):
+        if not self._shell.type(named.data if named is not None else typed(text)):
             return [notices.INPUT_NOT_READ]
         return [f"{named.name} was sent."] if named is not None else []
 

@@ -8,11 +8,48 @@ except on the screen of a full-screen program, which counts on its width.
 
 from __future__ import annotations
 
+import re
 from typing import Callable, List, Optional
 
-from . import columns, sequences
+from . import columns
 from .painting import Painting
 from .screen import BLOCK, ROWS
+
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_ASCII_CONTROLS = bytes(set(range(32)) - {9, 10}) + b"\x7f"
+_IDLE = bytes(set(range(32)) - set(b"\b\t\n\v\f\r\x1b")) + b"\x7f"
+_IDLE_OR_HIGH = re.compile("[\x00-\x07\x0e-\x1a\x1c-\x1f\x7f-\x9f]+")
+COLOUR = re.compile("\x1b\\[[0-9;:]{0,64}m")
+TOKEN = re.compile(
+    "(?P<text>[^\x00-\x08\x0a-\x1f\x7f-\x9f]+)"
+    "|(?P<newline>[\n\x0b\x0c]+)"
+    "|(?P<return>\r+)"
+    "|(?P<back>\x08+)"
+    "|\x1b\\[(?P<parameters>[0-?]{0,256})[ -/]{0,16}(?P<final>[@-~])"
+    "|(?P<string>\x1b[\\]PX^_])"
+    "|\x1b\\((?P<letters>[0-~])"
+    "|\x1b[ -/]{1,16}[0-~]"
+    "|\x1b(?P<escape>[0-~])"
+    "|[\x00-\x07\x0e-\x1a\x1c-\x1f\x7f-\x9f]+"
+    "|\x1b"
+)
+INCOMPLETE = re.compile("(?:\x1b(?:\\[[0-?]{0,256}[ -/]{0,16}|[ -/]{0,16})|\r)\\Z")
+STRING_END = re.compile("[\x07\x18\x1a]|\x1b\\\\|(?=[\n\x1b])")
+LONGEST_INCOMPLETE = 280
+
+
+def is_plain(text: str) -> bool:
+    """True when the text holds no control character but newlines and tabs."""
+    if text.isascii():  # several times faster than the expression, and the usual case of a flood
+        return len(text.encode("ascii").translate(None, _ASCII_CONTROLS)) == len(text)
+    return _CONTROLS.search(text) is None
+
+
+def without_idle(text: str) -> str:
+    """Return a text that holds no escape sequence without the control characters that have no effect, NUL above all."""
+    if text.isascii():
+        return text.encode("ascii").translate(None, _IDLE).decode("ascii")
+    return _IDLE_OR_HIGH.sub("", text)
 
 
 class TerminalText(Painting):
@@ -45,7 +82,7 @@ class TerminalText(Painting):
             text = text.replace("\r\n", "\n")
         if "\x1b" in text or text[-1] == "\r":
             text = self._hold_incomplete(text)
-            plain = sequences.COLOUR.sub("", text)
+            plain = COLOUR.sub("", text)
             if "\x1b" not in plain:  # otherwise what stood before and after a colour might now look like a sequence
                 text = plain
         if not text:
@@ -53,7 +90,7 @@ class TerminalText(Painting):
         if self._append(text):
             return
         if "\x1b" not in text:
-            text = sequences.without_idle(text)
+            text = without_idle(text)
             if self._append(text):
                 return
         self._settle()
@@ -75,15 +112,15 @@ class TerminalText(Painting):
         return self._row == len(self._lines) - 1 and self._column == columns.width(self._lines[-1])
 
     def _hold_incomplete(self, text: str) -> str:
-        tail = max(0, len(text) - sequences.LONGEST_INCOMPLETE)
-        match = sequences.INCOMPLETE.search(text, tail)
+        tail = max(0, len(text) - LONGEST_INCOMPLETE)
+        match = INCOMPLETE.search(text, tail)
         if match is None:
             return text
         self._carry = match.group()
         return text[: match.start()]
 
     def _skip_string(self, text: str) -> str:
-        match = sequences.STRING_END.search(text)
+        match = STRING_END.search(text)
         if match is None:
             return ""
         if match.start() == len(text) - 1 and text[-1] == "\x1b":
@@ -97,7 +134,7 @@ class TerminalText(Painting):
 
         False for anything else.
         """
-        if self._has_modes or not (self._tail or self._at_end()) or not sequences.is_plain(text):
+        if self._has_modes or not (self._tail or self._at_end()) or not is_plain(text):
             return False
         if not self._tail:
             self._tail.append("\n".join(self._lines))
@@ -137,7 +174,7 @@ class TerminalText(Painting):
     def _interpret(self, text: str) -> None:
         position = 0
         while position < len(text):
-            match = sequences.TOKEN.match(text, position)
+            match = TOKEN.match(text, position)
             if match is None:  # cannot be: every character is text or a control character
                 return
             position = match.end()

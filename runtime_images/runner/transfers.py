@@ -2,20 +2,256 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
-from typing import Any, Callable, Dict, Optional, Tuple
+import stat
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from . import arguments, disk
 from .arguments import BadRequestError
-from .beneath import Beneath
-from .disk import FileError
+from .beneath import Beneath, Opened, readable
+from .disk import FileError, failure
 from .files import Files, Reply
-from .folder_list import FolderList, place_of
-from .incoming import Incoming
+from .ignores import Rules
 from .loop import Loop, Timer
-from .outgoing import PART, Outgoing
 from .request import Request
 from .workers import BusyError
+
+PART = 4 * 1024 * 1024
+_ZIP_SECONDS = 0.5
+
+
+class Outgoing:
+    """A file that is read, or a folder that becomes an archive."""
+
+    def __init__(self, opened: Opened) -> None:
+        self._descriptor = opened.descriptor
+        self.size = opened.status.st_size
+        self._archive: Optional[Any] = None
+        self._last: Tuple[int, bytes, bool] = (0, b"", False)
+        if opened.is_folder:
+            from .zip_stream import ZipStream  # needed for this only
+
+            self._archive, self._descriptor, self.size = ZipStream(opened.descriptor), -1, -1
+
+    def part(self, offset: int, limit: int) -> Tuple[bytes, bool]:
+        """The bytes from there on, and whether they are the last; of an archive only the newest part again."""
+        if self._archive is None:
+            data = os.pread(self._descriptor, max(0, min(limit, self.size - offset)), offset)
+            return data, offset + len(data) >= self.size
+        start, data, ended = self._last
+        if offset == start and data:
+            return data, ended
+        if offset != start + len(data):
+            raise FileError("bad_request", f"offset must be {start + len(data)}: an archive is read from the beginning")
+        if not ended:
+            self._last = (offset, *self._archive.read(min(limit, PART), _ZIP_SECONDS))
+        return self._last[1], self._last[2]
+
+    def close(self) -> None:
+        """Let go of it."""
+        if self._archive is not None:
+            self._archive.close()
+        elif self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class Incoming:
+    """A file that is written beside where it is to be; nothing is seen of it before `keep`."""
+
+    def __init__(self, beneath: Beneath, path: str) -> None:
+        self._place = beneath.place(path)
+        self._path = path
+        self._temporary: Optional[str] = None
+        self._descriptor = -1
+        try:
+            if not self._place.missing:
+                self._check_present(self._place.folder)
+            self._descriptor = self._open()
+        except OSError as error:
+            os.close(self._place.folder)
+            raise disk.failure(error, path) from error
+        except FileError:
+            os.close(self._place.folder)
+            raise
+
+    def part(self, offset: int, data: bytes) -> None:
+        """Take bytes for that place in the file."""
+        view = memoryview(data)
+        while view:
+            written = os.pwrite(self._descriptor, view, offset)
+            view, offset = view[written:], offset + written
+
+    def keep(self) -> int:
+        """Make it the file under its name; returns its size. Folders on the way are made."""
+        folder = os.dup(self._place.folder)
+        try:
+            for name in self._place.missing:
+                deeper = _made_folder(name, folder)
+                os.close(folder)
+                folder = deeper
+            self._check_present(folder)
+            if self._temporary is None:
+                self._name(folder)
+            else:
+                os.rename(self._temporary, self._place.name, src_dir_fd=self._place.folder, dst_dir_fd=folder)
+                self._temporary = None
+            return os.fstat(self._descriptor).st_size
+        except OSError as error:
+            raise disk.failure(error, self._path) from error
+        finally:
+            os.close(folder)
+
+    def _name(self, folder: int) -> None:
+        """Give the file its name: in two steps, since what has none yet cannot replace what is there."""
+        name = _beside(self._place.name)
+        os.link(f"/proc/self/fd/{self._descriptor}", name, dst_dir_fd=folder, follow_symlinks=True)
+        try:
+            os.rename(name, self._place.name, src_dir_fd=folder, dst_dir_fd=folder)
+        except OSError:
+            os.unlink(name, dir_fd=folder)
+            raise
+
+    def close(self) -> None:
+        """Let go of it; what was not kept is gone."""
+        if self._descriptor < 0:
+            return
+        if self._temporary is not None:
+            os.unlink(self._temporary, dir_fd=self._place.folder)
+        os.close(self._descriptor)
+        os.close(self._place.folder)
+        self._descriptor = -1
+
+    def _open(self) -> int:
+        flags = os.O_RDWR | os.O_CLOEXEC
+        try:
+            return os.open(".", flags | os.O_TMPFILE, 0o666, dir_fd=self._place.folder)
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL):
+                raise
+        self._temporary = _beside(self._place.name)
+        return os.open(self._temporary, flags | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=self._place.folder)
+
+    def _check_present(self, folder: int) -> None:
+        """What is there may be a file or a link, which are replaced; a file's rights are kept."""
+        try:
+            present = os.stat(self._place.name, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return
+        if stat.S_ISREG(present.st_mode):
+            if self._descriptor >= 0:
+                os.fchmod(self._descriptor, stat.S_IMODE(present.st_mode))
+        elif not stat.S_ISLNK(present.st_mode):
+            what = "a folder" if stat.S_ISDIR(present.st_mode) else "no file"
+            raise FileError("not_a_file", f"{self._path} is {what} already")
+
+
+def _made_folder(name: str, folder: int) -> int:
+    """Open a folder, making it where it is missing."""
+    with contextlib.suppress(FileExistsError):  # made by somebody else; if it is no folder, opening says so
+        os.mkdir(name, 0o777, dir_fd=folder)
+    return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+
+
+def _beside(name: str) -> str:
+    return f".{name[:40]}.{os.urandom(6).hex()}.tmp"  # at most four bytes a sign, and 255 in all
+
+
+LIMIT = 10_000
+HIDDEN = frozenset((".git", ".DS_Store", "node_modules", "__pycache__", "lost+found", ".vscode"))
+"""Names that lists for people leave out."""
+_RULES_BYTES = 1024 * 1024
+Place = Tuple[bool, str, str]
+
+
+class FolderList:
+    """Serves ``folder.list``. Blocking; to be used from worker threads."""
+
+    def __init__(self, beneath: Beneath) -> None:
+        self._beneath = beneath
+
+    def of(self, path: str, after: Optional[Place] = None) -> Dict[str, Any]:
+        """The entries of a folder, folders first: name, kind, size, time of change, and whether they are passed over.
+
+        ``after`` is where the list goes on: the place of an entry that was listed before (see `place_of`).
+
+        Raises:
+            FileError: it is no folder of the workspace, or cannot be read.
+        """
+        opened = self._beneath.open(path)
+        try:
+            if not opened.is_folder:
+                raise FileError("not_a_file", f"{path} is a file, not a folder")
+            with os.scandir(opened.descriptor) as found:
+                places = [(place_of(_is_folder(one), readable(one.name)), one.name) for one in found]
+            names = [name for place, name in sorted(places) if after is None or place > after]
+            parts = self._beneath.parts(path)
+            rules = self._rules()
+            entries = [self._entry(opened.descriptor, name, parts, rules) for name in names[:LIMIT]]
+        except OSError as error:
+            raise failure(error, path) from error
+        finally:
+            os.close(opened.descriptor)
+        return {"path": "/".join(parts), "entries": entries, "left_out": max(0, len(names) - LIMIT)}
+
+    def _entry(self, folder: int, name: str, parts: List[str], rules: Rules) -> Dict[str, Any]:
+        status: Optional[os.stat_result] = None
+        is_link = False
+        try:
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if stat.S_ISLNK(status.st_mode):
+                is_link, status = True, os.stat(name, dir_fd=folder)
+        except OSError:
+            status = None  # a link to nothing, or something that was just removed
+        kind = _kind(status)
+        return {
+            "name": readable(name),
+            "kind": kind,
+            "link": is_link,
+            "size": status.st_size if status is not None and kind == "file" else None,
+            "modified": status.st_mtime if status is not None else None,
+            "hidden": name in HIDDEN or _is_ignored(rules, [*parts, name], kind == "folder"),
+        }
+
+    def _rules(self) -> Rules:
+        """Those of the workspace's own ``.gitignore``."""
+        try:
+            opened = self._beneath.open(".gitignore")
+        except FileError:
+            return Rules(())
+        with open(opened.descriptor, "rb") as file:
+            if opened.is_folder:
+                return Rules(())
+            return Rules(os.fsdecode(file.read(_RULES_BYTES)).splitlines())
+
+
+def place_of(is_folder: bool, name: str) -> Place:
+    """What lists are sorted by."""
+    return (not is_folder, name.lower(), name)
+
+
+def _is_folder(entry: "os.DirEntry[str]") -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False  # a link that leads in circles
+
+
+def _kind(status: Optional[os.stat_result]) -> str:
+    if status is None:
+        return "missing"
+    if stat.S_ISDIR(status.st_mode):
+        return "folder"
+    return "file" if stat.S_ISREG(status.st_mode) else "other"
+
+
+def _is_ignored(rules: Rules, parts: List[str], is_folder: bool) -> bool:
+    """Whether the rules pass over it, or over a folder that it is in."""
+    ends = range(1, len(parts) + 1) if rules else ()
+    return any(rules.ignores("/".join(parts[:end]), end < len(parts) or is_folder) for end in ends)
+
 
 IDLE_SECONDS = 600.0
 AT_ONCE = 64

@@ -5,23 +5,78 @@ It takes a second and much memory to import, so it is loaded when somebody first
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import logging
+import os
+import stat
+import sys
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from pydantic import ValidationError
 from starlette.types import Receive, Scope, Send
 
 from agent_core.errors import DrydockError
 from agent_core.mcp.own_tool import problems_in
-from server.mcp_doors.standard_input import standard_input
 from server.mcp_doors.tools import Caller, DoorTool, Offer, Resources, ToolResult
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel.server import Server
     from mcp.types import CallToolResult, Tool
+
+# The protocol's library reads it in a thread, which nothing ends but the other side.
+MAX_LINE_BYTES: Final = 32 * 1024 * 1024
+TOO_LONG: Final = f"a line of more than {MAX_LINE_BYTES} bytes"
+
+
+class InputLines:
+    """An async iterator over the lines of a stream, as texts; what is no UTF-8 is replaced.
+
+    A line that is too long is read past and given as a text that is no message, which is answered as such.
+    """
+
+    def __init__(self, reader: asyncio.StreamReader) -> None:
+        self._reader = reader
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> str:
+        try:
+            line = await self._reader.readuntil(b"\n")
+        except asyncio.IncompleteReadError as error:
+            line = error.partial
+        except asyncio.LimitOverrunError:
+            await self._pass_over()
+            return TOO_LONG
+        if not line:
+            raise StopAsyncIteration
+        return line.decode("utf-8", "replace")
+
+    async def _pass_over(self) -> None:
+        while True:
+            try:
+                await self._reader.readuntil(b"\n")
+            except asyncio.LimitOverrunError as error:
+                await self._reader.readexactly(max(1, error.consumed))
+            except asyncio.IncompleteReadError:
+                return
+            else:
+                return
+
+
+async def standard_input() -> InputLines | None:
+    """The lines of standard input; None where it cannot be waited for: a file, which ends by itself."""
+    mode = os.fstat(sys.stdin.fileno()).st_mode
+    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or sys.stdin.isatty()):
+        return None
+    reader = asyncio.StreamReader(limit=MAX_LINE_BYTES)
+    protocol = asyncio.StreamReaderProtocol(reader)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, sys.stdin.buffer)
+    return InputLines(reader)
+
 
 logger = logging.getLogger(__name__)
 

@@ -11,9 +11,12 @@ import asyncio
 import contextlib
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Annotated, Any, NamedTuple
+from contextlib import aclosing
+from typing import Annotated, Any, Literal, NamedTuple
 
+from anyio import CancelScope
 from fastapi import APIRouter, Header, Request
+from pydantic import BaseModel, Field
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from agent_core.errors import DrydockError
@@ -24,21 +27,129 @@ from agent_core.events.serialization import AnyEvent, from_payload
 from server.auth.identity import Identity
 from server.chat.forms import MODEL, ChatRequest
 from server.chat.history import History, NothingSaidError
-from server.chat.pieces import while_serving, with_signs_of_life
 from server.chat.replies import DONE, STILL_AT_WORK, Reply, error_chunk
-from server.chat.turn import APPROVE, REJECT, Piece, Turn
+from server.chat.turn import APPROVE, REJECT, ChatFailedError, Piece, Turn
 from server.chat.under_way import Claim
 from server.db.chat_turns import ChatTurn
 from server.db.conversations import ConversationRecord
 from server.dependencies import IdentityDependency, Services, ServicesDependency, find_conversation, id_problem
 from server.errors import ConversationNotFoundError, ReplyError
-from server.replies.chat import Completion, Model, ModelList
 from server.replies.errors import OpenAIError, errors
 from server.routes.new_conversation import NewConversation, begin_conversation
 from server.routes.openai_route import OpenAIRoute
 from server.session.forks import fork_conversation
 from server.wire.errors import WireError
 from server.wire.incoming import from_wire
+
+
+class Model(BaseModel):
+    """A model of this door."""
+
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: str
+
+
+class ModelList(BaseModel):
+    """All of them."""
+
+    object: Literal["list"]
+    data: list[Model]
+
+
+class Answer(BaseModel):
+    """What the agent says."""
+
+    role: Literal["assistant"]
+    content: str
+    refusal: None
+    reasoning_content: str = Field("", description="What it thinks and does on the way.")
+
+
+class Choice(BaseModel):
+    """The one answer."""
+
+    index: int
+    message: Answer
+    finish_reason: Literal["stop"]
+    logprobs: None
+
+
+class Usage(BaseModel):
+    """The tokens of all model calls behind an answer."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+
+
+class Completion(BaseModel):
+    """An answer in one piece."""
+
+    id: str
+    object: Literal["chat.completion"]
+    created: int
+    model: str
+    conversation_id: str = Field(description="The conversation behind the chat; an addition.")
+    choices: list[Choice]
+    usage: Usage
+
+
+async def while_serving(pieces: AsyncGenerator[Piece, None], ending: asyncio.Event) -> AsyncGenerator[Piece, None]:
+    """The pieces; closed with this.
+
+    Raises:
+        ChatFailedError: the server is ending.
+    """
+    over = asyncio.create_task(ending.wait(), name="chat-server-ending")
+    coming: asyncio.Task[Piece | None] | None = None
+    async with aclosing(pieces):
+        try:
+            while True:
+                coming = asyncio.create_task(_next(pieces), name="chat-next")
+                await asyncio.wait({over, coming}, return_when=asyncio.FIRST_COMPLETED)
+                if not coming.done():
+                    raise ChatFailedError("the server is ending, and the agent is paused; go on when it is back")
+                if (piece := coming.result()) is None:
+                    return
+                yield piece
+        finally:
+            await _cancelled(over, coming)
+
+
+async def with_signs_of_life(
+    pieces: AsyncGenerator[Piece, None], *, silence_seconds: float
+) -> AsyncGenerator[Piece | None, None]:
+    """The pieces, and None where nothing came for so long."""
+    coming: asyncio.Task[Piece | None] | None = None
+    try:
+        while True:
+            coming = coming or asyncio.create_task(_next(pieces), name="chat-piece")
+            done, _ = await asyncio.wait({coming}, timeout=silence_seconds)
+            if not done:
+                yield None
+                continue
+            piece, coming = coming.result(), None
+            if piece is None:
+                return
+            yield piece
+    finally:
+        await _cancelled(coming)
+
+
+async def _next(pieces: AsyncGenerator[Piece, None]) -> Piece | None:
+    return await anext(pieces, None)
+
+
+async def _cancelled(*tasks: asyncio.Task[bool] | asyncio.Task[Piece | None] | None) -> None:
+    there = [task for task in tasks if task is not None]
+    for task in there:
+        task.cancel()
+    if there:
+        with CancelScope(shield=True):  # who hangs up has the answer cancelled again and again, until it has ended
+            await asyncio.wait(there)
+
 
 router = APIRouter(prefix="/v1", route_class=OpenAIRoute, responses=errors(404, model=OpenAIError))
 

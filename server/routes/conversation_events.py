@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Query
-from pydantic import BaseModel, ConfigDict, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from starlette.responses import Response, StreamingResponse
 
 from agent_core.errors import ClientToolError, DrydockError, NoSuchEventError, NotStuckError
@@ -18,16 +19,105 @@ from server.dependencies import IdempotencyKey, OwnConversation, Services, Servi
 from server.errors import ConversationNotFoundError, ReplyError
 from server.replies.errors import errors
 from server.replies.events import Done, EventsPage, Trajectory
-from server.routes.event_filter import EventFilter
 from server.routes.json_route import JsonRoute
 from server.routes.query import EventId, PageId
 from server.session.images import ImagesRefusedError
+from server.wire.action_fields import ACTIONS, ADDITIONS
 from server.wire.encoding import to_json
-from server.wire.envelope import to_record
+from server.wire.envelope import to_record, wire_time
 from server.wire.errors import WireError
 from server.wire.incoming import taken_from_wire
-from server.wire.incoming_schema import event_schema
+from server.wire.message_keys import CLIENT_KEY, MAX_KEY_CHARS, MAX_TIMEOUT_SECONDS
+from server.wire.observation_fields import OBSERVATIONS
 from server.wire.trimming import is_hidden, without_view
+
+
+def event_schema() -> dict[str, Any]:
+    """An object that names an action or an observation; which args or extras those have is not part of it."""
+    fields = {"type": "object", "additionalProperties": True}
+    return {
+        "title": "ClientEvent",
+        "description": "An action, or an observation; `args` and `extras` have the fields of its type.",
+        "type": "object",
+        "properties": {
+            "id": {"enum": [None, -1], "description": "The server numbers the events."},
+            "action": {"type": "string", "enum": sorted({*ACTIONS, *ADDITIONS})},
+            "args": {**fields, "description": "The fields of an action."},
+            "timeout": {
+                "anyOf": [
+                    {"type": "number", "exclusiveMinimum": 0, "maximum": MAX_TIMEOUT_SECONDS},
+                    {"type": "null"},
+                ],
+                "description": "Seconds; only read of actions.",
+            },
+            "observation": {"type": "string", "enum": sorted(OBSERVATIONS.keys() - {"agent_state_changed"})},
+            "content": {"type": "string", "description": "The text of an observation."},
+            "extras": {**fields, "description": "The fields of an observation."},
+            "cause": {"description": "The id of the action that an observation is about."},
+            CLIENT_KEY: {
+                "anyOf": [
+                    {"type": "string", "minLength": 1, "maxLength": MAX_KEY_CHARS, "pattern": "^[!-~]+$"},
+                    {"type": "null"},
+                ],
+                "description": "The same once more is not stored again, like `Idempotency-Key`.",
+            },
+        },
+        "oneOf": [{"required": ["action"]}, {"required": ["observation"]}],
+    }
+
+
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+
+
+def _iso(value: object) -> object:
+    """Numbers, also in a text, would be read as seconds since 1970."""
+    if value is not None and not (isinstance(value, str) and _DATE.match(value)):
+        raise ValueError("send a time as ISO 8601 has it, such as 2026-11-01T10:00:00Z")
+    return value
+
+
+def _in_utc(moment: datetime) -> datetime:
+    if moment.tzinfo is None:
+        return moment.replace(tzinfo=UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("send a time that UTC has in the years 1 to 9999, too") from None
+
+
+Moment = Annotated[datetime, BeforeValidator(_iso), AfterValidator(_in_utc), Field(strict=False)]
+
+
+class EventFilter(BaseModel):
+    """The body of ``GET …/events``; all that is named has to hold.
+
+    Attributes:
+        query: a text that the event's JSON contains, in any case.
+        start_date: the earliest time, ISO 8601; without a zone it is UTC.
+        end_date: the latest time, likewise.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    exclude_hidden: bool = False
+    query: str | None = None
+    source: Literal["agent", "user", "environment"] | None = None
+    start_date: Moment | None = None
+    end_date: Moment | None = None
+
+    def takes(self, wire: Mapping[str, Any]) -> bool:
+        """Whether an event in its public form is among those wanted."""
+        if self.exclude_hidden and is_hidden(wire):
+            return False
+        if self.source is not None and wire["source"] != self.source:
+            return False
+        # Public times have one form and one zone: their texts order as they do.
+        if self.start_date is not None and wire["timestamp"] < wire_time(self.start_date):
+            return False
+        if self.end_date is not None and wire["timestamp"] > wire_time(self.end_date):
+            return False
+        return not self.query or self.query.lower() in to_json(wire).decode().lower()
+
 
 router = APIRouter(prefix="/api/conversations/{conversation_id}", route_class=JsonRoute)
 

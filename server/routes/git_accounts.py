@@ -2,22 +2,97 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import PurePosixPath
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Query, Request
 from pydantic import AfterValidator, BaseModel
 
 from agent_core.events.event import utc_now
+from agent_core.skills import frontmatter
 from server.dependencies import identity_of, services_of
 from server.errors import ReplyError
 from server.git_hosts import Provider
 from server.git_providers.accounts import GitAccounts
-from server.git_providers.errors import TokenMissingError
-from server.git_providers.microagents import Microagent, list_microagents, read_microagent
+from server.git_providers.errors import AccessRefusedError, MissingError, TokenMissingError
 from server.git_providers.model import Branch, PageWish, Repository, SuggestedTask, User
+from server.git_providers.provider import GitProvider
 from server.replies.errors import ErrorReply
 from server.routes.json_route import JsonRoute
 from server.wire.envelope import wire_time
+
+LEGACY_FILE = ".cursorrules"
+SHARED: Final = frozenset({".openhands", "openhands-config"})
+"""Names of an owner's repository for all others; clients look for the second one at GitLab and Azure DevOps."""
+
+
+class MicroagentFile(BaseModel):
+    """Where a microagent is."""
+
+    name: str
+    path: str
+
+
+class Microagent(BaseModel):
+    """A microagent: its text without the header, and the words that call it."""
+
+    content: str
+    path: str
+    triggers: list[str]
+    git_provider: str | None
+
+
+def folder_of(repository: str) -> str:
+    """Where a repository has them; the one that is there for all repositories of its owner is another case."""
+    return "microagents" if repository.rstrip("/").rpartition("/")[2] in SHARED else ".openhands/microagents"
+
+
+async def list_microagents(account: GitProvider, repository: str) -> list[MicroagentFile]:
+    """The microagents of a repository, in the order of their names; empty when there are none.
+
+    Raises:
+        MissingError: there is no such repository.
+        GitProviderError: see `GitProvider`.
+    """
+    await account.repository(repository)
+    paths = await account.files(repository, folder_of(repository))
+    found = [MicroagentFile(name=PurePosixPath(path).stem, path=path) for path in paths if _is_one(path)]
+    try:
+        await account.file(repository, LEGACY_FILE)
+    except MissingError:
+        pass
+    else:
+        found.append(MicroagentFile(name="cursorrules", path=LEGACY_FILE))
+    return sorted(found, key=lambda one: one.name)
+
+
+async def read_microagent(account: GitProvider, repository: str, path: str) -> Microagent:
+    """One microagent.
+
+    Raises:
+        MissingError: there is no such repository.
+        AccessRefusedError: there is no such file in it.
+        GitProviderError: see `GitProvider`.
+    """
+    await account.repository(repository)
+    try:
+        text = await account.file(repository, path)
+    except MissingError as error:
+        raise AccessRefusedError(f"file {path} in {repository}") from error
+    header: dict[str, Any] = {}
+    try:
+        read, body = frontmatter.split(text)
+        header = dict(read)
+    except ValueError:
+        body = text
+    words = header.get("triggers")
+    triggers = [str(word) for word in words] if isinstance(words, list) else []
+    return Microagent(content=body, path=path, triggers=triggers, git_provider=account.name)
+
+
+def _is_one(path: str) -> bool:
+    return path.endswith(".md") and PurePosixPath(path).name.lower() != "readme.md"
+
 
 router = APIRouter(
     prefix="/api/user",

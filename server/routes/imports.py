@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Body
 
 from agent_core.events.event import utc_now
 from agent_core.events.recorded import Recorded
+from agent_core.events.stream import EventStream
 from server.conversation_manager.conversation_manager import ConversationStatus
 from server.db.conversations import ConversationRecord
+from server.db.database import Database
 from server.db.idempotency_keys import Attempt
 from server.dependencies import IdempotencyKey, IdentityDependency, ServicesDependency, find_conversation
 from server.errors import ReplyError
@@ -18,15 +21,36 @@ from server.replies.conversations import ConversationReply
 from server.replies.errors import errors
 from server.routes.json_route import JsonRoute
 from server.routes.making import made_once
-from server.session.imports import import_conversation
 from server.session.settings_merge import choose_model
 from server.session.titles import title_from_message
+from server.session.unfinished_forks import making
 from server.wire.breathing import breathing
 from server.wire.errors import WireError
 from server.wire.json_data import json_type
 from server.wire.recorded import recorded_events
 from server.wire.retelling import retold
 from server.wire.trajectory import MAX_VALUES, trajectory_of
+
+BATCH = 200
+
+
+async def import_conversation(
+    database: Database, record: ConversationRecord, events: Sequence[Recorded], *, secrets: Sequence[str]
+) -> None:
+    """Make the new conversation `record`, whose log is `events`, with these secrets masked; it is not started.
+
+    Raises:
+        EventStoreError: it cannot be written; nothing is left of it.
+    """
+    async with making(database, record.id):
+        stream = await EventStream.open(record.id, database.events)
+        stream.secrets.add(secrets)
+        for start in range(0, len(events), BATCH):
+            await stream.add_events(events[start : start + BATCH])
+        stream.close()
+        # Last, so that nobody ever sees one that is not whole, not even when this process is killed.
+        await database.conversations.create(record)
+
 
 MAX_TITLE: Final = 200
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
@@ -17,32 +17,156 @@ from agent_core.events.stream import EventStream
 from agent_core.llm.llm import LLM, CallContext
 from agent_core.memory.condensers.presets import get_default_condenser
 from agent_core.runtime.connection import SandboxConnection
-from agent_core.runtime.sandbox import Sandbox
+from agent_core.runtime.naming import WORKSPACE
+from agent_core.runtime.sandbox import (
+    WITH_A_WAY_OUT,
+    Attachment,
+    DiskUsage,
+    Progress,
+    Sandbox,
+    SandboxSpec,
+    SandboxState,
+    SandboxStatus,
+)
 from agent_core.runtime.tunnels import PortAccess
 from agent_core.security.secrets import GivenSecret, StaticSecret
 from agent_core.session.after_close import AfterClose
 from agent_core.session.agent_session import AgentSession
+from agent_core.session.repository import GitSetup, Repository
 from agent_core.session.settings import SessionSettings
 from agent_core.skills.skill import Skill
 from agent_core.tools.spec import Tool
 from server.client_tools import declared_tools
 from server.db.conversations import ConversationRecord
 from server.db.database import Database
-from server.db.user_settings import StoredSettings
+from server.db.user_settings import ProviderToken, StoredSettings
 from server.errors import ConversationNotFoundError, SessionError
+from server.git_providers.kinds import KINDS, base_url, chosen_provider, clone_url, credentials, known_tokens
 from server.mcp_config import AgentServers, agent_servers, read_config
 from server.provider_tools.for_agents import agent_tools
 from server.provider_tools.making import RequestMaker
 from server.session.agent_choice import options_of
-from server.session.deferred_sandbox import DeferredSandbox
 from server.session.experiments import ExperimentManager
 from server.session.own_servers import opened_servers
-from server.session.repositories import git_setup, provider_secrets
 from server.session.sandboxes import OTHER_SANDBOXES, Sandboxes
 from server.session.seeds import seed_of
 from server.session.settings_merge import merge_settings
 from server.settings import Settings
 from server.user_settings import secret_values
+
+
+def git_setup(user: StoredSettings | None, server: Settings, record: ConversationRecord) -> GitSetup:
+    """The repository that the conversation was created with, and its user's name and mail address."""
+    user = user or StoredSettings()
+    name, email = (" ".join((text or "").split()) for text in (user.git_user_name, user.git_user_email))
+    return GitSetup(_repository(user.provider_tokens, server, record), name, email)
+
+
+def provider_secrets(user: StoredSettings | None) -> dict[str, StaticSecret]:
+    """The user's tokens by the names under which commands get them, if they name them."""
+    tokens = user.provider_tokens if user is not None else {}
+    return {
+        KINDS[name].variable: StaticSecret(secret=token.token, description=f"Token for the git provider {name}")
+        for name, token in known_tokens(tokens).items()
+    }
+
+
+def _repository(tokens: Mapping[str, ProviderToken], server: Settings, record: ConversationRecord) -> Repository | None:
+    name = (record.selected_repository or "").strip()
+    if not name:
+        return None
+    provider = chosen_provider(record.git_provider, tokens)
+    token = tokens.get(provider)
+    username, secret = credentials(provider, token.token if token is not None else None)
+    host = (token.host if token is not None else None) or server.git_hosts.get(provider)
+    url = clone_url(provider, host, name)
+    if name.startswith(("http://", "https://")):
+        url = name
+        if not url.startswith(f"{base_url(provider, host)}/"):
+            username, secret = "", None  # a token goes to its own provider only
+    problem = ""
+    if server.sandbox_network not in WITH_A_WAY_OUT:
+        problem = (
+            f"sandboxes of this server have no way out (sandbox_network is {server.sandbox_network!r});"
+            " upload the files instead, or let it be 'full'"
+        )
+    return Repository(
+        name=name,
+        url=url,
+        branch=(record.selected_branch or "").strip(),
+        username=username,
+        token=SecretStr(secret.get_secret_value()) if secret is not None else None,
+        depth=server.git_clone_depth,
+        limit_seconds=server.git_clone_seconds,
+        problem=problem,
+    )
+
+
+class DeferredSandbox:
+    """A `Sandbox` that passes everything on to the one that `find` gives; each failed attempt may be repeated.
+
+    Every method raises what `find` raises (`SandboxError` where no provider can work).
+    """
+
+    provider = "deferred"
+
+    def __init__(
+        self, spec: SandboxSpec, find: Callable[[], Awaitable[Sandbox]], check: Callable[[], None] = lambda: None
+    ) -> None:
+        """`check` raises `SandboxError` when nothing may be started, or go on, just now."""
+        self.spec = spec
+        self._check = check
+        self._find = find
+        self._found: Sandbox | None = None
+
+    @property
+    def state(self) -> SandboxState:
+        return self._found.state if self._found is not None else {}
+
+    @property
+    def working_dir(self) -> str:
+        return self._found.working_dir if self._found is not None else WORKSPACE
+
+    @property
+    def survived(self) -> bool:
+        return self._found is not None and self._found.survived
+
+    async def _sandbox(self) -> Sandbox:
+        # No lock: finding it twice gives two objects for the same sandbox, of which one is kept.
+        found = self._found or await self._find()
+        self._found = self._found or found
+        return self._found
+
+    async def start(self, progress: Progress) -> None:
+        self._check()
+        await (await self._sandbox()).start(progress)
+
+    async def attach(self) -> Attachment:
+        return await (await self._sandbox()).attach()
+
+    async def poll(self) -> SandboxStatus:
+        return await (await self._sandbox()).poll()
+
+    async def pause(self) -> None:
+        await (await self._sandbox()).pause()
+
+    async def resume(self) -> None:
+        self._check()
+        await (await self._sandbox()).resume()
+
+    async def stop(self) -> None:
+        await (await self._sandbox()).stop()
+
+    async def destroy(self) -> None:
+        await (await self._sandbox()).destroy()
+
+    async def snapshot(self) -> str:
+        self._check()
+        return await (await self._sandbox()).snapshot()
+
+    async def usage(self) -> DiskUsage | None:
+        return await (await self._sandbox()).usage()
+
 
 PORTS_REMARK = (
     "The user can open what you serve on any TCP port of this sandbox (listening on 127.0.0.1 is enough): their page "

@@ -2,12 +2,117 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from agent_core.events.risk import SecurityRisk
 from agent_core.tools.task_tracker import TaskItem
-from server.wire.texts import action_text, observation_text
+
+RECALL_QUERY_CHARS: Final = 50
+FINISHED: Final = "All done! What's next on the agenda?"
+
+Fields = Mapping[str, Any]
+
+
+def action_text(name: str, args: Fields) -> str:
+    """The line for an action; empty for a type that has none, or without the args that it needs."""
+    return _text(_ACTION_TEXTS.get(name), args)
+
+
+def observation_text(name: str, content: str, extras: Fields) -> str:
+    """The line for an observation; empty for a type that has none, or without the extras that it needs."""
+    return content if name in _CONTENT_IS_TEXT else _text(_OBSERVATION_TEXTS.get(name), extras)
+
+
+def _text(make: Callable[[Fields], str] | None, fields: Fields) -> str:
+    if make is None:
+        return ""
+    try:
+        return make(fields)
+    except (KeyError, TypeError, AttributeError):
+        return ""  # an event kept from elsewhere, with fields of its own; its line is the one thing we can do without
+
+
+def _reject(args: Fields) -> str:
+    reason = args["outputs"].get("reason")
+    return "Task is rejected by the agent." + (f" Reason: {reason}" if reason else "")
+
+
+def _condensation(args: Fields) -> str:
+    if args["summary"]:
+        return f"Summary: {args['summary']}"
+    forgotten = args["forgotten_event_ids"]
+    if forgotten is None:
+        first, last = args["forgotten_events_start_id"], args["forgotten_events_end_id"]
+        return f"Condenser is dropping the events: [{first}..{last}]."
+    return f"Condenser is dropping the events: {forgotten}."
+
+
+def _task_tracking(args: Fields) -> str:
+    count = len(args["task_list"])
+    if count == 0:
+        return "Clearing the task list."
+    return f"Managing {count} task item{'' if count == 1 else 's'}."
+
+
+def _call_tool_mcp(args: Fields) -> str:
+    return (
+        f"I am interacting with the MCP server with name:\n```\n{args['name']}\n```\n"
+        f"and arguments:\n```\n{args['arguments']}\n```"
+    )
+
+
+def _rewind(args: Fields) -> str:
+    if args.get("forked_from"):
+        return "The conversation branches off here."
+    place = "its beginning" if args["to"] is None else f"an earlier point (event {args['to']})"
+    return f"The conversation was taken back to {place}. {args['note']}".rstrip()
+
+
+def _recall_result(extras: Fields) -> str:
+    is_workspace = extras["recall_type"] == "workspace_context"
+    return "Added workspace context" if is_workspace else "Added microagent knowledge"
+
+
+_ACTION_TEXTS: Final[dict[str, Callable[[Fields], str]]] = {
+    "message": lambda args: args["content"],
+    "system": lambda args: args["content"],
+    "run": lambda args: f"Running command: {args['command']}",
+    "run_ipython": lambda args: f"Running Python code interactively: {args['code']}",
+    "read": lambda args: f"Reading file: {args['path']}",
+    "write": lambda args: f"Writing file: {args['path']}",
+    "browse": lambda args: f"I am browsing the URL: {args['url']}",
+    "browse_interactive": lambda args: f"I am interacting with the browser:\n```\n{args['browser_actions']}\n```",
+    "think": lambda args: f"I am thinking...: {args['thought']}",
+    "finish": lambda args: args["thought"] or FINISHED,
+    "reject": _reject,
+    "delegate": lambda args: f"I'm asking {args['agent']} for help with this task.",
+    "recall": lambda args: f"Retrieving content for: {args['query'][:RECALL_QUERY_CHARS]}",
+    "change_agent_state": lambda args: f"Agent state changed to {args['agent_state']}",
+    "condensation": _condensation,
+    "condensation_request": lambda args: "Requesting a condensation of the conversation history.",
+    "call_tool_mcp": _call_tool_mcp,
+    "task_tracking": _task_tracking,
+    "null": lambda args: "No action",
+    "rewind": _rewind,
+}
+
+_CONTENT_IS_TEXT: Final = frozenset(
+    {"success", "error", "user_rejected", "condense", "think", "mcp", "task_tracking", "rewind"}
+)
+
+_OBSERVATION_TEXTS: Final[dict[str, Callable[[Fields], str]]] = {
+    "run": lambda extras: f"Command `{extras['command']}` executed with exit code {extras['metadata']['exit_code']}.",
+    "run_ipython": lambda extras: "Code executed in IPython cell.",
+    "read": lambda extras: f"I read the file {extras['path']}.",
+    "write": lambda extras: f"I wrote to the file {extras['path']}.",
+    "edit": lambda extras: f"I edited the file {extras['path']}.",
+    "browse": lambda extras: f"Visited {extras['url']}",
+    "recall": _recall_result,
+    "download": lambda extras: f"Downloaded the file at location: {extras['file_path']}",
+    "null": lambda extras: "No observation",
+}
+
 
 RISK_NUMBERS: Final[dict[SecurityRisk, int]] = {
     SecurityRisk.UNKNOWN: -1,

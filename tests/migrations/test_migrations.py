@@ -14,10 +14,10 @@ from sqlalchemy import Connection, inspect
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 import migrations
+from server.db.database import HEAD, stored_revision, upgrade
 from server.db.engine import DatabaseSettings, create_engines, sqlite_url
 from server.db.errors import DatabaseError
 from server.db.tables import metadata
-from server.db.upgrade import HEAD, stored_revision, upgrade
 
 
 @pytest.fixture

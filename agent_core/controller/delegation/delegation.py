@@ -10,21 +10,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol
 
+from agent_core.agent.base import AgentBase
 from agent_core.controller.account import Account
-from agent_core.controller.delegation.child_run import ChildRun, Order
-from agent_core.controller.delegation.household import Household
+from agent_core.controller.delegation.child_run import ChildRun, ChildSession, Confirm, Order
 from agent_core.controller.delegation.purse import Purse
-from agent_core.controller.delegation.roster import Roster
-from agent_core.controller.delegation.rules import MAX_SHOWN, check_ids, told_of_stop
 from agent_core.controller.state import ConversationState
 from agent_core.errors import EventStoreError, StreamClosedError
+from agent_core.events.branches import Branches, Rewind
 from agent_core.events.control import MetricsUpdated, SubAgentSpending
-from agent_core.events.llm_events import UsageFigures
+from agent_core.events.llm_events import ActionEvent, ObservationEvent, UsageFigures
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.llm.metrics import Metrics
+from agent_core.skills.agent_catalog import AgentKind
+from agent_core.tools.agent_delegate import AgentDelegateAction
+from agent_core.tools.delegate import DelegateAction, DelegateObservation
 from agent_core.tools.spec import ToolContext
 from agent_core.tools.subagents import (
     DEFAULT_TYPE,
@@ -36,6 +38,153 @@ from agent_core.tools.subagents import (
     TaskReport,
     TaskRun,
 )
+from agent_core.tools.task import TaskAction
+
+MAX_ID_CHARS: Final = 64
+MAX_SHOWN: Final = 100
+"""Characters of a model's own words in an error."""
+
+
+def check_ids(ids: Sequence[str], types: Sequence[str], present: Mapping[str, SpawnedAgent]) -> None:
+    """Whether sub-agents with these ids may be spawned beside those that are present.
+
+    Raises:
+        SubAgentError: they may not.
+    """
+    if any(not name.strip() for name in ids):
+        raise SubAgentError("an id is empty; give each sub-agent a name")
+    if strange := [name for name in ids if len(name) > MAX_ID_CHARS or not name.isprintable()]:
+        raise SubAgentError(
+            f"the id {strange[0][:MAX_SHOWN]!r} is no name: give one line of at most {MAX_ID_CHARS} characters"
+        )
+    if len(types) > len(ids):
+        raise SubAgentError(f"there are {len(types)} agent_types for {len(ids)} ids; give one for each id, or fewer")
+    if len(present.keys() | set(ids)) > MAX_CHILDREN:
+        raise SubAgentError(
+            f"cannot spawn {len(ids)} sub-agents: there are {len(present)} already ({', '.join(present) or 'none'}),"
+            f" and at most {MAX_CHILDREN} are allowed. Use one that is there, or replace it by using its id"
+        )
+    if len(set(ids)) < len(ids):
+        raise SubAgentError(f"the ids {', '.join(ids[: MAX_CHILDREN + 1])} are not different from one another")
+
+
+def told_of_stop(orders: Sequence[Order]) -> str:
+    """How an agent can have those go on whose work was stopped."""
+    first = orders[0]
+    if first.label.startswith("task:"):
+        return f"The sub-agent of {first.name} was stopped, too; it goes on when you `resume` it."
+    if first.is_class:
+        return ""
+    names = ", ".join(order.label.partition(":")[2] for order in orders)
+    return f"The sub-agents were stopped, too ({names}); they know how far they are when you delegate to them again."
+
+
+class Roster:
+    """The sub-agents by id, the tasks by number, and what each has cost; takes the events in the order of their ids.
+
+    A fork has none of those of the conversation that it comes from.
+
+    Attributes:
+        position: id of the last event that was taken into account.
+        task_ids: the task's id of each action that began one, by the action's id; no id is ever given again.
+        spent: what each sub-agent has cost, by the name of its conversation, as far as the log counts it.
+    """
+
+    def __init__(self) -> None:
+        self.position = -1
+        self.task_ids: dict[int, str] = {}
+        self.spent: dict[str, UsageFigures] = {}
+        self._branches = Branches()
+        self._spawns: list[tuple[int, dict[str, SpawnedAgent]]] = []
+        self._kinds: dict[int, str] = {}
+        self._response_id = ""
+        self._places: dict[int, int] = {}
+
+    def fold(self, event: AnyEvent) -> None:
+        """Take the next event into account; one that came before is passed over."""
+        if event.id <= self.position:
+            return
+        self.position = event.id
+        self._branches.fold(event)
+        match event:
+            case ActionEvent():
+                self._action(event)
+            case ObservationEvent(observation=DelegateObservation() as made) if made.command == "spawn":
+                self._spawns.append((event.cause, made.spawned))
+            case Rewind() if event.forked_from:  # the sub-agents, and what they know, stay where they are
+                self._spawns, self._kinds, self.spent = [], {}, {}
+            case MetricsUpdated() if event.sub_agent is not None:
+                self.spent[event.sub_agent.name] = event.sub_agent.spent
+
+    @property
+    def spawned(self) -> dict[str, SpawnedAgent]:
+        """The sub-agents that wait for tasks, by their ids; those that a rewind has undone are not among them."""
+        found: dict[str, SpawnedAgent] = {}
+        for action_id, made in self._spawns:
+            if self._branches.has(action_id):
+                found.update(made)
+        return found
+
+    @property
+    def tasks(self) -> dict[str, str]:
+        """The kind of sub-agent of each task, by the task's id; those that a rewind has undone are not among them."""
+        return {
+            self.task_ids[action_id]: kind for action_id, kind in self._kinds.items() if self._branches.has(action_id)
+        }
+
+    def place_in_answer(self, action_id: int) -> int:
+        """Which of the calls of its answer that put sub-agents to work this action is, from 1; 1 for a user's own."""
+        return self._places.get(action_id, 1)
+
+    def _action(self, event: ActionEvent) -> None:
+        if event.llm_response_id != self._response_id or not event.llm_response_id:
+            self._response_id, self._places = event.llm_response_id, {}
+        action = event.action
+        if isinstance(action, TaskAction) and not action.resume:
+            self.task_ids[event.id] = f"task_{len(self.task_ids) + 1:08x}"
+            self._kinds[event.id] = action.subagent_type
+        if isinstance(action, TaskAction | AgentDelegateAction) or (
+            isinstance(action, DelegateAction) and action.command == "delegate"
+        ):
+            self._places[event.id] = len(self._places) + 1
+
+
+class Household(Protocol):
+    """Where sub-agents come from: `agent_core.session.subagents` has the one of a session."""
+
+    @property
+    def confirm(self) -> Confirm:
+        """Decides about actions of sub-agents that a user would be asked for."""
+        ...
+
+    async def kind(self, name: str) -> AgentKind:
+        """The kind of sub-agent of this name.
+
+        Raises:
+            SubAgentError: there is none; the message lists those there are.
+        """
+        ...
+
+    async def agent(self, order: Order) -> tuple[AgentBase, AgentKind | None]:
+        """A fresh agent for an order, and its kind, if it is of one.
+
+        Raises:
+            SubAgentError: there is no such agent, or it cannot be made.
+        """
+        ...
+
+    def session(self, order: Order, agent: AgentBase, kind: AgentKind | None, purse: Purse) -> ChildSession:
+        """A session for this agent in a conversation of its own; nothing is opened yet."""
+        ...
+
+    async def let_go(self, session: ChildSession) -> None:
+        """End what the tools of a sub-agent hold, whose session is closed."""
+        ...
+
+    async def end_shells(self, name: str) -> None:
+        """End the shells of the sub-agent in this conversation, as far as that can be done."""
+        ...
+
 
 logger = logging.getLogger(__name__)
 

@@ -2,16 +2,93 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+from pathlib import Path
 from typing import Any
 
-from playwright.async_api import Error, Locator
+from playwright.async_api import ElementHandle, Error, Locator
 
 from .errors import ActionError, has_closed
 from .fields import choose, fill
-from .finding import in_new_document, present
 from .places import Places
+from .settling import repeated
+from .tab import Tab
 from .tabs import Tabs
-from .uploads import choose_files
+from .tree import Numbers, Tree, read_tree
+
+_LIMIT_MS = 10_000.0
+_TAKES_FOLDER = "e => e.webkitdirectory"
+_EMPTY = """e => {
+    e.value = '';
+    for (const name of ['input', 'change']) e.dispatchEvent(new Event(name, { bubbles: true }));
+}"""
+
+
+async def choose_files(element: Locator | ElementHandle, number: int, paths: list[Path]) -> str:
+    """Choose these in place of what was chosen; says so.
+
+    Raises:
+        ActionError: it takes a folder and was given files, or the other way around.
+    """
+    if not paths:
+        await element.evaluate(_EMPTY)
+        return f"Element {number} has no files now."
+    folders = [path for path in paths if path.is_dir()]
+    if await element.evaluate(_TAKES_FOLDER):
+        if len(paths) > 1 or not folders:
+            raise ActionError(f"element {number} takes one folder, with all that is in it: give the folder's path")
+        await element.set_input_files(folders[0], timeout=_LIMIT_MS)
+        return f"Chose the folder {folders[0].name} in element {number}."
+    if folders:
+        raise ActionError(f"{str(folders[0])!r} is a folder, and element {number} takes files only")
+    await element.set_input_files([str(path) for path in paths], timeout=_LIMIT_MS)
+    return f"Chose {len(paths)} files in element {number}."
+
+
+_LOOK_MS = 5000.0
+
+
+async def present(tab: Tab, number: int) -> Locator | None:
+    """The element, if its document still has it."""
+    reference = tab.numbers.reference(number)
+    if not reference:
+        return None
+    with contextlib.suppress(Error):  # a document of that number is not there any more
+        found = tab.page.get_by_ref(reference)
+        if await found.count():
+            return found
+    return None
+
+
+async def in_new_document(tab: Tab, number: int) -> Locator | None:
+    """The only element of that role and name, if the page has been loaded anew since it was seen, and had one only.
+
+    Pages that load themselves again and again would otherwise never be used: they are another document by the time a
+    model has read them.
+    """
+    seen = tab.seen.named_once(number)
+    if seen is None or _place(tab.page.url) != _place(tab.seen_url):
+        return None
+    fresh = Numbers()
+    with contextlib.suppress(Error, asyncio.TimeoutError):
+        tree = await repeated(lambda: _tree(tab, fresh))
+        if fresh.documents[:1] == tab.numbers.documents[:1]:
+            return None
+        again = next((node for node in tree.nodes if (node.role, node.name) == (seen.role, seen.name)), None)
+        if again is not None and tree.named_once(again.number) is not None:
+            return tab.page.get_by_ref(fresh.reference(again.number))
+    return None
+
+
+async def _tree(tab: Tab, numbers: Numbers) -> Tree:
+    await tab.page.wait_for_load_state("domcontentloaded", timeout=_LOOK_MS)
+    return read_tree(await tab.page.aria_snapshot(mode="ai", boxes=True, timeout=_LOOK_MS), numbers)
+
+
+def _place(url: str) -> str:
+    return url.partition("#")[0]
+
 
 LIMIT_MS = 10_000.0
 _TYPED_CHARACTERS = 500

@@ -9,8 +9,7 @@ import pytest
 import pytest_asyncio
 
 from agent_core.runtime.docker_provider import DockerProvider
-from agent_core.testing.ipython_contract import IPythonContract
-from agent_core.testing.notebook_kit import NotebookKit
+from agent_core.testing.ipython_contract import IPythonContract, NotebookKit
 from agent_core.testing.sandbox_kit import LIMITS, SandboxKit
 
 pytestmark = [pytest.mark.docker, pytest.mark.asyncio(loop_scope="module")]

@@ -19,10 +19,9 @@ from agent_core.llm.fallback import FallbackStrategy
 from agent_core.llm.features import ModelFeatures
 from agent_core.llm.llm import LLM
 from agent_core.llm.profiles import ProfileStore
-from agent_core.llm.read_back import ReadBack
 from agent_core.llm.registry import LLMRegistry
 from agent_core.llm.render import render_message
-from agent_core.llm.router import MultimodalRouter, RandomRouter, RouterLLM
+from agent_core.llm.router import MultimodalRouter, RandomRouter, ReadBack, RouterLLM
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import fail, say
 

@@ -14,7 +14,7 @@ from agent_core.mcp.config import McpServer
 from agent_core.mcp.servers import McpServers
 from agent_core.runtime.channel import RunnerChannel
 from agent_core.runtime.sandbox import Attachment
-from agent_core.session.sandbox_programs import SandboxPrograms
+from agent_core.session.tool_servers import SandboxPrograms
 from tests.contract.runner.client import Runner, connect
 from tests.unit.mcp.conftest import LIMIT_SECONDS, call, fake, is_running, running, tool, until
 

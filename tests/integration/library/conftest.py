@@ -11,8 +11,7 @@ import pytest
 from pydantic import SecretStr
 
 from agent_core.llm.llm import LLM
-from agent_core.testing.model_scripts import Script
-from agent_core.testing.model_server import ModelServer
+from agent_core.testing.model_server import ModelServer, Script
 from agent_core.testing.model_turns import Turn
 
 StartModel = Callable[[Iterable[Turn] | Script], ModelServer]

@@ -218,7 +218,7 @@ async def test_a_disk_that_is_not_seen_from_here_is_measured_within(
     sandbox = docker_kit.connect()
     await output(sandbox, "head -c 5000000 /dev/urandom > ~/file; head -c 3000000 /dev/urandom > file; sync")
     seen = await sandbox.sandbox.usage()
-    monkeypatch.setattr("agent_core.runtime.docker_places.os.path.isdir", lambda path: False)
+    monkeypatch.setattr("agent_core.runtime.docker_sandbox.os.path.isdir", lambda path: False)
     again = docker_kit.connect()
     monkeypatch.setattr("agent_core.runtime.disk_look._UNSEEN_SECONDS", 0)
     await again.start()

@@ -137,7 +137,7 @@ def _become(order: dict[str, Any]) -> NoReturn:
 
 
 def _import_all() -> None:
-    quick = import_module("server.fast_start").quick_imports
+    quick = import_module("server.cli").quick_imports
     with quick():
         for name in ("server.cli", "server.settings_loading", "server.serve", "agent_core.llm.client"):
             import_module(name)

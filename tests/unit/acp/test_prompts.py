@@ -12,7 +12,7 @@ from acp.schema import EnvVariable, HttpHeader, HttpMcpServer, McpServerStdio, S
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.acp.mcp_servers import mcp_config
+from server.acp.agent import mcp_config
 from server.acp.prompts import blocks_of, fenced, message_from
 
 

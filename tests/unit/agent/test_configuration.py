@@ -11,9 +11,8 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from agent_core.agent.agent import Agent
-from agent_core.agent.base import AgentBase, AnyAgent
+from agent_core.agent.base import AgentBase, AnyAgent, llms_in
 from agent_core.agent.codeact import CodeActAgent
-from agent_core.agent.models_in import llms_in
 from agent_core.agent.presets import get_default_agent
 from agent_core.agent.system_prompt import PROMPT_DIR
 from agent_core.events.control import AgentState, AgentStateChanged

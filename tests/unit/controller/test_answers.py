@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from agent_core.agent.agent import AFTER_FINISH, CUT_OFF, NUDGE, TEXT_CALL_NUDGE
-from agent_core.agent.text_calls import is_call_in_text
+from agent_core.agent.agent import AFTER_FINISH, CUT_OFF, NUDGE, TEXT_CALL_NUDGE, is_call_in_text
 from agent_core.controller.guards import MAX_FRUITLESS_REPLIES
 from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState
 from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, MessageEvent, ObservationEvent

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent_core.controller.entries import recalls
+from agent_core.controller.agent_controller import recalls
 from agent_core.controller.guards import check_budget, check_limits, failure_of
 from agent_core.controller.limits import Limits
 from agent_core.controller.remarks import rephrase

@@ -11,9 +11,15 @@ from hypothesis import strategies as st
 
 from agent_core.errors import FunctionCallConversionError, FunctionCallNotExistsError, FunctionCallValidationError
 from agent_core.events.messages import Message, TextContent
-from agent_core.llm.text_protocol.answers import with_call
-from agent_core.llm.text_protocol.instructions import EXAMPLE_END, system_suffix, worked_example
-from agent_core.llm.text_protocol.prompts import as_text, next_number, split_batches
+from agent_core.llm.text_protocol.calls import with_call
+from agent_core.llm.text_protocol.prompts import (
+    EXAMPLE_END,
+    as_text,
+    next_number,
+    split_batches,
+    system_suffix,
+    worked_example,
+)
 from agent_core.llm.text_protocol.syntax import written
 
 PROPERTIES: dict[str, Any] = {

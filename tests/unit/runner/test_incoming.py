@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from runtime_images.runner.beneath import Beneath
-from runtime_images.runner.incoming import Incoming
+from runtime_images.runner.transfers import Incoming
 
 
 @pytest.fixture(autouse=True)

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from runtime_images.runner import processes
 from runtime_images.runner.driver import Report, ReportReader, quote
 from runtime_images.runner.history import History
-from runtime_images.runner.keys import key, typed
 from runtime_images.runner.loop import Loop
+from runtime_images.runner.session import key, typed
 from runtime_images.runner.shell_state import State, StatePipe, StateReader
 from runtime_images.runner.workers import BusyError, Job, Workers
 

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from agent_core.errors import ToolError
-from agent_core.runtime import resource_locks
-from agent_core.runtime.resource_locks import ResourceLocks, Turn
+from agent_core.runtime import action_runner
+from agent_core.runtime.action_runner import ResourceLocks, Turn
 from agent_core.tools.spec import DeclaredResources
 
 NOTHING = DeclaredResources(declared=True)
@@ -58,8 +58,8 @@ async def test_calls_run_together_unless_they_touch_the_same(
 
 @pytest.mark.parametrize("key", ["file:/x", "terminal:session", "other"])
 async def test_a_call_does_not_wait_for_ever(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resource_locks, "LOCK_SECONDS", {"file": 0.001, "terminal": 0.002})
-    monkeypatch.setattr(resource_locks, "OTHER_SECONDS", 0.003)
+    monkeypatch.setattr(action_runner, "LOCK_SECONDS", {"file": 0.001, "terminal": 0.002})
+    monkeypatch.setattr(action_runner, "OTHER_SECONDS", 0.003)
     locks = ResourceLocks()
     async with locks.turn("a", keys(key)):
         with pytest.raises(ToolError, match=f"{key} is in use by another call"):
@@ -69,7 +69,7 @@ async def test_a_call_does_not_wait_for_ever(key: str, monkeypatch: pytest.Monke
 
 def test_the_limits_are_those_of_each_kind() -> None:
     limits = {"file": 30.0, "terminal": 300.0, "ipython": 300.0, "browser": 300.0, "mcp": 300.0, "tool": 60.0}
-    assert (limits, 30.0) == (resource_locks.LOCK_SECONDS, resource_locks.OTHER_SECONDS)
+    assert (limits, 30.0) == (action_runner.LOCK_SECONDS, action_runner.OTHER_SECONDS)
 
 
 async def test_calls_that_touch_the_same_come_in_the_order_in_which_they_asked_whatever_else_they_touch() -> None:

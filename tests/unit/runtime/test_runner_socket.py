@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_core.runtime import docker_direct
+from agent_core.runtime import docker_sandbox
 from agent_core.runtime.runner_socket import connect, connect_below
 from runtime_images.runner import wire
 from tests.listening import listening_at
@@ -82,4 +82,4 @@ async def test_no_descriptor_stays_open(root: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("pid", [0, os.getpid(), 2**22 + 1], ids=["none", "another", "too large"])
 async def test_a_process_that_is_not_of_the_container_is_no_way_in(pid: int) -> None:
-    assert await docker_direct.connect({"Id": "f" * 64, "State": {"Pid": pid}}) is None
+    assert await docker_sandbox.connect({"Id": "f" * 64, "State": {"Pid": pid}}) is None

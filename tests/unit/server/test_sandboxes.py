@@ -11,7 +11,7 @@ from agent_core.errors import SandboxError
 from agent_core.runtime.sandbox import Sandbox, SandboxStatus
 from agent_core.testing.fake_sandbox import FakeProvider
 from server.db.conversations import ConversationRecord
-from server.session.deferred_sandbox import DeferredSandbox
+from server.session.agents import DeferredSandbox
 from server.session.sandboxes import Choice, Sandboxes
 from server.settings import Settings
 

@@ -14,7 +14,7 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import InMemoryEventStore
 from agent_core.events.stream import PAGE, EventStream
 from agent_core.tools.terminal import TerminalAction, TerminalObservation
-from server.sockets.replay import MAX_HELD, Replay, state_before
+from server.sockets.feed import MAX_HELD, Replay, state_before
 from server.wire.envelope import to_wire
 
 ASKING = "awaiting_user_confirmation"

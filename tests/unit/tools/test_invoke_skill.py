@@ -14,12 +14,11 @@ from agent_core.events.control import Condensation
 from agent_core.events.llm_events import ObservationEvent
 from agent_core.llm.llm import LLM
 from agent_core.memory.knowledge import Knowledge
-from agent_core.skills.commands import with_outputs
 from agent_core.skills.context import AgentContext
 from agent_core.skills.skill import Skill, SkillResources
 from agent_core.skills.trigger import KeywordTrigger
 from agent_core.testing.answering_sandbox import AnsweringSandbox, Asked, FakeCall
-from agent_core.tools.invoke_skill import InvokeSkillAction, InvokeSkillObservation, InvokeSkillTool
+from agent_core.tools.invoke_skill import InvokeSkillAction, InvokeSkillObservation, InvokeSkillTool, with_outputs
 
 PDF = Skill(name="pdf", content="Read it.", is_agentskills_format=True, trigger=KeywordTrigger(keywords=["pdf"]))
 

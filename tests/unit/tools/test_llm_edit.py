@@ -19,8 +19,13 @@ from agent_core.events.risk import SecurityRisk
 from agent_core.llm.llm import LLM
 from agent_core.security.shell_rules import ShellRuleAnalyzer
 from agent_core.testing.answering_sandbox import AnsweringSandbox, Asked, FakeCall
-from agent_core.tools.llm_draft import extracted
-from agent_core.tools.llm_edit import LLMBasedFileEditTool, LLMEditAction, LLMEditExecutor, LLMEditObservation
+from agent_core.tools.llm_edit import (
+    LLMBasedFileEditTool,
+    LLMEditAction,
+    LLMEditExecutor,
+    LLMEditObservation,
+    extracted,
+)
 from agent_core.tools.registry import resolve_tool
 from agent_core.tools.spec import Tool
 from runtime_images.runner import arguments, lint
