@@ -167,12 +167,12 @@ class Rules:
     # Programs that look, print, or work on what nobody can see
 
     def looks(self, call: Call) -> str:
-        texts = [self._sinks.read(word) for word in call.plain]
-        if call.name == "cat" and len(texts) == len(call.arguments):
-            return "".join(texts) or call.stdin
+        text = self._sinks.read_all(call.plain)
+        if call.name == "cat" and len(call.plain) == len(call.arguments):
+            return text or call.stdin
         if call.name in {"grep", "rg"} and any(re.match(r"-\w*[lL]|--files-with", word) for word in call.arguments):
             return "\n".join(f"{root}/{Mark.PIECE}" for root in call.plain[1:] or ["."])
-        return derived("".join([call.stdin, *texts]))
+        return derived(call.stdin + text)
 
     def last_written(self, call: Call) -> str:
         if len(call.plain) > (call.name != "hostname") or any(map(may_be_option, call.arguments)):
@@ -194,7 +194,7 @@ class Rules:
         return Mark.SECRET
 
     def decode(self, call: Call) -> str:
-        return Mark.DECODED + derived(call.stdin + "".join(map(self._sinks.read, call.plain)))
+        return Mark.DECODED + derived(call.stdin + self._sinks.read_all(call.plain))
 
     def opaque(self, call: Call) -> str:
         """A program of which nothing is known may run any of its arguments, and the files that they name."""
@@ -368,7 +368,7 @@ class Rules:
                 self._sinks.unknown("nested-program", "has awk run programs, or write to files")
             for found in re.finditer(r"system\s*\(\s*\"((?:[^\"\\]|\\.)*+)\"", text):
                 self._shell.run_code(found[1], "")
-        return derived(call.stdin + "".join(map(self._sinks.read, call.operands[1:])))
+        return derived(call.stdin + self._sinks.read_all(call.operands[1:]))
 
     def sed(self, call: Call) -> str:
         in_place = [word for word in call.arguments if re.match(r"-[nErsuz]*i|--in-place", word)]
@@ -389,9 +389,10 @@ class Rules:
         self._ask_if_open(call, files)
         if any(set("/*") & set(word) for word in in_place):
             self._ask(call, "a place of its own for copies")
+        text = "\n".join(scripts)
         for path in files if in_place else []:
-            self._sinks.write(path, "\n".join(scripts) if path.endswith(".py") else Mark.UNKNOWN)
-        return derived("".join(map(self._sinks.read, files)) or call.stdin)
+            self._sinks.write(path, text if path.endswith(".py") else Mark.UNKNOWN)
+        return derived(self._sinks.read_all(files) or call.stdin)
 
     # Programs that start others
 
@@ -425,7 +426,7 @@ class Rules:
         self._parsed(call, stops=True)
         rest, stdin = call.operands, call.stdin
         if paths := call.values("-a", "--arg-file"):
-            stdin = "".join(map(self._sinks.read, paths))
+            stdin = self._sinks.read_all(paths)
         given = stdin.split()[:64]
         if not is_known(stdin) and not all(re.fullmatch(f"[\\w./~{Mark.PIECE}-]+", word) for word in given):
             given = []
@@ -472,18 +473,20 @@ class Rules:
         return call.stdin if call.name == "tee" else derived("")
 
     def copy(self, call: Call) -> str:
-        is_first = any(re.match(r"-\w*t|--t", word) for word in call.arguments)
-        named = [word.partition("=")[2] for word in call.arguments if word.startswith("--t")]
+        plain, named = call.plain, [word.partition("=")[2] for word in call.arguments if re.match("--t.*=", word)]
         named += [word.partition("t")[2] for word in call.arguments if re.match(r"-\w*t.", word)]
-        sources = call.plain if is_first or len(call.plain) == 1 else call.plain[:-1]
+        apart = [word for option, word in pairwise(call.arguments) if re.fullmatch(r"-\w*t|--t[\w-]*", option)]
+        sources = [path for path in plain if path not in apart] if named or apart else plain[:-1] or plain
         self._ask_if_open(call, call.arguments)
-        text = "".join([self._sinks.read(path) or Mark.UNKNOWN for path in sources])
-        text += Mark.UNKNOWN if len(sources) > 1 or call.name == "ln" else ""
-        text = "" if all(path.endswith(".py") and not self._sinks.written(path) for path in call.plain) else text
-        for target in [*named, *call.plain] if is_first else call.plain[-1:]:
-            self._sinks.write(target, text)
-            for path in sources if target != "/dev/null" else []:
-                self._sinks.write(posixpath.join(target, posixpath.basename(path.rstrip("/"))), text)
+        is_ours = all(path.endswith(".py") and not self._sinks.written(path) for path in plain)
+        texts = ["" if is_ours else self._sinks.read(path) or Mark.UNKNOWN for path in sources]
+        more = Mark.UNKNOWN if not is_ours and (len(sources) > 1 or call.name == "ln") else ""
+        for target in [*named, *apart] or plain[-1:]:
+            self._sinks.write(
+                target, (texts or [""])[0] + more if len(texts) < 2 else derived("".join(map(derived, texts)))
+            )
+            for path, text in zip(sources, texts, strict=True) if target != "/dev/null" else []:
+                self._sinks.write(posixpath.join(target, posixpath.basename(path.rstrip("/"))), text + more)
         for path in sources if call.name == "mv" else []:
             if self._sinks.scopes(path) & {Scope.SYSTEM, Scope.DEVICE} or resolve(path, ".") in {"~", "/root", "/home"}:
                 self._sinks.high("system-file", f"moves {shown(path)} away, which is no part of the work")
@@ -692,7 +695,7 @@ class Rules:
             word[:5] == "--abs" for word in words
         ):
             self._ask(call, "files that are not known")
-        return derived(call.stdin + "".join(map(self._sinks.read, call.plain)))
+        return derived(call.stdin + self._sinks.read_all(call.plain))
 
 
 def _is_option(option: str, word: str) -> bool:

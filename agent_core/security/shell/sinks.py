@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
 from agent_core.events.risk import SecurityRisk
+from agent_core.security.shell.syntax import Budget
 
 
 class Mark:
@@ -28,6 +29,9 @@ class Mark:
 
 
 MARKS: Final = "\x00\x01\x02\x03\x04\x05"
+MAX_PATHS: Final = 150_000
+MAX_TEXT: Final = 200_000
+"""Longer texts are kept by their taints only."""
 _NOT_KNOWN: Final = re.compile(f"[{MARKS}]")
 _OPEN: Final = re.compile("[\x00-\x04]")
 
@@ -150,6 +154,7 @@ class Sinks:
         self.folders: frozenset[str] = frozenset({"."})
         self.files: dict[str, list[str]] = {}
         """What was put into files, by the last part of their names: a file may be reached by many paths."""
+        self._paths = Budget(steps=MAX_PATHS)
 
     def note(self, risk: SecurityRisk, rule: str, reason: str) -> None:
         """Keep a finding; a thousand are enough for any decision."""
@@ -166,11 +171,17 @@ class Sinks:
         self.note(SecurityRisk.UNKNOWN, rule, reason)
 
     def scopes(self, path: str) -> set[Scope]:
-        """Where a path may lead."""
+        """Where a path may lead.
+
+        Raises:
+            TooComplexError: the command has named more paths than are worth looking at.
+        """
+        self._paths.spend(len(self.folders))
         return {scope_of(path, folder) for folder in self.folders}
 
     def is_secret(self, path: str) -> bool:
-        """Whether a file usually holds a secret."""
+        """Whether a file usually holds a secret; raises as `scopes` does."""
+        self._paths.spend(len(self.folders))
         return any(is_secret(path, folder) for folder in self.folders)
 
     def write(self, path: str, text: str, *, append: bool = False) -> None:
@@ -193,7 +204,7 @@ class Sinks:
             self.unknown("unknown-file", f"writes to a file that is not known ({shown(path)})")
         else:
             self.note(SecurityRisk.MEDIUM, "write", f"writes to {shown(path)}")
-        text = text if len(text) <= 200_000 else derived(text)
+        text = text if len(text) <= MAX_TEXT else derived(text)
         texts = self.files.setdefault(posixpath.basename(posixpath.normpath(path)), [])
         is_whole = path.endswith(".py") and text.endswith("\n")  # what was there before may have begun a line
         for one in (text, Mark.UNKNOWN) if append and not is_whole else (text,):
@@ -206,7 +217,17 @@ class Sinks:
             self.note(SecurityRisk.MEDIUM, "secret", f"reads {shown(path)}, which usually holds a secret")
             return Mark.SECRET
         texts = self.written(path)
-        return texts[0] if len(texts) == 1 else derived("".join(texts))
+        return texts[0] if len(texts) == 1 else derived("".join(map(derived, texts)))
+
+    def read_all(self, paths: Iterable[str]) -> str:
+        """What these files hold together; of more than is worth looking at, its taints."""
+        texts, length = [""], 0
+        for path in paths:
+            texts.append(self.read(path))
+            length += len(texts[-1])
+            if length > MAX_TEXT:
+                texts, length = [derived("".join(texts))], 0
+        return "".join(texts)
 
     def written(self, path: str) -> list[str]:
         """All that the command may have put into a file."""

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from agent_core.events.llm_events import ActionEvent
 from agent_core.events.risk import SecurityRisk
-from agent_core.security.shell.judge import MAX_COMMAND, judge
+from agent_core.security.shell.judge import MAX_COMMAND, Walker, judge
 from agent_core.security.shell.parser import parse
 from agent_core.security.shell.syntax import Budget
 from agent_core.security.shell_rules import PolicyRailSecurityAnalyzer, ShellRuleAnalyzer
@@ -278,6 +278,20 @@ def test_hostile_length_costs_bounded_time(text: str, before: str) -> None:
     command = (before + text * (100_000 // len(text)))[:100_000]
     assert judge(command).risk in SecurityRisk
     assert time.process_time() - started < 5
+
+
+@pytest.mark.parametrize("command", ["mv {} folder", "cp -t folder {}", "cat a {} > b; mv {} folder"])
+def test_what_is_kept_of_files_grows_only_as_the_files_do(command: str) -> None:
+    walker = Walker()
+    walker.walk(command.replace("{}", " ".join(f"{number}.txt" for number in range(1500))))
+    assert sum(len(text) for texts in walker.sinks.files.values() for text in texts) < 1500 * 20
+    assert {finding.risk for finding in walker.sinks.findings} <= {"LOW", "MEDIUM"}
+
+
+def test_a_command_that_comes_back_to_its_paths_again_and_again_is_too_much() -> None:
+    paths = " ".join(map(str, range(1000)))
+    assert "too-complex" in {finding.rule for finding in judge(f"find {paths} {'-delete ' * 1000}").findings}
+    assert judge(f"rm -rf /; find {paths} {'-delete ' * 1000}").risk == "HIGH"
 
 
 def test_a_command_longer_than_a_million_characters_is_not_looked_at() -> None:
