@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from agent_core.agent.critic import IterativeRefinementConfig as IterativeRefinementConfig
     from agent_core.agent.critic import PassCritic as PassCritic
     from agent_core.agent.dummy import DummyAgent as DummyAgent
-    from agent_core.agent.planning import PlanningAgent as PlanningAgent
-    from agent_core.agent.planning import get_planning_agent as get_planning_agent
     from agent_core.agent.presets import get_default_agent as get_default_agent
-    from agent_core.agent.prompt_manager import PromptManager as PromptManager
     from agent_core.agent.specialists import BrowsingAgent as BrowsingAgent
     from agent_core.agent.specialists import LocAgent as LocAgent
+    from agent_core.agent.specialists import PlanningAgent as PlanningAgent
     from agent_core.agent.specialists import ReadOnlyAgent as ReadOnlyAgent
     from agent_core.agent.specialists import VisualBrowsingAgent as VisualBrowsingAgent
+    from agent_core.agent.specialists import get_planning_agent as get_planning_agent
     from agent_core.agent.step_form import StepInput as StepInput
     from agent_core.agent.step_form import StepOutcome as StepOutcome
     from agent_core.agent.switch_llm import SwitchLLMTool as SwitchLLMTool
+    from agent_core.agent.system_prompt import PromptManager as PromptManager
     from agent_core.controller.agent_controller import AgentController as AgentController
     from agent_core.controller.replay import ReplayManager as ReplayManager
     from agent_core.controller.stuck import StuckDetectionThresholds as StuckDetectionThresholds
@@ -187,12 +187,11 @@ _MODULES = {
         "AgentFinishedCritic CriticBase CriticMixin EmptyPatchCritic IterativeRefinementConfig PassCritic "
     ),
     "agent.dummy": "DummyAgent",
-    "agent.planning": "PlanningAgent get_planning_agent",
     "agent.presets": "get_default_agent",
-    "agent.prompt_manager": "PromptManager",
-    "agent.specialists": "BrowsingAgent LocAgent ReadOnlyAgent VisualBrowsingAgent",
+    "agent.specialists": ("BrowsingAgent LocAgent PlanningAgent ReadOnlyAgent VisualBrowsingAgent get_planning_agent "),
     "agent.step_form": "StepInput StepOutcome",
     "agent.switch_llm": "SwitchLLMTool",
+    "agent.system_prompt": "PromptManager",
     "controller.agent_controller": "AgentController",
     "controller.replay": "ReplayManager",
     "controller.stuck": "StuckDetectionThresholds StuckDetector",

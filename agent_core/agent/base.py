@@ -1,28 +1,48 @@
-"""What every agent is: frozen configuration that can be stored, sent and made again."""
+"""The base of all agents: frozen configuration that can be stored, sent and made again."""
 
 from __future__ import annotations
 
 import abc
 import inspect
+import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Annotated, Any, ClassVar, Self
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Final, Protocol, Self
 
-from pydantic import BaseModel, BeforeValidator, Field, SerializeAsAny, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, PrivateAttr, SerializeAsAny, field_validator, model_validator
 
 from agent_core.agent.critic import AnyCritic
-from agent_core.agent.prompted import Prompted
-from agent_core.agent.resume import AgentMark
 from agent_core.agent.step_form import StepInput, StepOutcome, SteppingConversation
 from agent_core.agent.synchronous import bridged
+from agent_core.agent.system_prompt import PROMPT_DIR, SECURITY_POLICY, SYSTEM_PROMPT, static_message
+from agent_core.agent.toolbox import (
+    DEFAULT_TOOL_NAMES,
+    ToolSpecs,
+    builtin_tool_classes,
+    checked_toolset,
+    end_tools,
+    shown_to_model,
+    skill_tools,
+    toolset,
+)
 from agent_core.agent.vision import vision_tools
+from agent_core.events.llm_events import ActionEvent, MessageEvent, SystemPromptEvent
+from agent_core.events.messages import Frozen, TextContent
+from agent_core.events.schema import Family
 from agent_core.events.serialization import AnyEvent
-from agent_core.llm.llm import LLM
+from agent_core.llm.llm import LLM, AnyLLM
 from agent_core.mcp.config import McpConfig
 from agent_core.memory.condensers.catalog import AnyCondenser
 from agent_core.skills.context import AgentContext
 from agent_core.skills.skill import Skill
 from agent_core.tools.definition import ToolDefinition
+from agent_core.tools.invoke_skill import InvokeSkillTool
+from agent_core.tools.registry import canonical_name
+from agent_core.tools.spec import NamesRegex
+
+FIRST_EVENTS: Final = 3
+"""Among so many events from its beginning a log has its system prompt."""
 
 
 def llms_in(value: Any) -> Iterator[LLM]:
@@ -51,58 +71,95 @@ def _parts(value: Any) -> Iterable[Any]:
     return value if isinstance(value, list | tuple | set | frozenset) else ()
 
 
-class AgentAbilities:
-    """The abilities of an ordinary agent; a class of agents says what is different about it."""
+class BeginningState(Protocol):
+    """What `AgentBase.init_state` looks at: a conversation's events, and its `secret_registry` if it has one."""
 
     @property
-    def supports_openhands_tools(self) -> bool:
-        """Whether it uses tools of the registry."""
-        return True
-
-    @property
-    def supports_condenser(self) -> bool:
-        """Whether its history is condensed by its `condenser`."""
-        return True
-
-    @property
-    def supports_openhands_mcp(self) -> bool:
-        """Whether it uses the tools of MCP servers."""
-        return True
-
-    @property
-    def is_told_of_workspace(self) -> bool:
-        """Whether it is told the facts of its workspace, and the skills that messages bring up."""
-        return True
-
-    @property
-    def condenses_on_overflow(self) -> bool:
-        """Whether a history that is too long for the model is condensed; else that is an error."""
-        return True
-
-    @property
-    def skills_left_out(self) -> frozenset[str]:
-        """Names of skills that it is never told of, wherever they come from."""
-        return frozenset()
+    def events(self) -> Sequence[Any]:
+        """The events, from the first one."""
+        ...
 
 
-class AgentBase(AgentAbilities, Prompted):
-    """Configuration of an agent; all state is in the conversation's log.
+class AgentMark(Frozen):
+    """What has to be the same of an agent that goes on: its class, and its tools by their usual names.
+
+    Tools that a server brings at run time are not among them.
+    """
+
+    kind: str
+    tools: frozenset[str]
+
+    @classmethod
+    def of(cls, agent: AgentBase) -> Self:
+        """The mark of an agent."""
+        names = (*(tool.name for tool in agent.tools), *agent.include_default_tools)
+        return cls(kind=agent.kind, tools=frozenset(map(canonical_name, names)))
+
+    def check(
+        self, before: AgentMark, used: Iterable[AnyEvent] | None = None, *, allow_added_tools: bool = False
+    ) -> None:
+        """Whether an agent with this mark may go on after one with the mark `before`.
+
+        With `used` (the events of the log) only the tools that were called in them must be there, and others may be.
+
+        Raises:
+            ValueError: it may not; the message names what is missing and what was added.
+        """
+        if self.kind != before.kind:
+            raise ValueError(f"the conversation belongs to a {before.kind} and cannot go on with a {self.kind}")
+        needed, added = before.tools, self.tools - before.tools
+        if used is not None:
+            called = {canonical_name(event.tool_name) for event in used if isinstance(event, ActionEvent)}
+            needed, added = needed & called, frozenset()
+        missing = needed - self.tools
+        if missing or (added and not allow_added_tools):
+            found = (("missing", missing), ("added", added))
+            problems = [f"{word} {sorted(names)}" for word, names in found if names]
+            raise ValueError(
+                f"the tools differ from those the conversation was begun with: {', '.join(problems)};"
+                " use the same tools, or fork the conversation"
+            )
+
+
+class AgentBase(Family):
+    """An agent: configuration that can be stored, sent and made again; all state is in the conversation's log.
 
     Frozen, and serialisable with its `kind`, the class name: `AgentBase.model_validate` and `model_validate_json` make
-    the same agent again from what `model_dump` gave, of the class that it names. What it keeps beside its fields, its
-    tools once they are made, can be made again from them.
+    the same agent again from what `model_dump` gave, of the class that it names. Its tools are made when they are first
+    needed; a copy makes its own.
 
     Attributes:
-        llm, system_prompt and others: see `Prompted`.
-        tools: by name, from the registry; see `ToolUser` for them and what decides which are used.
+        tools: by name, from the registry.
+        filter_tools_regex: of `tools` and those of servers, those whose names it matches from their beginning stay.
+        include_default_tools: class names of built-in tools that are there in any case.
+        tool_concurrency_limit: how many calls of one answer may run at the same time.
+        agent_context: skills and texts; None for none.
+        llm: the model that reasons.
+        system_prompt: the whole prompt, word for word, instead of a template.
+        system_prompt_filename: template in `prompt_dir`, or an absolute path.
+        security_policy_filename: the rules of conduct in the prompt, likewise; empty for none.
+        system_prompt_kwargs: variables of the template.
         mcp_config: MCP servers by name, whose tools the conversation adds.
         condenser: shortens what the model is shown when it becomes too long.
         critic: judges what the agent did.
     """
 
+    tools: ToolSpecs = Field(default_factory=list)
+    filter_tools_regex: NamesRegex = None
+    include_default_tools: list[str] = Field(default_factory=lambda: list(DEFAULT_TOOL_NAMES))
+    tool_concurrency_limit: int = Field(default=1, ge=1)
+    agent_context: AgentContext | None = None
+    llm: AnyLLM
+    system_prompt: str | None = None
+    system_prompt_filename: str = SYSTEM_PROMPT
+    security_policy_filename: str = SECURITY_POLICY
+    system_prompt_kwargs: dict[str, Any] = Field(default_factory=dict)
     mcp_config: McpConfig = Field(default_factory=dict)
     condenser: AnyCondenser | None = None
     critic: AnyCritic | None = None
+
+    _tools_map: dict[str, ToolDefinition] | None = PrivateAttr(default=None)
+    _brought: dict[str, frozenset[str]] = PrivateAttr(default_factory=dict)
 
     agents: ClassVar[dict[str, type[AgentBase]]] = {}
     leaves_on_exit: ClassVar[bool] = False
@@ -153,6 +210,19 @@ class AgentBase(AgentAbilities, Prompted):
             raise ValueError("system_prompt and system_prompt_filename exclude each other; give one of them")
         return self
 
+    @field_validator("include_default_tools")
+    @classmethod
+    def _are_builtin(cls, value: list[str]) -> list[str]:
+        known = builtin_tool_classes()
+        if unknown := [name for name in value if name not in known]:
+            raise ValueError(f"{unknown} are not built in; give class names out of {sorted(known)}")
+        return value
+
+    @field_validator("security_policy_filename", mode="before")
+    @classmethod
+    def _none_is_no_policy(cls, value: Any) -> Any:
+        return "" if value is None else value
+
     def __eq__(self, other: object) -> bool:
         """Whether the configuration is the same; whether the tools are made already makes no difference."""
         if not isinstance(other, AgentBase):
@@ -160,6 +230,230 @@ class AgentBase(AgentAbilities, Prompted):
         return type(self) is type(other) and self.__dict__ == other.__dict__
 
     __hash__ = None  # type: ignore[assignment] # it holds lists, as pydantic's own models that do
+
+    # Abilities: a class of agents says what is different about it
+
+    @property
+    def supports_openhands_tools(self) -> bool:
+        """Whether it uses tools of the registry."""
+        return True
+
+    @property
+    def supports_condenser(self) -> bool:
+        """Whether its history is condensed by its `condenser`."""
+        return True
+
+    @property
+    def supports_openhands_mcp(self) -> bool:
+        """Whether it uses the tools of MCP servers."""
+        return True
+
+    @property
+    def is_told_of_workspace(self) -> bool:
+        """Whether it is told the facts of its workspace, and the skills that messages bring up."""
+        return True
+
+    @property
+    def condenses_on_overflow(self) -> bool:
+        """Whether a history that is too long for the model is condensed; else that is an error."""
+        return True
+
+    @property
+    def skills_left_out(self) -> frozenset[str]:
+        """Names of skills that it is never told of, wherever they come from."""
+        return frozenset()
+
+    # What it is told
+
+    @property
+    def name(self) -> str:
+        """The class name."""
+        return type(self).__name__
+
+    @property
+    def prompt_dir(self) -> Path:
+        """The folder `prompts` beside the module that the class is defined in; ours where there is none."""
+        try:
+            found = Path(inspect.getfile(type(self))).parent / "prompts"
+        except (OSError, TypeError):  # defined at a prompt, or in a program's text
+            return PROMPT_DIR
+        return found if found.is_dir() else PROMPT_DIR
+
+    @property
+    def static_system_message(self) -> str:
+        """The system prompt: the same text for every conversation with the same configuration."""
+        if self.system_prompt is not None:
+            return self.system_prompt
+        return static_message(
+            self.prompt_dir,
+            self.resolved_system_prompt_filename,
+            policy=self.security_policy_filename,
+            model=self.llm.model,
+            has_browser=any(canonical_name(tool.name) == "browser_tool_set" for tool in self.tools),
+            remembers=self.agent_context is not None and self.agent_context.load_memory,
+            given=self.system_prompt_kwargs,
+        )
+
+    @property
+    def resolved_system_prompt_filename(self) -> str:
+        """The template that is used; a class may have one of its own instead of the common one."""
+        return self.system_prompt_filename
+
+    @property
+    def dynamic_context(self) -> str | None:
+        """What is told of this conversation after the static message; None when there is nothing to say."""
+        return self._dynamic_context({})
+
+    def _dynamic_context(self, secrets: Mapping[str, str]) -> str | None:
+        context = self.agent_context or (AgentContext() if secrets else None)
+        return context.get_system_message_suffix(secrets) if context is not None else None
+
+    @property
+    def system_message(self) -> str:
+        """Both in one text. Deprecated: what changes in it keeps providers from caching what does not."""
+        text = "system_message is deprecated: use static_system_message and dynamic_context"
+        warnings.warn(text, DeprecationWarning, stacklevel=2)
+        return "\n\n".join(part for part in (self.static_system_message, self.dynamic_context) if part)
+
+    def init_state(self, state: BeginningState, on_event: Callable[[Any], object]) -> None:
+        """Get ready for a conversation: make the tools, and hand `on_event` the system prompt if its log has none.
+
+        A `Conversation` does so itself, before its agent works. Doing it again does nothing.
+
+        Raises:
+            AssertionError: the user has spoken before there was a system prompt.
+        """
+        schemas = [self.shown_tool(tool) for tool in self.initialize(state).values()]
+        registry = getattr(state, "secret_registry", None)
+        secrets = registry.descriptions() if registry is not None else {}
+        if (prompt := self.missing_prompt(state.events[:FIRST_EVENTS], schemas, secrets=secrets)) is not None:
+            on_event(prompt)
+
+    def missing_prompt(
+        self,
+        first_events: Sequence[AnyEvent],
+        tool_schemas: Sequence[dict[str, Any]],
+        *,
+        version: str | None = None,
+        secrets: Mapping[str, str] | None = None,
+    ) -> SystemPromptEvent | None:
+        """What a log that begins with `first_events` lacks before this agent can work: its system prompt, or nothing.
+
+        `secrets` are the descriptions of the conversation's secrets by name.
+
+        Raises:
+            AssertionError: the user has spoken before there was a system prompt.
+        """
+        for event in first_events[:FIRST_EVENTS]:
+            if isinstance(event, SystemPromptEvent):
+                return None
+            if isinstance(event, MessageEvent) and event.source == "user":
+                raise AssertionError("a user's message stands in the log before the system prompt")
+        return self.system_prompt_event(tool_schemas, version=version, secrets=secrets)
+
+    def system_prompt_event(
+        self,
+        tool_schemas: Sequence[dict[str, Any]],
+        *,
+        version: str | None = None,
+        secrets: Mapping[str, str] | None = None,
+    ) -> SystemPromptEvent:
+        """The first event of a conversation with this agent; `secrets` as for `missing_prompt`."""
+        context = self._dynamic_context(secrets or {})
+        return SystemPromptEvent(
+            system_prompt=TextContent(text=self.static_system_message),
+            dynamic_context=TextContent(text=context) if context else None,
+            tools=list(tool_schemas),
+            agent_class=self.name,
+            version=version,
+        )
+
+    # Its tools
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with these fields changed; it makes its own tools."""
+        copy = super().model_copy(update=update, deep=deep)
+        copy._tools_map, copy._brought = None, {}
+        return copy
+
+    @property
+    def tools_map(self) -> dict[str, ToolDefinition]:
+        """The tools by name, in a dictionary of the caller's own.
+
+        Raises:
+            RuntimeError: they are not made yet; `initialize` makes them.
+        """
+        if self._tools_map is None:
+            raise RuntimeError("the agent has no tools yet; a conversation makes them, or initialize()")
+        return dict(self._tools_map)
+
+    @property
+    def is_initialized(self) -> bool:
+        """Whether its tools are made."""
+        return self._tools_map is not None
+
+    def initialize(self, conv_state: Any = None) -> dict[str, ToolDefinition]:
+        """Make the tools, once; `tools_map` has them from then on.
+
+        Raises:
+            ToolNotFoundError: a spec names no registered tool.
+            ValueError: two tools have the same name.
+        """
+        if self._tools_map is None:
+            self._tools_map = self.resolve_tools(conv_state)
+        return self.tools_map
+
+    def shown_tool(self, tool: ToolDefinition) -> dict[str, Any]:
+        """The schema of a tool as this agent's model is given it."""
+        return shown_to_model(tool)
+
+    def close(self) -> None:
+        """End what the executors of its tools hold; for an agent whose conversation has ended. May block."""
+        end_tools((self._tools_map or {}).values())
+
+    def add_runtime_tools(self, definitions: Sequence[ToolDefinition], *, client: str = "") -> None:
+        """Add tools that are known at run time only; `filter_tools_regex` counts for them too. All or none are added.
+
+        Those that the same `client` (a name; empty: none) has brought before are replaced.
+
+        Raises:
+            RuntimeError: the agent has no tools yet.
+            ValueError: a name is taken.
+        """
+        before = self.tools_brought_by(client)
+        others = {name: tool for name, tool in self.tools_map.items() if name not in before}
+        self._tools_map = checked_toolset(others, definitions, self.filter_tools_regex)
+        if client:
+            self._brought = {**self._brought, client: frozenset(self._tools_map.keys() - others.keys())}
+
+    def attach_skills(self, found: Sequence[Skill]) -> None:
+        """Have the tool for reading skills serve these too, which the workspace has; it is added where it is needed.
+
+        A tool of that name which was configured stays as it is.
+
+        Raises:
+            RuntimeError: the agent has no tools yet.
+        """
+        if not any(canonical_name(tool.name) == InvokeSkillTool.tool_name for tool in self.tools):
+            context = (self.agent_context or AgentContext()).merged(project=found)
+            self._tools_map = {**self.tools_map, **skill_tools(context)}
+
+    def tools_brought_by(self, client: str) -> frozenset[str]:
+        """The names of the tools that this client has added."""
+        return self._brought.get(client, frozenset())
+
+    def resolve_tools(self, conv_state: Any = None) -> dict[str, ToolDefinition]:
+        """The tools of this agent by name: its own, as far as `filter_tools_regex` lets them, and the default ones.
+
+        Raises:
+            ToolNotFoundError: a spec names no registered tool.
+            ValueError: two tools have the same name.
+        """
+        defaults, regex = self.include_default_tools, self.filter_tools_regex
+        tools = toolset(self.tools, defaults, regex, conv_state, self.agent_context)
+        return {**tools, **vision_tools(self.llm, tools.keys())}
+
+    # At work
 
     def ask_agent(self, question: str) -> str | None:
         """An agent's own way to answer a question about its conversation; None to have its model asked. May block."""
@@ -177,10 +471,6 @@ class AgentBase(AgentAbilities, Prompted):
     def get_all_llms(self) -> list[LLM]:
         """Each model in this configuration once: the agent's own, its condenser's, and so on."""
         return list(llms_in(self))
-
-    def resolve_tools(self, conv_state: Any = None) -> dict[str, ToolDefinition]:
-        tools = super().resolve_tools(conv_state)
-        return {**tools, **vision_tools(self.llm, tools.keys())}
 
     def with_model(self, llm: LLM) -> Self:
         """The same agent with another model, and with the tools that it has made."""

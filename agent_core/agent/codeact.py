@@ -8,9 +8,8 @@ from typing import Any, ClassVar, Final
 from pydantic import Field, model_validator
 
 from agent_core.agent.agent import Agent
-from agent_core.agent.prompt_manager import SYSTEM_PROMPT
-from agent_core.agent.shown_tools import shown_to_model, takes_short_descriptions
-from agent_core.agent.tool_specs import ToolSpecs
+from agent_core.agent.system_prompt import SYSTEM_PROMPT
+from agent_core.agent.toolbox import ToolSpecs, shown_to_model, takes_short_descriptions
 from agent_core.llm.llm import AnyLLM
 from agent_core.skills.context import AgentContext
 from agent_core.tools.definition import ToolDefinition

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from agent_core.agent.base import AgentBase
 from agent_core.agent.step_form import StepInput, StepOutcome
-from agent_core.agent.tool_specs import ToolSpecs
+from agent_core.agent.toolbox import ToolSpecs
 from agent_core.events.event import Event
 from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, MessageEvent, ObservationEvent
 from agent_core.events.messages import TextContent

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from agent_core.agent.agent import Agent
-from agent_core.agent.model_family import family_of
+from agent_core.agent.system_prompt import family_of
 from agent_core.llm.llm import LLM
 from agent_core.memory.condensers.presets import KEEP_FIRST, condenser_llm
 from agent_core.memory.condensers.summarizing import LLMSummarizingCondenser

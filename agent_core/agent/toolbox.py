@@ -1,4 +1,4 @@
-"""From an agent's tool specs to its tools."""
+"""The tools of an agent: what may be given as them, the definitions they stand for, and how its model is shown them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import json
 import logging
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
+from pydantic import BeforeValidator
+
+from agent_core.agent import client_tool  # noqa: F401 - registers its tool
 from agent_core.errors import ToolError
 from agent_core.events.schema import Action
 from agent_core.mcp.schema import parameters_from, problems_of
@@ -144,3 +147,83 @@ def _filtered(tools: dict[str, ToolDefinition], names_regex: str | None) -> dict
     if names_regex is None:
         return tools
     return {name: tool for name, tool in tools.items() if re.match(names_regex, name)}
+
+
+def specs_of(value: Any) -> Any:
+    """The list with a spec in place of each definition; what a ``create()`` returned, a sequence, may stand in it too.
+
+    An agent is configuration, which is stored and sent: it names its tools, and each conversation makes its own. So a
+    definition will do if it is like the one that its name stands for.
+
+    Raises:
+        ValueError: a definition is not; the message says what to do.
+    """
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        return value
+    specs: list[Any] = []
+    for item in value:
+        given = item if isinstance(item, list | tuple) else [item]
+        specs += [_spec_of(one) if isinstance(one, ToolDefinition) else one for one in given]
+    return specs
+
+
+ToolSpecs = Annotated[list[Tool], BeforeValidator(specs_of)]
+"""A field with the tools of an agent."""
+
+
+def _spec_of(definition: ToolDefinition) -> Tool:
+    registered = registered_tools().get(definition.name)
+    if registered is definition or (registered is type(definition) and _is_plain(definition)):
+        return Tool(name=definition.name)
+    raise ValueError(
+        f"the definition of {definition.name!r} is not the registered one: an agent names its tools. Register it with"
+        f" register_tool(name, definition) and give Tool(name=name); or, for parameters, Tool(name=…, params={{…}})"
+    )
+
+
+def _is_plain(definition: ToolDefinition) -> bool:
+    """Whether it is as its class makes it without any parameters."""
+    try:
+        made = next(one for one in type(definition).create(None) if one.name == definition.name)
+    except (TypeError, ValueError, StopIteration):
+        return False
+    if made.model_copy(update={"executor": None}) != definition.model_copy(update={"executor": None}):
+        return False
+    mine, its = definition.executor, made.executor
+    return mine is its or (type(mine) is type(its) and getattr(mine, "__dict__", None) == getattr(its, "__dict__", 0))
+
+
+MAX_SHORT_CHARS: Final = 1023
+"""The longest description of a function that the models of `takes_short_descriptions` take."""
+STATED_RISKS: Final = ("LOW", "MEDIUM", "HIGH")
+
+_SHORT = re.compile(r"gpt-4|o1|o3|o4")
+
+
+def takes_short_descriptions(model: str) -> bool:
+    """Whether a model of this name takes short descriptions of tools only."""
+    return _SHORT.search(model.lower()) is not None
+
+
+def shown_to_model(tool: ToolDefinition, *, short: bool = False, states_risk: bool = False) -> dict[str, Any]:
+    """The schema of a tool as the model of an agent is given it.
+
+    With `short` a description that is too long for some models is cut. With `states_risk` the model has to say how
+    risky a call is, and cannot say that it does not know.
+    """
+    schema = tool.to_openai_tool(add_security_risk_prediction=True)
+    function = dict(schema["function"])
+    if short and len(function["description"]) > MAX_SHORT_CHARS:
+        function["description"] = f"{function['description'][: MAX_SHORT_CHARS - 1].rstrip()}…"
+    if states_risk and "security_risk" not in tool.parameters["properties"]:
+        function["parameters"] = _stating_risk(function["parameters"])
+    return {**schema, "function": function}
+
+
+def _stating_risk(parameters: dict[str, Any]) -> dict[str, Any]:
+    properties = dict(parameters["properties"])
+    if "security_risk" not in properties:
+        return parameters
+    properties["security_risk"] = {**properties["security_risk"], "enum": list(STATED_RISKS)}
+    required: Collection[str] = parameters.get("required", [])
+    return {**parameters, "properties": properties, "required": [*required, "security_risk"]}

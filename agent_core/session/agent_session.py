@@ -7,8 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any
 
-from agent_core.agent.base import AgentBase
-from agent_core.agent.prompted import FIRST_EVENTS
+from agent_core.agent.base import FIRST_EVENTS, AgentBase
 from agent_core.controller.remarks import answers_to_invalid_calls
 from agent_core.errors import ClientToolError, DrydockError, EventStoreError, StreamClosedError
 from agent_core.events.branches import Rewind

@@ -13,8 +13,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from agent_core.agent.base import AgentBase
-from agent_core.agent.resume import AgentMark
+from agent_core.agent.base import AgentBase, AgentMark
 from agent_core.events.branches import Rewind
 from agent_core.events.transient import Transient
 from agent_core.runtime.connection import SandboxConnection

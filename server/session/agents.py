@@ -8,8 +8,7 @@ from typing import NamedTuple, Protocol
 
 from pydantic import SecretStr
 
-from agent_core.agent.base import AgentBase
-from agent_core.agent.prompted import FIRST_EVENTS
+from agent_core.agent.base import FIRST_EVENTS, AgentBase
 from agent_core.events.control import AgentState, ForeignEvent
 from agent_core.events.llm_events import MessageEvent, SystemPromptEvent
 from agent_core.events.serialization import AnyEvent, from_payload

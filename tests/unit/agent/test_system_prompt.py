@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 
 from agent_core.agent.codeact import CodeActAgent
-from agent_core.agent.model_family import ModelFamily, family_of
-from agent_core.agent.prompt_manager import PromptManager
-from agent_core.agent.system_prompt import IDENTITY_FILE
+from agent_core.agent.system_prompt import IDENTITY_FILE, ModelFamily, PromptManager, family_of
 from agent_core.events.control import RecalledKnowledge, RecallObservation
 from agent_core.llm.llm import LLM
 from agent_core.skills.context import AgentContext

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from agent_core.agent.base import AgentBase
-from agent_core.agent.planning import PlanningAgent, get_planning_agent
 from agent_core.agent.presets import get_default_agent
+from agent_core.agent.specialists import PlanningAgent, get_planning_agent
 from agent_core.events.llm_events import ObservationEvent, SystemPromptEvent
 from agent_core.llm.llm import LLM
 from agent_core.testing.answering_sandbox import AnsweringSandbox, Asked, FakeCall
