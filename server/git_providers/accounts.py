@@ -11,18 +11,23 @@ from pydantic import SecretStr
 
 from server.db.user_settings import ProviderToken, StoredSettings
 from server.git_hosts import Provider
-from server.git_providers.errors import (
-    AccessRefusedError,
-    GitProviderError,
-    MissingError,
-    TokenMissingError,
-    TokenRefusedError,
-)
 from server.git_providers.http import HttpPool
 from server.git_providers.kinds import base_url, host_lacks, known_tokens, repository_in
-from server.git_providers.model import MadeRequest, Page, PageWish, Repository, RequestWish, SuggestedTask, User
-from server.git_providers.provider import GitProvider
-from server.git_providers.together import what_works
+from server.git_providers.model import (
+    AccessRefusedError,
+    GitProviderError,
+    MadeRequest,
+    MissingError,
+    Page,
+    PageWish,
+    Repository,
+    RequestWish,
+    SuggestedTask,
+    TokenMissingError,
+    TokenRefusedError,
+    User,
+)
+from server.git_providers.provider import GitProvider, what_works
 
 T = TypeVar("T")
 

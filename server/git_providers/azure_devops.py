@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 from pydantic import Field, SecretStr
 
 from server.git_hosts import Provider
-from server.git_providers.answers import Reply, Shape, Values
-from server.git_providers.errors import GitProviderError, MissingError
-from server.git_providers.http import Api, HttpPool, segments
+from server.git_providers.http import Api, HttpPool, Reply, Shape, Values, segments
 from server.git_providers.kinds import host_lacks, organization
 from server.git_providers.model import (
     Branch,
+    GitProviderError,
     MadeRequest,
+    MissingError,
     Page,
     PageWish,
     Repository,
@@ -25,7 +25,7 @@ from server.git_providers.model import (
     User,
     sliced,
 )
-from server.git_providers.together import what_works
+from server.git_providers.provider import GitProvider, what_works
 
 _T = TypeVar("_T")
 
@@ -39,19 +39,18 @@ _REFUSALS = frozenset({-5, -10})
 """Votes of reviewers: waiting for the author, rejected."""
 
 
-class AzureDevOps:
+class AzureDevOps(GitProvider):
     """One account in one organisation of Azure DevOps; see `GitProvider`.
 
     It gives repositories and branches as whole lists, which are cut into pages here.
     """
 
     def __init__(self, pool: HttpPool, name: Provider, base: str, token: SecretStr) -> None:
-        self.name = name
         self._organization = organization(base)
         self._lacking = host_lacks(name, base)
         plain = base64.b64encode(f":{token.get_secret_value()}".encode()).decode()
         headers = {"Authorization": f"Basic {plain}", "Accept": "application/json"}
-        self._api = Api(pool, name, base, headers=headers, secret=token, signs_in=True)
+        super().__init__(name, Api(pool, name, base, headers=headers, secret=token, signs_in=True))
 
     async def user(self) -> User:
         user = (await self._get("/_apis/connectionData", _Connection, version=False)).authenticatedUser
@@ -112,24 +111,17 @@ class AzureDevOps:
         projects = sorted({one.project.name for one in await self._all()})[:_MAX_PROJECTS]
         lists = await what_works(self._requests(one, user.id) for one in projects)
         requests = [one for found in lists for one in found][:_MAX_REQUESTS]
-        tasks = await what_works(self._task(one) for one in requests)
+        tasks = await what_works(self._needed(one) for one in requests)
         return [task for task in tasks if task is not None]
 
     async def _requests(self, project: str, user: str) -> tuple[_Request, ...]:
         params = {"searchCriteria.creatorId": user, "searchCriteria.status": "active", "$top": 50}
         return (await self._get(f"/{segments(project)}/_apis/git/pullrequests", Values[_Request], params)).value
 
-    async def _task(self, request: _Request) -> SuggestedTask | None:
+    async def _needed(self, request: _Request) -> SuggestedTask | None:
         task_type = await self._task_type(request)
-        if task_type is None:
-            return None
-        return SuggestedTask(
-            git_provider=self.name,
-            task_type=task_type,
-            repo=self._full_name(request.repository),
-            issue_number=request.pullRequestId,
-            title=request.title,
-        )
+        name = self._full_name(request.repository)
+        return self._task(task_type, name, request.pullRequestId, request.title) if task_type else None
 
     async def _task_type(self, request: _Request) -> TaskType | None:
         """The most urgent thing that keeps it from being merged; None: nothing that the user could do."""

@@ -9,12 +9,11 @@ from urllib.parse import quote
 from pydantic import SecretStr
 
 from server.git_hosts import Provider
-from server.git_providers.answers import Shape, Values
-from server.git_providers.errors import MissingError
-from server.git_providers.http import Api, HttpPool, segments
+from server.git_providers.http import Api, HttpPool, Shape, Values, segments
 from server.git_providers.model import (
     Branch,
     MadeRequest,
+    MissingError,
     Page,
     PageWish,
     Repository,
@@ -24,23 +23,22 @@ from server.git_providers.model import (
     User,
     next_link,
 )
-from server.git_providers.together import what_works
+from server.git_providers.provider import Entry, GitProvider, State, what_works
 
 _MAX_WORKSPACES = 20
 _MAX_REQUESTS = 20
 _ORDERS = {"updated": "-updated_on", "pushed": "-updated_on", "created": "-created_on", "full_name": "full_name"}
 
 
-class Bitbucket:
+class Bitbucket(GitProvider):
     """One account at Bitbucket; see `GitProvider`."""
 
     def __init__(self, pool: HttpPool, name: Provider, base: str, token: SecretStr) -> None:
-        self.name = name
         text = token.get_secret_value()
         plain = base64.b64encode(text.encode()).decode()
         headers = {"Authorization": f"Basic {plain}" if ":" in text else f"Bearer {text}"}
         api = "https://api.bitbucket.org/2.0" if base == "https://bitbucket.org" else f"{base}/2.0"
-        self._api = Api(pool, name, api, headers=headers, secret=token)
+        super().__init__(name, Api(pool, name, api, headers=headers, secret=token))
 
     async def user(self) -> User:
         user = (await self._api.get("/user", _User)).data
@@ -108,33 +106,27 @@ class Bitbucket:
         workspaces = (await self.installations())[:_MAX_WORKSPACES]
         pages = await what_works(self._requests(one, user.uuid) for one in workspaces)
         requests = [one for page in pages for one in page][:_MAX_REQUESTS]
-        tasks = await what_works(self._task(one) for one in requests)
+        tasks = await what_works(self._needed(one) for one in requests)
         return [task for task in tasks if task is not None]
 
     async def _requests(self, workspace: str, user: str) -> tuple[_Request, ...]:
         path = f"/workspaces/{segments(workspace)}/pullrequests/{segments(user)}"
         return (await self._api.get(path, Values[_Request], {"state": "OPEN", "pagelen": 50})).data.values
 
-    async def _task(self, request: _Request) -> SuggestedTask | None:
+    async def _needed(self, request: _Request) -> SuggestedTask | None:
         repository = request.destination.repository.full_name
         path = f"/repositories/{segments(repository)}/pullrequests/{request.id}/statuses"
-        states = (await self._api.get(path, Values[_Status], {"pagelen": 100})).data.values
+        states = (await self._api.get(path, Values[State], {"pagelen": 100})).data.values
         task_type: TaskType = "UNRESOLVED_COMMENTS"
         if any(one.state == "FAILED" for one in states):
             task_type = "FAILING_CHECKS"
         elif not request.task_count:
             return None
-        return SuggestedTask(
-            git_provider=self.name,
-            task_type=task_type,
-            repo=repository,
-            issue_number=request.id,
-            title=request.title,
-        )
+        return self._task(task_type, repository, request.id, request.title)
 
     async def is_request_open(self, repository: str, number: int) -> bool:
         path = f"/repositories/{segments(repository)}/pullrequests/{number}"
-        return (await self._api.get(path, _Status)).data.state == "OPEN"
+        return (await self._api.get(path, State)).data.state == "OPEN"
 
     async def create_request(self, repository: str, wish: RequestWish) -> MadeRequest:
         body: dict[str, Any] = {
@@ -151,7 +143,7 @@ class Bitbucket:
     async def files(self, repository: str, folder: str) -> list[str]:
         try:
             path = f"{await self._source(repository)}/{segments(folder)}/"
-            entries = (await self._api.get(path, Values[_Entry], {"pagelen": 100})).data.values
+            entries = (await self._api.get(path, Values[Entry], {"pagelen": 100})).data.values
         except MissingError:
             return []
         return [entry.path for entry in entries if entry.type == "commit_file"]
@@ -251,12 +243,3 @@ class _Request(Shape):
 class _Made(Shape):
     id: int
     links: _Links = _Links()
-
-
-class _Status(Shape):
-    state: str = ""
-
-
-class _Entry(Shape):
-    path: str
-    type: str = ""

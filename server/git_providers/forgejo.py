@@ -7,9 +7,8 @@ from typing import Any
 from pydantic import SecretStr
 
 from server.git_hosts import Provider
-from server.git_providers.answers import Shape
-from server.git_providers.github_form import GitHubForm, State
-from server.git_providers.http import Api, HttpPool, segments
+from server.git_providers.github import GitHubForm
+from server.git_providers.http import Api, HttpPool, Shape, segments
 from server.git_providers.model import (
     Branch,
     Page,
@@ -18,9 +17,8 @@ from server.git_providers.model import (
     RequestWish,
     SuggestedTask,
     TaskType,
-    User,
 )
-from server.git_providers.together import what_works
+from server.git_providers.provider import Account, State, what_works
 
 _SEARCHED_PAGES = 5
 _PAGE = 50
@@ -31,22 +29,8 @@ class Forgejo(GitHubForm):
     """One account at Forgejo; see `GitProvider`."""
 
     def __init__(self, pool: HttpPool, name: Provider, base: str, token: SecretStr) -> None:
-        self.name = name
         headers = {"Authorization": f"token {token.get_secret_value()}"}
-        self._api = Api(pool, name, f"{base}/api/v1", headers=headers, secret=token)
-
-    async def user(self) -> User:
-        user = (await self._api.get("/user", _User)).data
-        return User(
-            id=str(user.id),
-            login=user.login,
-            avatar_url=user.avatar_url or "",
-            name=user.full_name or None,
-            email=user.email or None,
-        )
-
-    async def installations(self) -> list[str]:
-        return []
+        super().__init__(name, Api(pool, name, f"{base}/api/v1", headers=headers, secret=token))
 
     async def repositories(self, wish: PageWish, *, sort: str, installation: str | None) -> Page[Repository]:
         params = {"page": wish.page, "limit": wish.size, "order_by": "recentupdate"}
@@ -58,7 +42,7 @@ class Forgejo(GitHubForm):
 
     async def search_repositories(self, query: str, *, limit: int, sort: str, order: str) -> list[Repository]:
         by = {"stars": "stars", "updated": "updated", "pushed": "updated", "created": "created"}.get(sort, "alpha")
-        user = (await self._api.get("/user", _User)).data
+        user = (await self._api.get("/user", Account)).data
         owner, _, name = query.rpartition("/")  # it searches in names only
         params = {"q": name, "uid": user.id, "limit": _PAGE if owner else limit, "sort": by, "order": order}
         found = (await self._api.get("/repos/search", _Found, params)).data.data
@@ -92,7 +76,7 @@ class Forgejo(GitHubForm):
         )
         kinds = await what_works(self._kind(one) for one in requests[:_MAX_REQUESTS])
         tasks = [task for task in kinds if task is not None]
-        return tasks + [self._task(one, "OPEN_ISSUE") for one in issues]
+        return tasks + [self._about("OPEN_ISSUE", one) for one in issues]
 
     async def _open(self, kind: str, whose: dict[str, Any]) -> list[_Issue]:
         params = {"type": kind, "state": "open", "limit": _PAGE, **whose}
@@ -103,26 +87,20 @@ class Forgejo(GitHubForm):
         path = f"/repos/{segments(request.repository.full_name)}"
         details = (await self._api.get(f"{path}/pulls/{request.number}", _Request)).data
         if not details.mergeable and not details.draft:  # a draft counts as none that can be merged
-            return self._task(request, "MERGE_CONFLICTS")
+            return self._about("MERGE_CONFLICTS", request)
         status = await self._api.get(f"{path}/commits/{segments(details.head.sha)}/status", State)
         if status.data.state in {"failure", "error"}:
-            return self._task(request, "FAILING_CHECKS")
+            return self._about("FAILING_CHECKS", request)
         reviews = (await self._api.get(f"{path}/pulls/{request.number}/reviews", list[_Review])).data
         if any(one.state in {"REQUEST_CHANGES", "COMMENT"} and not one.dismissed for one in reviews):
-            return self._task(request, "UNRESOLVED_COMMENTS")
+            return self._about("UNRESOLVED_COMMENTS", request)
         return None
 
     def _title(self, wish: RequestWish) -> dict[str, Any]:
         return {"title": f"WIP: {wish.title}" if wish.draft else wish.title}
 
-    def _task(self, one: _Issue, task_type: TaskType) -> SuggestedTask:
-        return SuggestedTask(
-            git_provider=self.name,
-            task_type=task_type,
-            repo=one.repository.full_name,
-            issue_number=one.number,
-            title=one.title,
-        )
+    def _about(self, task_type: TaskType, one: _Issue) -> SuggestedTask:
+        return self._task(task_type, one.repository.full_name, one.number, one.title)
 
     def _told(self, one: _Repository) -> Repository:
         return Repository(
@@ -134,14 +112,6 @@ class Forgejo(GitHubForm):
             pushed_at=one.updated_at,
             main_branch=one.default_branch,
         )
-
-
-class _User(Shape):
-    id: int | str
-    login: str
-    full_name: str | None = None
-    email: str | None = None
-    avatar_url: str | None = None
 
 
 class _Repository(Shape):

@@ -8,12 +8,60 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from server.git_hosts import Provider
-from server.git_providers.answers import Nodes, Shape
-from server.git_providers.errors import GitProviderError, MissingError
-from server.git_providers.github_form import GitHubForm, State
-from server.git_providers.http import Api, HttpPool, segments
-from server.git_providers.model import Branch, Page, PageWish, Repository, SuggestedTask, TaskType, User
-from server.git_providers.together import what_works
+from server.git_providers.http import Api, EncodedFile, HttpPool, Nodes, Shape, segments
+from server.git_providers.model import (
+    Branch,
+    GitProviderError,
+    MadeRequest,
+    MissingError,
+    Page,
+    PageWish,
+    Repository,
+    RequestWish,
+    SuggestedTask,
+    TaskType,
+)
+from server.git_providers.provider import Account, Entry, GitProvider, State, what_works
+
+
+class _Made(Shape):
+    number: int
+    html_url: str = ""
+
+
+class GitHubForm(GitProvider):
+    """An account at a provider with requests and files in GitHub's form; see `GitProvider`."""
+
+    async def is_request_open(self, repository: str, number: int) -> bool:
+        return (await self._api.get(f"/repos/{segments(repository)}/pulls/{number}", State)).data.state == "open"
+
+    async def create_request(self, repository: str, wish: RequestWish) -> MadeRequest:
+        path = f"/repos/{segments(repository)}"
+        body = {"head": wish.source_branch, "base": wish.target_branch, "body": wish.body, **self._title(wish)}
+        made = await self._api.post(f"{path}/pulls", body, _Made)
+        note = ""
+        if wish.labels:
+            try:
+                await self._api.post(f"{path}/issues/{made.number}/labels", {"labels": list(wish.labels)}, list[Any])
+            except GitProviderError as error:  # the request is there, and has to be told of
+                note = f"its labels could not be set: {error}"
+        return MadeRequest(made.number, made.html_url, note)
+
+    def _title(self, wish: RequestWish) -> dict[str, Any]:
+        """The title, and that it is a draft."""
+        return {"title": wish.title, "draft": wish.draft}
+
+    async def files(self, repository: str, folder: str) -> list[str]:
+        try:
+            reply = await self._api.get(f"/repos/{segments(repository)}/contents/{segments(folder)}", list[Entry])
+        except MissingError:
+            return []
+        return [entry.path for entry in reply.data if entry.type == "file"]
+
+    async def file(self, repository: str, path: str) -> str:
+        reply = await self._api.get(f"/repos/{segments(repository)}/contents/{segments(path)}", EncodedFile)
+        return reply.data.text(self.name)
+
 
 _MAX_ORGANIZATIONS = 10
 _REQUESTS = """query ($login: String!) { user(login: $login) { pullRequests(first: 50, states: [OPEN],
@@ -33,25 +81,13 @@ class GitHub(GitHubForm):
     """One account at GitHub; see `GitProvider`."""
 
     def __init__(self, pool: HttpPool, name: Provider, base: str, token: SecretStr) -> None:
-        self.name = name
         host = urlsplit(base).netloc
         if base == "https://github.com" or host.endswith(".ghe.com"):
             api, self._graphql = f"https://api.{host}", f"https://api.{host}/graphql"
         else:
             api, self._graphql = f"{base}/api/v3", f"{base}/api/graphql"
         headers = {"Authorization": f"Bearer {token.get_secret_value()}", "Accept": "application/vnd.github+json"}
-        self._api = Api(pool, name, api, headers=headers, secret=token)
-
-    async def user(self) -> User:
-        user = (await self._api.get("/user", _User)).data
-        return User(
-            id=str(user.id),
-            login=user.login,
-            avatar_url=user.avatar_url or "",
-            company=user.company,
-            name=user.name,
-            email=user.email,
-        )
+        super().__init__(name, Api(pool, name, api, headers=headers, secret=token))
 
     async def installations(self) -> list[str]:
         try:
@@ -128,7 +164,7 @@ class GitHub(GitHubForm):
         ]
 
     async def suggested_tasks(self) -> list[SuggestedTask]:
-        login = (await self._api.get("/user", _User)).data.login
+        login = (await self._api.get("/user", Account)).data.login
         questions = (_REQUESTS, _ISSUES)
         answers = await what_works(
             self._api.graphql(self._graphql, query, _TasksData, {"login": login}) for query in questions
@@ -140,13 +176,7 @@ class GitHub(GitHubForm):
                 found += [(request.task_type, request) for request in (requests.nodes if requests else ())]
                 found += [("OPEN_ISSUE", issue) for issue in (issues.nodes if issues else ())]
         return [
-            SuggestedTask(
-                git_provider=self.name,
-                task_type=task_type,
-                repo=item.repository.nameWithOwner,
-                issue_number=item.number,
-                title=item.title,
-            )
+            self._task(task_type, item.repository.nameWithOwner, item.number, item.title)
             for task_type, item in found
             if task_type is not None
         ]
@@ -163,15 +193,6 @@ class GitHub(GitHubForm):
             owner_type=kinds.get(one.owner.type) if one.owner is not None else None,
             main_branch=one.default_branch,
         )
-
-
-class _User(Shape):
-    id: int | str
-    login: str
-    avatar_url: str | None = None
-    company: str | None = None
-    name: str | None = None
-    email: str | None = None
 
 
 class _Owner(Shape):

@@ -8,21 +8,19 @@ from urllib.parse import quote
 from pydantic import SecretStr
 
 from server.git_hosts import Provider
-from server.git_providers.answers import Nodes, Shape
-from server.git_providers.errors import MissingError
-from server.git_providers.http import Api, HttpPool, segments
+from server.git_providers.http import Api, HttpPool, Nodes, Shape, segments
 from server.git_providers.model import (
     Branch,
     MadeRequest,
+    MissingError,
     Page,
     PageWish,
     Repository,
     RequestWish,
     SuggestedTask,
     TaskType,
-    User,
 )
-from server.git_providers.together import what_works
+from server.git_providers.provider import Entry, GitProvider, State, what_works
 
 _ORDERS = {"pushed": "last_activity_at", "updated": "last_activity_at", "stars": "star_count", "created": "created_at"}
 _REQUESTS = """query { currentUser { authoredMergeRequests(state: opened, sort: UPDATED_DESC, first: 50) { nodes {
@@ -30,28 +28,13 @@ _REQUESTS = """query { currentUser { authoredMergeRequests(state: opened, sort: 
  resolvedDiscussionsCount } } } }"""
 
 
-class GitLab:
+class GitLab(GitProvider):
     """One account at GitLab; see `GitProvider`."""
 
     def __init__(self, pool: HttpPool, name: Provider, base: str, token: SecretStr) -> None:
-        self.name = name
         self._graphql = f"{base}/api/graphql"
         headers = {"Authorization": f"Bearer {token.get_secret_value()}"}
-        self._api = Api(pool, name, f"{base}/api/v4", headers=headers, secret=token)
-
-    async def user(self) -> User:
-        user = (await self._api.get("/user", _User)).data
-        return User(
-            id=str(user.id),
-            login=user.username,
-            avatar_url=user.avatar_url or "",
-            company=user.organization or None,
-            name=user.name,
-            email=user.email or None,
-        )
-
-    async def installations(self) -> list[str]:
-        return []
+        super().__init__(name, Api(pool, name, f"{base}/api/v4", headers=headers, secret=token))
 
     async def repositories(self, wish: PageWish, *, sort: str, installation: str | None) -> Page[Repository]:
         order = _ORDERS.get(sort, "last_activity_at")
@@ -100,13 +83,7 @@ class GitLab:
         data = await self._api.graphql(self._graphql, _REQUESTS, _TasksData, {})
         nodes = data.currentUser.authoredMergeRequests.nodes if data.currentUser is not None else ()
         return [
-            SuggestedTask(
-                git_provider=self.name,
-                task_type=task_type,
-                repo=one.project.fullPath,
-                issue_number=one.iid,
-                title=one.title,
-            )
+            self._task(task_type, one.project.fullPath, one.iid, one.title)
             for one in nodes
             if (task_type := one.task_type) is not None
         ]
@@ -114,18 +91,12 @@ class GitLab:
     async def _issues(self) -> list[SuggestedTask]:
         params = {"scope": "assigned_to_me", "state": "opened", "order_by": "updated_at", "per_page": 50}
         return [
-            SuggestedTask(
-                git_provider=self.name,
-                task_type="OPEN_ISSUE",
-                repo=one.references.full.rpartition("#")[0],
-                issue_number=one.iid,
-                title=one.title,
-            )
+            self._task("OPEN_ISSUE", one.references.full.rpartition("#")[0], one.iid, one.title)
             for one in (await self._api.get("/issues", list[_Issue], params)).data
         ]
 
     async def is_request_open(self, repository: str, number: int) -> bool:
-        found = await self._api.get(f"{_project(repository)}/merge_requests/{number}", _State)
+        found = await self._api.get(f"{_project(repository)}/merge_requests/{number}", State)
         return found.data.state == "opened"
 
     async def create_request(self, repository: str, wish: RequestWish) -> MadeRequest:
@@ -143,7 +114,7 @@ class GitLab:
     async def files(self, repository: str, folder: str) -> list[str]:
         try:
             params = {"path": folder.strip("/"), "per_page": 100}
-            reply = await self._api.get(f"{_project(repository)}/repository/tree", list[_Entry], params)
+            reply = await self._api.get(f"{_project(repository)}/repository/tree", list[Entry], params)
         except MissingError:
             return []
         return [entry.path for entry in reply.data if entry.type == "blob"]
@@ -173,15 +144,6 @@ def _project(repository: str) -> str:
     return f"/projects/{quote(repository.strip('/'), safe='')}"
 
 
-class _User(Shape):
-    id: int | str
-    username: str
-    name: str | None = None
-    email: str | None = None
-    avatar_url: str | None = None
-    organization: str | None = None
-
-
 class _Namespace(Shape):
     kind: str = ""
 
@@ -207,18 +169,9 @@ class _Branch(Shape):
     protected: bool = False
 
 
-class _State(Shape):
-    state: str = ""
-
-
 class _Made(Shape):
     iid: int
     web_url: str = ""
-
-
-class _Entry(Shape):
-    path: str
-    type: str = ""
 
 
 class _References(Shape):

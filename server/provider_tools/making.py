@@ -13,8 +13,7 @@ from server.db.errors import DatabaseError
 from server.errors import ConversationNotFoundError
 from server.git_hosts import Provider
 from server.git_providers.accounts import GitAccess, GitAccounts
-from server.git_providers.errors import TokenMissingError
-from server.git_providers.model import MadeRequest
+from server.git_providers.model import MadeRequest, TokenMissingError
 from server.provider_tools.tools import RequestArguments, RequestTool
 
 logger = logging.getLogger(__name__)

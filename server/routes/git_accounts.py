@@ -14,8 +14,16 @@ from server.dependencies import identity_of, services_of
 from server.errors import ReplyError
 from server.git_hosts import Provider
 from server.git_providers.accounts import GitAccounts
-from server.git_providers.errors import AccessRefusedError, MissingError, TokenMissingError
-from server.git_providers.model import Branch, PageWish, Repository, SuggestedTask, User
+from server.git_providers.model import (
+    AccessRefusedError,
+    Branch,
+    MissingError,
+    PageWish,
+    Repository,
+    SuggestedTask,
+    TokenMissingError,
+    User,
+)
 from server.git_providers.provider import GitProvider
 from server.replies.errors import ErrorReply
 from server.routes.json_route import JsonRoute
