@@ -119,12 +119,14 @@ def test_the_client_package_imports_nothing_of_ours_but_itself() -> None:
     assert not wrong, wrong
 
 
-def test_the_runner_imports_nothing_of_ours_but_itself() -> None:
+def test_the_runner_imports_nothing_of_ours_but_itself_and_that_relatively() -> None:
+    """A sandbox knows its package by other names: the one it has here works in a test's own process only."""
+    ours = {"agent_core", "drydock_client", "migrations", "runtime_images", "server"}
     wrong = [
         where(found)
         for path in sources("runtime_images/runner")
         for found in imports_of(path)
-        if found.module.split(".")[0] in {"agent_core", "server"}
+        if found.module.split(".")[0] in ours
     ]
     assert not wrong, wrong
 

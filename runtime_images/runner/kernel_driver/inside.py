@@ -24,8 +24,7 @@ from jupyter_client.jsonutil import json_default
 from tornado.ioloop import IOLoop
 from traitlets.config import Config
 
-from runtime_images.runner import agent_skills
-
+from .. import agent_skills
 from .outputs import OMITTED
 
 _WINDOW_SECONDS = 0.2
